@@ -1,0 +1,42 @@
+# make lab      set everything up and start
+# make test     set everything up and pass all tests
+.DEFAULT_GOAL := help
+.PHONY: help install lab test check bench test-gpu golden clean
+
+help:
+	@sed -n 's/^# make /make /p' Makefile
+
+# make install  the environment alone: .venv/bin/ownlab
+install:
+	@scripts/setup lab
+
+lab: install
+	@.venv/bin/ownlab doctor
+
+# make check    ruff, mypy and the architecture, without the other tests
+check:
+	@scripts/setup test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/pytest -q tests/test_architecture.py
+
+test: check
+	.venv/bin/pytest -q
+
+# make bench    measure against peers, and write benchmarks/RESULTS.md
+bench:
+	@scripts/setup test
+	.venv/bin/python benchmarks/run.py
+
+# make test-gpu tests that need a real GPU, in the python3 that has torch
+test-gpu:
+	sh tests_gpu/run.sh
+
+# make golden   rewrite generated files: schemas, rule pages, golden outputs (look at the diff before you commit it)
+golden:
+	@scripts/setup test
+	OWNLAB_GOLDEN=write .venv/bin/pytest -q tests -k "golden or generated"
+
+clean:
+	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache

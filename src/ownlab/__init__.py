@@ -1,0 +1,79 @@
+"""ownlab, the Colab you own: know your machine, and put it to work."""
+
+# General layout. A room imports only from rooms above its own; tests/test_architecture.py keeps it so.
+#
+#   errors.py      every failure as one tree; each class has an exit code, an HTTP status and a meaning
+#   units.py       bytes, seconds, FLOP/s: parsed and formatted; the only place where 1024 and 1e9 stand
+#   options/       configuration, resolved once into frozen options, each with where it came from
+#   guests/        child processes with deadlines: the system's tools, and guest code in the user's interpreters
+#   machine/       what this computer has, as facts: Known(value, unit, source) or Unknown(reason)
+#   catalog/       what could be had: drivers, CUDA releases, architectures, wheels, Xids, as data with sources
+#   instruments/   what the facts mean
+#     doctor/      rules over a machine (live, recorded, or rebuilt from pasted text) -> findings and a verdict
+#   show/          one renderer per medium: terminal (Rich), JSON documents and their schemas
+#   cli/           one file per command: parse, call, show; main() only turns errors into exit codes
+#
+# Beside this package stands ownlab_guest: what runs inside the user's interpreter (torch, JAX, NVML), started by guests/.
+# torch and its like never enter this process.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ownlab.errors import OwnlabError
+    from ownlab.instruments.doctor.diagnose import case_of, diagnose
+    from ownlab.instruments.doctor.paste import read_paste
+    from ownlab.instruments.doctor.records import Case, Diagnosis, Finding
+    from ownlab.machine.facts import Known, Unknown
+    from ownlab.machine.read import read_machine
+    from ownlab.machine.recorded import load_machine, save_machine
+    from ownlab.machine.records import Machine
+
+__version__ = "0.1.0"
+
+# Public name -> the module that has it. Loaded when asked for: `import ownlab` costs nothing and touches nothing.
+_PUBLIC = {
+    "Case": "ownlab.instruments.doctor.records",
+    "Diagnosis": "ownlab.instruments.doctor.records",
+    "Finding": "ownlab.instruments.doctor.records",
+    "Known": "ownlab.machine.facts",
+    "Machine": "ownlab.machine.records",
+    "OwnlabError": "ownlab.errors",
+    "Unknown": "ownlab.machine.facts",
+    "case_of": "ownlab.instruments.doctor.diagnose",
+    "diagnose": "ownlab.instruments.doctor.diagnose",
+    "load_machine": "ownlab.machine.recorded",
+    "read_machine": "ownlab.machine.read",
+    "read_paste": "ownlab.instruments.doctor.paste",
+    "save_machine": "ownlab.machine.recorded",
+}
+
+__all__ = [
+    "Case",
+    "Diagnosis",
+    "Finding",
+    "Known",
+    "Machine",
+    "OwnlabError",
+    "Unknown",
+    "case_of",
+    "diagnose",
+    "load_machine",
+    "read_machine",
+    "read_paste",
+    "save_machine",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module 'ownlab' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

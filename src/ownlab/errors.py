@@ -1,0 +1,88 @@
+"""Every failure that ownlab reports to a person, as one tree.
+
+OwnlabError                 3   something went wrong that is not a bug of ours
+├── UsageError              2   the command was called in a way that cannot work
+├── InputError              3   a file or a pasted text cannot be used
+│   ├── NotRecognised       3   nothing in the text looks like a report that we know
+│   └── RecordError         3   a saved record is damaged, or of a newer format
+├── DeviceUnusable          1   an accelerator is there and cannot be used, or is required and missing
+├── InterpreterError        4   the Python that was asked about cannot be run
+└── DeadlineError           5   something did not answer in its time
+
+The doors (`cli/main.py`, later `server/routes.py`) alone turn these into exit codes and HTTP statuses. A message says
+what happened; `meaning` what it usually means; `hint` what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "DeadlineError",
+    "DeviceUnusable",
+    "InputError",
+    "InterpreterError",
+    "NotRecognised",
+    "OwnlabError",
+    "RecordError",
+    "UsageError",
+]
+
+
+class OwnlabError(Exception):
+    """Something went wrong that is not a bug of ours."""
+
+    exit_code: ClassVar[int] = 3
+    http_status: ClassVar[int] = 500
+    meaning: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(OwnlabError):
+    """The command was called in a way that cannot work."""
+
+    exit_code = 2
+    http_status = 400
+
+
+class InputError(OwnlabError):
+    """A file or a pasted text cannot be used."""
+
+    exit_code = 3
+    http_status = 422
+
+
+class NotRecognised(InputError):
+    """Nothing in the text looks like a report that we know."""
+
+
+class RecordError(InputError):
+    """A saved record is damaged, or was written by a newer ownlab."""
+
+    meaning = "The file was cut, edited by hand, or saved by another version of ownlab."
+
+
+class DeviceUnusable(OwnlabError):
+    """An accelerator is there and cannot be used, or one is required and there is none."""
+
+    exit_code = 1
+    http_status = 409
+
+
+class InterpreterError(OwnlabError):
+    """The Python that was asked about cannot be run."""
+
+    exit_code = 4
+    http_status = 422
+    meaning = "The path is not a Python interpreter, or the environment behind it is broken."
+
+
+class DeadlineError(OwnlabError):
+    """Something did not answer in its time."""
+
+    exit_code = 5
+    http_status = 504

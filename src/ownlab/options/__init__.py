@@ -1,0 +1,61 @@
+"""Configuration, resolved once into frozen options, each with where it came from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+__all__ = ["MachineOptions", "resolve_machine_options"]
+
+
+class MachineOptions(Struct, frozen=True):
+    """Which machine is meant, and which Python on it."""
+
+    python: str
+    python_origin: str
+    machine_file: str | None = None
+    machine_origin: str = "this machine"
+
+
+def resolve_machine_options(
+    *, python: str | None = None, machine: str | None = None, environ: Mapping[str, str] = os.environ
+) -> MachineOptions:
+    """From the command line, else the environment, else this machine and the environment that is active."""
+    interpreter, origin = _resolve_python(python, environ)
+    if machine:
+        return MachineOptions(interpreter, origin, machine, "--machine")
+    if environ.get("OWNLAB_MACHINE"):
+        return MachineOptions(interpreter, origin, environ["OWNLAB_MACHINE"], "OWNLAB_MACHINE")
+    return MachineOptions(interpreter, origin)
+
+
+def _resolve_python(asked: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    if asked:
+        return _executable(asked), "--python"
+    if environ.get("OWNLAB_PYTHON"):
+        return _executable(environ["OWNLAB_PYTHON"]), "OWNLAB_PYTHON"
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        folder = environ.get(variable)
+        if folder and (found := _python_in(Path(folder))):
+            return found, variable
+    return sys.executable, "the Python that runs ownlab"
+
+
+def _executable(asked: str) -> str:
+    """A path, a name on PATH, or an environment's folder; left as it is where it is none of these."""
+    path = Path(asked).expanduser()
+    if path.is_dir():
+        return _python_in(path) or str(path)
+    return str(path) if path.exists() else shutil.which(asked) or asked
+
+
+def _python_in(environment: Path) -> str | None:
+    for name in ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe"):
+        if (environment / name).exists():
+            return str(environment / name)
+    return None

@@ -1,0 +1,67 @@
+"""Programs that end, fail, hang, or are not there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ownlab.errors import DeadlineError
+from ownlab.guests import children
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "tool"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_both_streams_and_the_exit_code_come_back(tmp_path: Path) -> None:
+    ran = children.run([script(tmp_path, "echo out; echo err >&2; exit 3")], deadline=10)
+    assert (ran.returncode, ran.stdout, ran.stderr, ran.said) == (3, "out\n", "err\n", "out\nerr")
+
+
+def test_what_is_sent_arrives(tmp_path: Path) -> None:
+    assert children.run(["cat"], deadline=10, stdin="grüß").stdout == "grüß"
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    tool = script(tmp_path, f"sleep 600 & echo $$ $! > {pids}; wait")
+    with pytest.raises(DeadlineError, match=r"did not answer in 0.5 s"):
+        children.run([tool], deadline=0.5)
+    for pid in pids.read_text().split():
+        state = Path(f"/proc/{pid}/stat")
+        assert not state.exists() or state.read_text().split()[2] in "ZX"
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(children.ToolMissing, match="no-such-tool is not installed"):
+        children.run(["no-such-tool"], deadline=1)
+
+
+def test_a_file_that_cannot_be_executed_is_said_so(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF not really")
+    broken.chmod(0o755)
+    with pytest.raises(children.ToolMissing, match="cannot be started"):
+        children.run([str(broken)], deadline=1)
+
+
+def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+    ran = children.run([sys.executable, "-c", "import os; os.write(1, b'\\xff\\xfe ok')"], deadline=10)
+    assert ran.stdout.endswith(" ok")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(0, "ended with exit code 0"), (-11, "died of SIGSEGV"), (-99, "died of signal 99")]
+)
+def test_an_end_is_told_in_words(code: int, words: str) -> None:
+    assert children.describe_exit(code) == words
+
+
+def test_no_child_is_left_in_the_list() -> None:
+    children.run(["true"], deadline=10)
+    assert not children._alive

@@ -1,0 +1,62 @@
+"""Guest code in an interpreter: its answer, its noise, its crash, its absence."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from ownlab.errors import DeadlineError, InterpreterError
+from ownlab.guests.guest import GuestCrashed, ask, last_line
+
+
+class Version(Struct):
+    version: str
+
+
+def python(folder: Path, text: str) -> str:
+    """An interpreter of our own making: a script that stands where a Python should."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    with pytest.raises(InterpreterError, match=r"/no/python is not a Python that can be run"):
+        ask("/no/python", "probe.packages", answer=Version, deadline=5)
+
+
+def test_an_interpreter_that_dies(tmp_path: Path) -> None:
+    with pytest.raises(GuestCrashed, match="died of SIGSEGV") as caught:
+        ask(python(tmp_path, "echo trouble >&2; kill -SEGV $$"), "probe.packages", answer=Version, deadline=5)
+    assert caught.value.stderr == "trouble\n"
+
+
+def test_an_interpreter_that_answers_something_else(tmp_path: Path) -> None:
+    with pytest.raises(GuestCrashed, match="ended with exit code 0 without an answer"):
+        ask(python(tmp_path, "echo '{}'"), "probe.packages", answer=Version, deadline=5)
+
+
+def test_an_interpreter_that_hangs(tmp_path: Path) -> None:
+    with pytest.raises(DeadlineError, match=r"did not answer in 0.3 s"):
+        ask(python(tmp_path, "sleep 600"), "probe.packages", answer=Version, deadline=0.3)
+
+
+def test_a_module_that_does_not_exist_shows_its_error() -> None:
+    with pytest.raises(GuestCrashed, match=r"No module named 'ownlab_guest.nothing'"):
+        ask(sys.executable, "nothing", answer=Version, deadline=20)
+
+
+def test_what_is_printed_does_not_spoil_the_answer(tmp_path: Path) -> None:
+    noisy = tmp_path / "sitecustomize.py"
+    noisy.write_text("import os\nos.write(2, b'noise')\n")
+    answered = ask(sys.executable, "probe.packages", answer=Version, deadline=20, env={"PYTHONPATH": str(tmp_path)})
+    assert answered.version.startswith(f"{sys.version_info[0]}.{sys.version_info[1]}")
+
+
+def test_the_last_line_is_the_one_that_speaks() -> None:
+    assert last_line("Traceback\n  File\nImportError: no\n\n") == "ImportError: no"
+    assert last_line("") == ""

@@ -1,0 +1,5 @@
+"""What could be had, as data with sources and dates: CUDA releases and drivers, architectures, wheels, Xids.
+
+Each file in `data/` says where its figures come from and when they were gathered. What no source says is absent, and the
+functions here answer None: never a guess.
+"""

@@ -1,0 +1,112 @@
+"""Which torch wheel runs on which card and driver, and the command that installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ownlab.catalog.architectures import runs_on
+from ownlab.catalog.cuda import driver_floor
+from ownlab.catalog.tables import load
+from ownlab.catalog.versions import major_minor, parse_version
+
+__all__ = ["Wheel", "build_of", "newest_rocm", "newest_torch", "wheel_for"]
+
+
+class Build(Struct, frozen=True):
+    """One CUDA variant of a release."""
+
+    cuda: str
+    tag: str  # cu126
+    arch: tuple[str, ...] | None = None  # compute capabilities with machine code
+    ptx: tuple[str, ...] | None = None  # compute capabilities with PTX, which newer cards compile for themselves
+    platform: str = "linux-x86_64"
+
+    @property
+    def arch_list(self) -> tuple[str, ...] | None:
+        """As torch names it: sm_90, compute_90; None where no source says."""
+        if self.arch is None:
+            return None
+        machine = tuple(f"sm_{capability.replace('.', '')}" for capability in self.arch)
+        return machine + tuple(f"compute_{capability.replace('.', '')}" for capability in self.ptx or ())
+
+
+class Release(Struct, frozen=True):
+    torch: str  # 2.7
+    builds: tuple[Build, ...]
+    default_cuda: str | None = None
+    released: str | None = None
+    python: tuple[str, str] | None = None
+    rocm: tuple[str, ...] | None = None
+
+
+class Wheels(Struct, frozen=True):
+    source: tuple[str, ...]
+    as_of: str
+    newest: str
+    releases: tuple[Release, ...]
+
+
+class Wheel(Struct, frozen=True):
+    """A torch release in one CUDA variant."""
+
+    torch: str
+    cuda: str
+    tag: str
+    newest: bool
+
+    @property
+    def command(self) -> str:
+        """The pip line that installs it."""
+        pin = "" if self.newest else f"=={self.torch}.*"
+        name = f"'torch{pin}'" if pin else "torch"
+        return f"pip install --force-reinstall {name} --index-url https://download.pytorch.org/whl/{self.tag}"
+
+
+def _wheels() -> Wheels:
+    return load("torch_wheels", Wheels)
+
+
+def newest_torch() -> str:
+    """The newest release that the table knows."""
+    return _wheels().newest
+
+
+def newest_rocm() -> str:
+    """The newest ROCm that torch has wheels for: "7.2", of the index rocm7.2."""
+    known = [version for release in _wheels().releases for version in release.rocm or ()]
+    return max(known, key=parse_version)
+
+
+def build_of(torch: str, cuda: str, platform: str = "linux-x86_64") -> Build | None:
+    """The official build of a release for a CUDA version; None where the table has none."""
+    for release in _wheels().releases:
+        if release.torch == major_minor(torch):
+            for build in release.builds:
+                if build.cuda == major_minor(cuda) and build.platform == platform:
+                    return build
+    return None
+
+
+def wheel_for(
+    capability: str | None, driver: str | None, family: str = "linux", architecture: str = "x86_64"
+) -> Wheel | None:
+    """The newest torch that runs on this card with this driver, in its newest CUDA variant; None where none is known."""
+    platform = f"{family}-{'aarch64' if architecture in ('aarch64', 'arm64') else 'x86_64'}"
+    for release, build in _newest_first(platform):
+        if capability is not None and (build.arch_list is None or not runs_on(build.arch_list, capability)):
+            continue
+        floor = driver_floor(build.cuda, family)
+        if driver is not None and (floor is None or parse_version(driver) < parse_version(floor)):
+            continue
+        newest = major_minor(release.torch) == major_minor(_wheels().newest)
+        return Wheel(torch=release.torch, cuda=build.cuda, tag=build.tag, newest=newest)
+    return None
+
+
+def _newest_first(platform: str) -> Iterator[tuple[Release, Build]]:
+    for release in sorted(_wheels().releases, key=lambda row: parse_version(row.torch), reverse=True):
+        builds = [build for build in release.builds if build.platform == platform]
+        for build in sorted(builds, key=lambda row: parse_version(row.cuda), reverse=True):
+            yield release, build

@@ -1,0 +1,31 @@
+"""NVIDIA's Xid numbers: what the kernel log's one number means, and what to do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from ownlab.catalog.tables import load
+
+__all__ = ["Xid", "xid"]
+
+
+class Xid(Struct, frozen=True):
+    xid: int
+    name: str
+    severity: Literal["error", "warning", "note"]
+    meaning: str
+    do: str
+    action: str | None = None
+
+
+class Xids(Struct, frozen=True):
+    source: tuple[str, ...]
+    as_of: str
+    xids: tuple[Xid, ...]
+
+
+def xid(number: int) -> Xid | None:
+    """What the table says of an Xid; None for a number that no source explains."""
+    return next((row for row in load("xid", Xids).xids if row.xid == number), None)

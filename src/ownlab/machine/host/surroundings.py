@@ -1,0 +1,241 @@
+"""What the system runs in: a container, a virtual machine, a rented platform, a PID namespace."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ownlab.machine.facts import Fact, Known, Unknown
+from ownlab.machine.host.files import read_bytes, read_text
+from ownlab.machine.host.mounts import Mount, read_mounts, root_mount
+
+__all__ = ["read_container", "read_pid_namespace", "read_platform", "read_virtualisation"]
+
+# The kernel's own number of the first PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+
+_CGROUP_SIGNS = (
+    (re.compile(r"kubepods"), "kubernetes"),
+    (re.compile(r"libpod"), "podman"),
+    (re.compile(r"/docker[-/]|/system\.slice/docker-"), "docker"),
+    (re.compile(r"/lxc(\.payload)?[./]"), "lxc"),
+    (re.compile(r"/cri-containerd|/containerd"), "containerd"),
+)
+# Container engines bind files of their own over /etc/hostname; the host's path shows which engine.
+_MOUNT_SIGNS = (
+    ("/kubelet/pods/", "kubernetes"),
+    ("/docker/containers/", "docker"),
+    ("/docker/volumes/", "docker"),
+    ("/containers/storage/", "podman"),
+    ("/overlay-containers/", "podman"),
+)
+_LAYERED = frozenset(("overlay", "aufs", "fuse.fuse-overlayfs"))
+
+
+def read_container(root: Path, environ: Mapping[str, str]) -> Fact[str]:
+    """Which kind of container this is, or "none". Strong signs come first: a /.dockerenv may be left in an image."""
+    mounts = read_mounts(root)
+    for sign in (_declared_container(root, environ), _cgroup_container(root), _mounted_container(mounts)):
+        if sign is not None:
+            return sign
+    if os.path.exists(root / ".dockerenv"):
+        namespace, top = read_pid_namespace(root), root_mount(mounts)
+        if isinstance(namespace, Known) and namespace.value:
+            return Known("docker", source="/.dockerenv, and a PID namespace of its own")
+        if top is not None and top.filesystem in _LAYERED:
+            return Known("docker", source=f"/.dockerenv, and / is {top.filesystem}")
+        if isinstance(namespace, Unknown) and top is None:
+            return Known("docker", source="/.dockerenv")
+        return Known("none", source="/.dockerenv is left over from an image: neither PID namespace nor layers")
+    if not os.path.exists(root / "proc/1"):
+        return Unknown("/proc cannot be read")
+    return Known("none", source="no sign of one in /proc/1/cgroup, mounts, marker files or variables")
+
+
+def _declared_container(root: Path, environ: Mapping[str, str]) -> Known[str] | None:
+    """What says outright that it is a container."""
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return Known("kubernetes", source="KUBERNETES_SERVICE_HOST")
+    for variable in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"):
+        if variable in environ:
+            return Known("apptainer", source=variable)
+    for marker, name in (("run/.containerenv", "podman"), (".singularity.d", "apptainer")):
+        if os.path.exists(root / marker):
+            return Known(name, source=f"/{marker}")
+    systemd = read_text(root / "run/systemd/container", root)
+    if isinstance(systemd, Known) and systemd.value:
+        return Known(systemd.value, source=systemd.source)
+    first = read_bytes(root / "proc/1/environ", root)
+    if isinstance(first, Known):
+        for entry in first.value.split(b"\0"):
+            if entry.startswith(b"container=") and entry != b"container=":
+                name = entry.partition(b"=")[2].decode(errors="replace")
+                return Known("docker" if name == "oci" else name, source="/proc/1/environ")
+    return None
+
+
+def _cgroup_container(root: Path) -> Known[str] | None:
+    groups = read_text(root / "proc/1/cgroup", root)
+    if isinstance(groups, Known):
+        for pattern, name in _CGROUP_SIGNS:
+            if pattern.search(groups.value):
+                return Known(name, source=groups.source)
+    return None
+
+
+def _mounted_container(mounts: Fact[tuple[Mount, ...]]) -> Known[str] | None:
+    if isinstance(mounts, Unknown):
+        return None
+    for mount in mounts.value:
+        if mount.point in ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf"):
+            for path, name in _MOUNT_SIGNS:
+                if path in mount.folder:
+                    return Known(name, source=f"{mounts.source}: {mount.point}")
+    return None
+
+
+def read_pid_namespace(root: Path) -> Fact[bool]:
+    """Whether processes outside are hidden from us, so that a card's memory may be held by one that we cannot see."""
+    try:
+        link = os.readlink(root / "proc/self/ns/pid")
+    except OSError:  # an old or a foreign kernel: the first namespace shows the kernel's threads
+        kthreadd = read_text(root / "proc/2/comm", root)
+        if isinstance(kthreadd, Known) and kthreadd.value == "kthreadd":
+            return Known(False, source="/proc/2/comm")
+        return Unknown("neither /proc/self/ns/pid nor the kernel's threads can be seen")
+    return Known(link != _FIRST_PID_NAMESPACE, source="/proc/self/ns/pid")
+
+
+# --- virtual machines -------------------------------------------------------------------------------------------------
+
+# Text with which DMI's vendor or product begins -> hypervisor, from systemd's src/basic/virt.c.
+_DMI_HYPERVISORS = (
+    ("KVM", "kvm"),
+    ("KubeVirt", "kvm"),
+    ("VMware", "vmware"),
+    ("VMW", "vmware"),
+    ("innotek GmbH", "virtualbox"),
+    ("VirtualBox", "virtualbox"),
+    ("Xen", "xen"),
+    ("Parallels", "parallels"),
+    ("BHYVE", "bhyve"),
+    ("Bochs", "bochs"),
+    ("Apple Virtualization", "apple"),
+    ("QEMU", "qemu"),
+)
+# Clouds that run on KVM, and put their names on the bare metal that they rent out as well.
+_DMI_CLOUDS = ("Amazon EC2", "Google Compute Engine", "OpenStack", "Alibaba Cloud", "Tencent Cloud", "DigitalOcean")
+_CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "hyperv"), ("xen", "xen"))
+
+
+def read_virtualisation(root: Path) -> Fact[str]:
+    """Which hypervisor this machine runs under, or "none"."""
+    info = read_text(root / "proc/cpuinfo", root)
+    flags = re.search(r"^flags\s*:(.*)$", info.value, re.MULTILINE) if isinstance(info, Known) else None
+    flagged = None if flags is None else "hypervisor" in flags.group(1).split()  # None: not an x86, which has the flag
+    for sign in (_wsl(root), _firecracker(root), _xen(root), _dmi(root, flagged)):
+        if sign is not None:
+            return sign
+    if flagged:
+        return _clock(root) or Known("a hypervisor", source="/proc/cpuinfo: hypervisor flag")
+    if flagged is None:
+        return Unknown("nothing here names a hypervisor, and this processor has no flag for one")
+    return Known("none", source="/proc/cpuinfo: no hypervisor flag")
+
+
+def _wsl(root: Path) -> Known[str] | None:
+    release = read_text(root / "proc/sys/kernel/osrelease", root)
+    if isinstance(release, Unknown) or "microsoft" not in release.value.lower():
+        return None
+    # WSL 1 translates system calls and calls itself 4.4.0-19041-Microsoft; WSL 2 has a kernel of its own.
+    second = "wsl2" in release.value.lower() or "microsoft-standard" in release.value
+    return Known("wsl2" if second else "wsl1", source=release.source)
+
+
+def _firecracker(root: Path) -> Known[str] | None:
+    """Firecracker has no DMI; its ACPI tables carry its name, where root may read them."""
+    table = read_bytes(root / "sys/firmware/acpi/tables/FACP", root)
+    if isinstance(table, Known) and table.value[10:16] == b"FIRECK":
+        return Known("firecracker", source=f"{table.source}: OEM FIRECK")
+    return None
+
+
+def _xen(root: Path) -> Known[str] | None:
+    kind = read_text(root / "sys/hypervisor/type", root)
+    return Known(kind.value, source=kind.source) if isinstance(kind, Known) and kind.value else None
+
+
+def _dmi(root: Path, flagged: bool | None) -> Known[str] | None:
+    texts = {}
+    for name in ("product_name", "sys_vendor", "board_vendor", "bios_vendor"):
+        fact = read_text(root / "sys/class/dmi/id" / name, root)
+        if isinstance(fact, Known):
+            texts[name] = fact.value
+    if texts.get("sys_vendor") == "Microsoft Corporation" and texts.get("product_name") == "Virtual Machine":
+        return Known("hyperv", source="DMI: Microsoft Corporation Virtual Machine")
+    for name, text in texts.items():
+        source = f"DMI {name.replace('_', ' ')} {text!r}"
+        for sign, hypervisor in _DMI_HYPERVISORS:
+            if text.startswith(sign):
+                # QEMU names itself whether it emulates the processor or KVM runs it.
+                return (_clock(root) if hypervisor == "qemu" else None) or Known(hypervisor, source=source)
+        if text.startswith(_DMI_CLOUDS) and flagged is not False and ".metal" not in texts.get("product_name", ""):
+            return Known("kvm", source=source)
+    return None
+
+
+def _clock(root: Path) -> Known[str] | None:
+    clocks = read_text(root / "sys/devices/system/clocksource/clocksource0/available_clocksource", root)
+    if isinstance(clocks, Known):
+        for text, name in _CLOCKS:
+            if text in clocks.value:
+                return Known(name, source=f"clock source {text}")
+    return None
+
+
+# --- platforms --------------------------------------------------------------------------------------------------------
+
+# Kaggle's image is built on Colab's and keeps its variables, so Kaggle comes first; Studio Lab before SageMaker.
+_PLATFORM_VARIABLES = (
+    ("kaggle", ("KAGGLE_KERNEL_RUN_TYPE", "KAGGLE_CONTAINER_NAME")),
+    ("colab", ("COLAB_RELEASE_TAG", "COLAB_GPU", "COLAB_JUPYTER_IP", "COLAB_BACKEND_VERSION")),
+    ("gradient", ("PAPERSPACE_FQDN", "PAPERSPACE_NOTEBOOK_REPO_ID", "PAPERSPACE_CLUSTER_ID")),
+    ("runpod", ("RUNPOD_POD_ID",)),
+    ("lightning", ("LIGHTNING_CLOUDSPACE_HOST", "LIGHTNING_CLOUD_PROJECT_ID")),
+    ("vast", ("VAST_CONTAINERLABEL",)),
+    ("autodl", ("AutoDLContainerUUID",)),
+    ("modal", ("MODAL_TASK_ID",)),
+    ("databricks", ("DATABRICKS_RUNTIME_VERSION",)),
+    ("codespaces", ("CODESPACES",)),
+    (
+        "sagemaker",
+        ("SAGEMAKER_INTERNAL_IMAGE_URI", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION", "SM_MODEL_DIR", "SM_HOSTS"),
+    ),
+)
+_PLATFORM_PATHS = (
+    ("kaggle", ("kaggle/working", "kaggle/input")),
+    ("sagemaker", ("opt/ml/metadata/resource-metadata.json",)),
+    ("lightning", ("teamspace/studios",)),
+)
+
+
+def read_platform(root: Path, environ: Mapping[str, str]) -> Fact[str]:
+    """Which known platform lends this machine, or "plain"."""
+    if os.path.exists(root / "home/studio-lab-user"):  # it sets SageMaker's variables too
+        return Known("studiolab", source="/home/studio-lab-user")
+    for name, variables in _PLATFORM_VARIABLES:
+        for variable in variables:
+            if variable in environ:
+                return Known(name, source=variable)
+    for name, paths in _PLATFORM_PATHS:
+        if all(os.path.exists(root / path) for path in paths):
+            return Known(name, source=f"/{paths[0]}")
+    packages = (root / "usr/local/lib").glob("python3*/dist-packages/google/colab")
+    if os.path.exists(root / "content") and next(packages, None) is not None:
+        return Known("colab", source="/content, and the package google.colab")
+    return Known("plain", source="no sign of a known platform")

@@ -1,0 +1,184 @@
+"""What the file system says of NVIDIA's driver: kernel module, libraries, device files; nothing is started for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ownlab.machine.facts import Fact, Known, Unknown, first_known, value_of
+from ownlab.machine.records import DeviceFile, Nvidia
+
+__all__ = ["has_sign", "library_version", "read_driver"]
+
+# Where distributions, containers (NVIDIA Container Toolkit), Colab, NixOS and WSL put the driver's libraries.
+_LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/usr/lib64-nvidia",
+    "/run/opengl-driver/lib",
+    "/usr/lib/wsl/lib",
+)
+_VERSIONED = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+_VERSION = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
+_DISPLAY_CLASS = "0x03"  # PCI base class of display controllers; NVIDIA also made chipsets and network cards
+
+
+def has_sign(root: Path, environ: Mapping[str, str]) -> bool:
+    """Whether anything here speaks of NVIDIA: a driver, its tool, its libraries, or a card without any of them."""
+    device_files = value_of(_read_device_files(root))
+    return (
+        os.path.exists(root / "proc/driver/nvidia")
+        or bool(device_files)
+        or shutil.which("nvidia-smi", path=environ.get("PATH", os.defpath)) is not None
+        or any(name.startswith("libnvidia-ml.so") for _, name in _library_files(root, environ))
+        or _loader_knows(root)
+        or _on_pci_bus(root)
+    )
+
+
+def read_driver(root: Path, environ: Mapping[str, str]) -> Nvidia:
+    """The driver's facts that need no NVML, so that they are there when NVML fails."""
+    module_version, module_flavour = _read_module(root)
+    return Nvidia(
+        driver=module_version,
+        library_version=_read_library_version(root, environ),
+        module_version=module_version,
+        module_flavour=module_flavour,
+        device_files=_read_device_files(root),
+        profiling_restricted=_read_profiling(root),
+    )
+
+
+def library_version(path: str) -> Fact[str]:
+    """The version in the name of a driver library: /usr/lib/libnvidia-ml.so.580.159.04."""
+    match = _VERSIONED.search(path)
+    if match is None:
+        return Unknown(f"the name of {path} carries no version")
+    return Known(match.group(1), source=path)
+
+
+def _read_module(root: Path) -> tuple[Fact[str], Fact[str]]:
+    """Version and flavour of the kernel module that is loaded, which may differ from the one installed."""
+    version = _read(root, "/sys/module/nvidia/version")
+    banner = _read(root, "/proc/driver/nvidia/version")
+    if isinstance(banner, Unknown):
+        return version, banner
+    first_line = banner.value.partition("\n")[0]
+    match = _VERSION.search(first_line)
+    if match is not None:
+        version = first_known(version, Known(match.group(), source=banner.source))
+    if "Kernel Module" not in first_line:
+        return version, Unknown(f"{banner.source} names no kernel module: {first_line[:100]!r}")
+    flavour = "open" if "Open Kernel Module" in first_line else "proprietary"
+    return version, Known(flavour, source=banner.source)
+
+
+def _read(root: Path, path: str) -> Known[str] | Unknown:
+    try:
+        text = (root / path[1:]).read_text(errors="replace").strip()
+    except FileNotFoundError:
+        return Unknown(f"{path} does not exist")
+    except OSError as exc:
+        return Unknown(f"{path} cannot be read: {exc.strerror}")
+    return Known(text, source=path) if text else Unknown(f"{path} is empty")
+
+
+def _read_profiling(root: Path) -> Fact[bool]:
+    params = _read(root, "/proc/driver/nvidia/params")
+    if isinstance(params, Unknown):
+        return params
+    match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", params.value, re.MULTILINE)
+    if match is None:
+        return Unknown(f"{params.source} has no RmProfilingAdminOnly")
+    return Known(match.group(1) != "0", source=params.source)
+
+
+def _device_names(root: Path) -> list[str]:
+    """/dev/nvidia0, nvidiactl, nvidia-uvm, …; under WSL /dev/dxg stands for all of them."""
+    dev = root / "dev"
+    if not os.path.isdir(dev):  # Windows
+        return []
+    names = sorted(name for name in os.listdir(dev) if name.startswith("nvidia") or name == "dxg")
+    return [name for name in names if not os.path.isdir(dev / name)]
+
+
+def _read_device_files(root: Path) -> Fact[tuple[DeviceFile, ...]]:
+    try:
+        names = _device_names(root)
+    except OSError as exc:
+        return Unknown(f"/dev cannot be listed: {exc.strerror}")
+    dev = root / "dev"
+    return Known(
+        tuple(
+            DeviceFile(f"/dev/{name}", readable=os.access(dev / name, os.R_OK), writable=os.access(dev / name, os.W_OK))
+            for name in names
+        ),
+        source="/dev",
+    )
+
+
+def _library_files(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Folder and name of each file of libnvidia-ml and libcuda, in the order of the dynamic loader."""
+    ahead = (folder for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/"))
+    for folder in dict.fromkeys((*ahead, *_LIBRARY_FOLDERS)):
+        try:
+            names = os.listdir(root / folder[1:])
+        except OSError:  # most of these folders are on no machine
+            continue
+        yield from ((folder, name) for name in sorted(names) if name.startswith(("libnvidia-ml.so", "libcuda.so")))
+
+
+def _read_library_version(root: Path, environ: Mapping[str, str]) -> Fact[str]:
+    """libnvidia-ml before libcuda: of the latter a compatibility package may bring one of another version."""
+    files = list(_library_files(root, environ))
+    for library in ("libnvidia-ml.so", "libcuda.so"):
+        for folder, name in files:
+            if name == f"{library}.1":
+                found = _target_version(root, folder, name)
+                if isinstance(found, Known):
+                    return found
+        versions = [library_version(f"{folder}/{name}") for folder, name in files if name.startswith(library)]
+        for version in versions:
+            if isinstance(version, Known):
+                return version
+    if files:
+        return Unknown(f"the name of {'/'.join(files[0])} carries no version")
+    return Unknown("no libnvidia-ml.so or libcuda.so in the usual folders")
+
+
+def _target_version(root: Path, folder: str, name: str) -> Fact[str]:
+    """What libnvidia-ml.so.1 points to: after an upgrade, files of the old version may lie beside it."""
+    try:
+        target = os.readlink(root / folder[1:] / name)
+    except OSError:
+        return Unknown(f"{folder}/{name} is not a link")
+    return library_version(os.path.normpath(os.path.join(folder, target)))
+
+
+def _loader_knows(root: Path) -> bool:
+    """The loader's cache lists every library that it finds, wherever it is."""
+    try:
+        return b"libnvidia-ml.so" in (root / "etc/ld.so.cache").read_bytes()
+    except OSError:
+        return False
+
+
+def _on_pci_bus(root: Path) -> bool:
+    devices = (root / "sys/bus/pci/devices").glob("*")
+    return any(
+        _line(each / "vendor") == "0x10de" and _line(each / "class").startswith(_DISPLAY_CLASS) for each in devices
+    )
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:  # a device that was removed meanwhile is no sign of anything
+        return ""

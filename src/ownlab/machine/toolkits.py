@@ -1,0 +1,240 @@
+"""CUDA toolkits, and copies of cuDNN and NCCL, in the folders where they are usually put; and which libraries load.
+
+Copies in wheels are not looked for here: the interpreter's packages tell them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from ownlab.errors import DeadlineError, InterpreterError
+from ownlab.guests import children, guest
+from ownlab.machine.facts import Fact, Known, Unknown, first_known
+from ownlab.machine.records import CudaInstall, Library, LibraryInstall, Toolkits
+from ownlab.machine.vendors.sysfs import Tree
+
+__all__ = ["parse_nvcc_version", "read_libraries", "read_toolkits"]
+
+_NVCC_SECONDS = 3.0
+# Where installers put toolkits: NVIDIA's, Arch's, Debian's two.
+_TOOLKIT_FOLDERS = ("/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
+_SYSTEM_FOLDERS = ("/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/lib64")
+_HEADERS = {
+    "cudnn": (("cudnn_version.h", "cudnn.h"), ("CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL")),
+    "nccl": (("nccl.h",), ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")),
+}
+
+
+def read_toolkits(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Toolkits:
+    """What is installed beside the interpreters. `libraries` is read by `read_libraries`, in an interpreter."""
+    tree = Tree(root)
+    home = _cuda_home(environ)
+    nvcc = _find_nvcc(tree, environ, home)
+    installs = tuple(_installs(tree, environ, home))
+    return Toolkits(
+        nvcc=_nvcc_version(tree, nvcc, environ) if isinstance(nvcc, Known) else nvcc,
+        nvcc_path=nvcc,
+        cuda_home=home,
+        installs=Known(installs, source="the usual folders"),
+        cudnn=Known(tuple(_copies(tree, environ, installs, "cudnn")), source="the usual folders"),
+        nccl=Known(tuple(_copies(tree, environ, installs, "nccl")), source="the usual folders"),
+    )
+
+
+def parse_nvcc_version(text: str) -> Fact[str]:
+    """ "Cuda compilation tools, release 13.0, V13.0.88" -> "13.0.88"."""
+    match = re.search(r"release \d+\.\d+, V(\d+(?:\.\d+)+)", text) or re.search(r"release (\d+\.\d+)", text)
+    if match is None:
+        return Unknown(f"nvcc --version names no release: {text.strip()[:200]}")
+    return Known(match.group(1), source="nvcc --version")
+
+
+# --- toolkits ---------------------------------------------------------------------------------------------------------
+
+
+def _cuda_home(environ: Mapping[str, str]) -> Fact[str]:
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if environ.get(name):
+            return Known(environ[name], source=name)
+    return Unknown("CUDA_HOME and CUDA_PATH are not set")
+
+
+def _find_nvcc(tree: Tree, environ: Mapping[str, str], home: Fact[str]) -> Fact[str]:
+    places = [(folder, "PATH") for folder in environ.get("PATH", "").split(os.pathsep) if folder]
+    if isinstance(home, Known):
+        places.append((f"{home.value}/bin", home.source))
+    for folder, source in places:
+        found = shutil.which("nvcc", path=str(tree.at(folder)))
+        if found is not None:
+            return Known(tree.shown(Path(found)), source=source)
+    return Unknown("nvcc is not on PATH, nor in CUDA_HOME")
+
+
+def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> Fact[str]:
+    toolkit = tree.at(nvcc.value).resolve().parent.parent
+    recorded = _version_json(toolkit / "version.json", "cuda_nvcc")
+    if isinstance(recorded, Known):
+        return Known(recorded.value, source=tree.shown(toolkit / "version.json"))
+    try:
+        ran = children.run([str(tree.at(nvcc.value)), "--version"], deadline=_NVCC_SECONDS, env=environ)
+    except (children.ToolMissing, DeadlineError) as exc:
+        return Unknown(exc.message)
+    if ran.returncode:
+        return Unknown(f"nvcc --version {children.describe_exit(ran.returncode)}: {ran.said[:200]}")
+    return parse_nvcc_version(ran.stdout)
+
+
+def _installs(tree: Tree, environ: Mapping[str, str], home: Fact[str]) -> Iterator[CudaInstall]:
+    """Each toolkit once, whatever links lead to it."""
+    folders = [f"/usr/local/{name}" for name in tree.names("/usr/local", r"cuda(-[\d.]+)?")]
+    folders += _TOOLKIT_FOLDERS
+    folders += [home.value] if isinstance(home, Known) else []
+    folders += [environ["CONDA_PREFIX"]] if environ.get("CONDA_PREFIX") else []
+    seen = set()
+    for folder in folders:
+        place = tree.at(folder).resolve()
+        has_nvcc = (place / "bin" / "nvcc").exists()
+        if place in seen or not (has_nvcc or (place / "version.json").exists() or (place / "version.txt").exists()):
+            continue
+        seen.add(place)
+        yield CudaInstall(path=tree.shown(place), version=_install_version(tree, place), has_nvcc=has_nvcc)
+
+
+def _install_version(tree: Tree, place: Path) -> Fact[str]:
+    header = _defined(place / "include" / "cuda.h", ("CUDA_VERSION",))
+    number = int(header.value) if isinstance(header, Known) else 0  # 12040 is 12.4
+    named = re.fullmatch(r"cuda-(\d+\.\d+)", place.name)
+    version = first_known(
+        _version_json(place / "version.json", "cuda"),
+        _searched(place / "version.txt", r"CUDA Version (\d[\d.]+)"),
+        Known(f"{number // 1000}.{number % 1000 // 10}", source=str(place / "include" / "cuda.h"))
+        if number
+        else Unknown("it has no cuda.h"),
+        Known(named.group(1), source="the folder's name")
+        if named
+        else Unknown("nothing in the folder names a version"),
+    )
+    if isinstance(version, Known) and version.source.startswith("/"):
+        return Known(version.value, source=tree.shown(Path(version.source)))
+    return version
+
+
+def _version_json(path: Path, part: str) -> Fact[str]:
+    """NVIDIA's version.json: {"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, "cuda_nvcc": …}."""
+    try:
+        version = json.loads(path.read_bytes())[part]["version"]
+    except FileNotFoundError:
+        return Unknown(f"{path} is not there")
+    except (OSError, ValueError, LookupError, TypeError) as exc:
+        return Unknown(f"{path} does not tell the version of {part}: {exc}")
+    return Known(str(version), source=str(path))
+
+
+# --- cuDNN and NCCL ---------------------------------------------------------------------------------------------------
+
+
+def _copies(
+    tree: Tree, environ: Mapping[str, str], installs: tuple[CudaInstall, ...], library: str
+) -> Iterator[LibraryInstall]:
+    """Each copy once, under the way by which a program meets it first."""
+    seen = set()
+    for folder, origin in _folders(tree, environ, installs):
+        # The plain .so is for compilers; programs load a numbered one.
+        for name in tree.names(folder, rf"lib{library}\.so\.[\d.]+"):
+            place = tree.at(f"{folder}/{name}").resolve()
+            if place in seen or not place.exists():
+                continue
+            seen.add(place)
+            yield LibraryInstall(path=tree.shown(place), version=_copy_version(tree, place, library), origin=origin)
+
+
+def _folders(tree: Tree, environ: Mapping[str, str], installs: tuple[CudaInstall, ...]) -> Iterator[tuple[str, str]]:
+    for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if folder.startswith("/"):
+            yield folder, "LD_LIBRARY_PATH"
+    if environ.get("CONDA_PREFIX"):
+        yield f"{environ['CONDA_PREFIX']}/lib", "conda"
+    for install in installs:
+        yield f"{install.path}/lib64", "system"
+        for target in tree.names(f"{install.path}/targets"):
+            yield f"{install.path}/targets/{target}/lib", "system"
+    for triplet in tree.names("/usr/lib", r"\w+-linux-gnu"):
+        yield f"/usr/lib/{triplet}", "system"
+    for folder in _SYSTEM_FOLDERS:
+        yield folder, "system"
+
+
+def _copy_version(tree: Tree, place: Path, library: str) -> Fact[str]:
+    """From the file's name where it is complete (libcudnn.so.9.1.0), else from the header that came with it."""
+    numbers = place.name.partition(".so.")[2]
+    if numbers.count(".") >= 2:
+        return Known(numbers, source=tree.shown(place))
+    headers, names = _HEADERS[library]
+    # cuda/lib64 and cuda/include; /usr/lib/x86_64-linux-gnu and /usr/include, or /usr/include/x86_64-linux-gnu
+    above = place.parent.parent
+    folders = (above / "include", above.parent / "include", above.parent / "include" / place.parent.name)
+    for folder in folders:
+        for header in headers:
+            version = _defined(folder / header, names)
+            if isinstance(version, Known) and version.value.split(".")[0] == numbers.split(".")[0]:
+                return Known(version.value, source=tree.shown(folder / header))
+    return Known(numbers, source=tree.shown(place))
+
+
+def _defined(path: Path, names: tuple[str, ...]) -> Fact[str]:
+    """Numbers that a C header defines, joined by dots."""
+    facts = [_searched(path, rf"^#define {name}\s+(\d+)") for name in names]
+    missing = next((fact for fact in facts if isinstance(fact, Unknown)), None)
+    if missing is not None:
+        return missing
+    return Known(".".join(fact.value for fact in facts if isinstance(fact, Known)), source=str(path))
+
+
+def _searched(path: Path, pattern: str) -> Fact[str]:
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return Unknown(f"{path} is not there")
+    except OSError as exc:
+        return Unknown(f"{path} cannot be read: {exc.strerror}")
+    match = re.search(pattern, text, re.MULTILINE)
+    return Known(match.group(1), source=str(path)) if match else Unknown(f"{path} names no version")
+
+
+# --- libraries that load ----------------------------------------------------------------------------------------------
+
+
+class _Answer(Struct, frozen=True):
+    """One row of what `ownlab_guest/probe/libraries.py` answers."""
+
+    name: str
+    purpose: str
+    path: str | None
+    way: str | None  # how it was found: the loader, a wheel
+    error: str | None
+
+
+def read_libraries(
+    python: str, *, deadline: float = 10.0, env: Mapping[str, str] | None = None
+) -> Fact[tuple[Library, ...]]:
+    """Which of CUDA's libraries load in the given interpreter, tried in a child of that interpreter."""
+    try:
+        rows = guest.ask(python, "probe.libraries", answer=tuple[_Answer, ...], deadline=deadline, env=env)
+    except (InterpreterError, DeadlineError) as exc:
+        return Unknown(exc.message)
+    libraries = tuple(
+        Library(
+            name=row.name,
+            purpose=row.purpose,
+            loaded=Known(row.path, source=row.way or "dlopen") if row.path else Unknown(row.error or "not found"),
+        )
+        for row in rows
+    )
+    return Known(libraries, source=f"dlopen in {python}")

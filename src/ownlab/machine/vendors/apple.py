@@ -1,0 +1,57 @@
+"""Apple silicon: one GPU on the chip, which shares the machine's memory."""
+
+from __future__ import annotations
+
+import platform
+import re
+
+from ownlab.errors import DeadlineError
+from ownlab.guests import children
+from ownlab.machine.facts import Known, Unknown
+from ownlab.machine.records import Card
+
+__all__ = ["parse_sysctl", "read_apple"]
+
+_NAMES = ("machdep.cpu.brand_string", "hw.memsize", "sysctl.proc_translated")
+_SYSCTL_SECONDS = 3.0
+
+
+def read_apple() -> tuple[Card, ...]:
+    """The GPU of this Mac, where it has an Apple chip; nothing on other systems."""
+    if platform.system() != "Darwin":
+        return ()
+    try:
+        ran = children.run(["/usr/sbin/sysctl", *_NAMES], deadline=_SYSCTL_SECONDS)
+    except (children.ToolMissing, DeadlineError) as exc:
+        if platform.machine() != "arm64":
+            return ()
+        return (Card("apple", 0, name=Unknown(exc.message), health=Known("OK", source="platform.machine()")),)
+    return parse_sysctl(ran.stdout, machine=platform.machine())
+
+
+def parse_sysctl(text: str, *, machine: str) -> tuple[Card, ...]:
+    """The GPU from `sysctl machdep.cpu.brand_string hw.memsize sysctl.proc_translated`.
+
+    `machine` is what this Python was built for: an x86_64 one is translated by Rosetta, and Metal is closed to it.
+    """
+    values = dict(re.findall(r"^([\w.]+):\s*(\S.*?)\s*$", text, re.MULTILINE))
+    chip = values.get("machdep.cpu.brand_string", "")
+    # A translated program is told "VirtualApple @ 2.50GHz".
+    if "Apple" not in chip and machine != "arm64":
+        return ()
+    memory = values.get("hw.memsize", "")
+    translated = machine == "x86_64" or values.get("sysctl.proc_translated") == "1"
+    rosetta = "this Python is built for x86_64 and runs under Rosetta: it cannot use the GPU (MPS)"
+    return (
+        Card(
+            vendor="apple",
+            index=0,
+            name=Known(chip, source="sysctl machdep.cpu.brand_string")
+            if chip.startswith("Apple")
+            else Unknown("Rosetta hides the chip's name" if chip else "sysctl does not name the chip"),
+            memory_total=Known(int(memory), source="sysctl hw.memsize (shared with the CPU)", unit="B")
+            if memory.isdigit()
+            else Unknown("sysctl does not say hw.memsize"),
+            health=Known(rosetta if translated else "OK", source="sysctl.proc_translated"),
+        ),
+    )

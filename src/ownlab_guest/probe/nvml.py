@@ -1,0 +1,396 @@
+"""What NVIDIA's management library (NVML) says of the driver and its cards.
+
+Runs in a child process: a driver may hang in the kernel or crash the process that asks it. Every fact is asked for on
+its own, so that one that fails leaves its reason and takes nothing else with it.
+"""
+
+import ctypes
+import math
+import re
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+JSON = Dict[str, Any]
+
+# NVML's return codes (nvml.h).
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+
+ARCHITECTURES = {
+    2: "Kepler",
+    3: "Maxwell",
+    4: "Pascal",
+    5: "Volta",
+    6: "Turing",
+    7: "Ampere",
+    8: "Ada Lovelace",
+    9: "Hopper",
+    10: "Blackwell",
+    13: "Rubin",
+}
+COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
+DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
+FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "completed"}
+# What NVML asks for after a fault (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, drivers from 570).
+RECOVERY_FIELD = 230
+RECOVERY_ACTIONS = {
+    1: "reset the GPU",
+    2: "reboot the node",
+    3: "drain peer-to-peer traffic",
+    4: "drain and reset the GPU",
+    5: "recover the IMEX domain",
+    6: "reset the bus",
+    7: "reboot the system",
+}
+THROTTLE_BITS = {
+    0x1: "gpu-idle",
+    0x2: "applications-clocks",
+    0x4: "sw-power-cap",
+    0x8: "hw-slowdown",
+    0x10: "sync-boost",
+    0x20: "sw-thermal",
+    0x40: "hw-thermal",
+    0x80: "hw-power-brake",
+    0x100: "display-clocks",
+    0x200: "board-limit",
+    0x400: "reliability",
+}
+# These drivers wrote a longer record than nvidia-ml-py reads through the newest call, and gave nonsense for processes
+# (gpustat issues 157, 160, 161).
+PROCESSES_BROKEN = re.compile(r"535\.(43|54|86)\.")
+
+
+def answer(arguments: List[str]) -> JSON:
+    """NVML's facts: {"driver": …, "cuda": …, "nvml": …, "cards": […]}, or {"error": …} where it cannot be asked."""
+    try:
+        import pynvml
+    except Exception as exc:
+        return {"error": "nvidia-ml-py cannot be imported: %s: %s" % (type(exc).__name__, exc)}
+    try:
+        pynvml.nvmlInit()
+    except Exception as exc:
+        return {
+            "error": "Failed to initialize NVML: " + words(pynvml, exc),
+            "code": code_of(exc),
+            "library": loaded_library(),
+        }
+    system = Questions(pynvml)
+    driver = system.fact(pynvml.nvmlSystemGetDriverVersion)
+    return {
+        "library": loaded_library(),
+        "driver": driver,
+        "nvml": system.fact(pynvml.nvmlSystemGetNVMLVersion),
+        "cuda": system.fact(lambda: cuda_version(pynvml)),
+        "cards": cards(pynvml, str(driver.get("value", ""))),
+    }
+
+
+def code_of(error: BaseException) -> Optional[int]:
+    value = getattr(error, "value", None)
+    return value if isinstance(value, int) else None
+
+
+def words(nvml: Any, error: BaseException) -> str:
+    """What the library itself calls this error; the bindings word some of them otherwise."""
+    code = code_of(error)
+    if code is None:
+        return str(error) or type(error).__name__
+    try:
+        return text(nvml.nvmlErrorString(code))
+    except Exception:
+        return str(error)  # no library is loaded that could say it: the bindings know
+
+
+def text(value: Any) -> str:
+    """Old bindings answer in bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def loaded_library() -> Optional[str]:
+    """The file that NVML was loaded from; its name carries its version."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            for line in maps:
+                if "libnvidia-ml" in line:
+                    return line.split(maxsplit=5)[-1].strip()
+    except OSError:
+        return None  # not Linux
+    return None
+
+
+def cuda_version(nvml: Any) -> str:
+    number = first(
+        lambda: nvml.nvmlSystemGetCudaDriverVersion_v2(),
+        lambda: nvml.nvmlSystemGetCudaDriverVersion(),
+    )
+    return "%d.%d" % (number // 1000, number % 1000 // 10)
+
+
+def attempt(function: Callable[..., Any], *arguments: Any) -> Tuple[Any, Optional[Exception]]:
+    """What it returned, or what it raised."""
+    try:
+        return function(*arguments), None
+    except Exception as exc:
+        return None, exc
+
+
+def first(*calls: Callable[[], Any]) -> Any:
+    """The first call that succeeds; else the error that says more than that the function is not there."""
+    errors = []
+    for call in calls:
+        value, error = attempt(call)
+        if error is None:
+            return value
+        errors.append(error)
+    raise next((error for error in errors if code_of(error) not in (None, FUNCTION_NOT_FOUND)), errors[0])
+
+
+class Questions:
+    """Asks one question after another; each answer is a fact, each failure a reason and kept with its code."""
+
+    def __init__(self, nvml: Any) -> None:
+        self.nvml = nvml
+        self.failures: List[Tuple[Optional[int], str]] = []
+
+    def fact(self, call: Callable[[], Any], unit: Optional[str] = None) -> JSON:
+        value, error = attempt(call)
+        if error is not None:
+            said = words(self.nvml, error)
+            self.failures.append((code_of(error), said))
+            return {"state": "unknown", "reason": "NVML: " + said}
+        known = {"state": "known", "value": text(value) if isinstance(value, bytes) else value, "source": "NVML"}
+        if unit is not None:
+            known["unit"] = unit
+        return known
+
+
+def cards(nvml: Any, driver: str) -> JSON:
+    count, error = attempt(nvml.nvmlDeviceGetCount)
+    if error is not None:
+        return {"state": "unknown", "reason": "NVML: " + words(nvml, error)}
+    found = []
+    for index in range(count):
+        handle, error = attempt(nvml.nvmlDeviceGetHandleByIndex, index)
+        if error is None:
+            found.append(card(nvml, handle, index, driver))
+        else:
+            said = {"state": "known", "value": words(nvml, error), "source": "NVML"}
+            found.append({"vendor": "nvidia", "index": index, "health": said})
+    return {"state": "known", "value": found, "source": "NVML"}
+
+
+def card(nvml: Any, handle: Any, index: int, driver: str) -> JSON:
+    ask = Questions(nvml)
+    known: JSON = {"vendor": "nvidia", "index": index}
+    known["name"] = ask.fact(lambda: nvml.nvmlDeviceGetName(handle))
+    known["uuid"] = ask.fact(lambda: nvml.nvmlDeviceGetUUID(handle))
+    known["bus_id"] = ask.fact(lambda: text(nvml.nvmlDeviceGetPciInfo(handle).busId))
+    known["memory_total"] = ask.fact(lambda: memory(nvml, handle).total, "B")
+    known["memory_used"] = ask.fact(lambda: memory(nvml, handle).used, "B")
+    basic_failures = list(ask.failures)
+    known["architecture"] = ask.fact(lambda: named(ARCHITECTURES, nvml.nvmlDeviceGetArchitecture(handle)))
+    known["compute_capability"] = ask.fact(lambda: "%d.%d" % tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
+    known.update(load(ask, handle))
+    known["clocks"] = clocks(ask, handle)
+    known["pcie"] = pcie(ask, handle)
+    known["ecc"] = ecc(ask, handle)
+    known["persistence"] = ask.fact(lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
+    known["compute_mode"] = ask.fact(lambda: named(COMPUTE_MODES, nvml.nvmlDeviceGetComputeMode(handle)))
+    known["driver_model"] = ask.fact(lambda: named(DRIVER_MODELS, nvml.nvmlDeviceGetCurrentDriverModel(handle)))
+    known["fabric"] = ask.fact(lambda: fabric(nvml, handle))
+    known["mig"] = ask.fact(lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]))
+    known["mig_instances"] = known["mig"]
+    slices: List[Any] = []
+    if known["mig"]["state"] == "known":
+        slices = mig_handles(nvml, handle) if known["mig"]["value"] else []
+        known["mig_instances"] = ask.fact(lambda: [mig_instance(ask, each) for each in slices])
+    known["processes"] = ask.fact(lambda: processes(nvml, [handle, *slices], driver))
+    known["health"] = {"state": "known", "value": health(ask, handle, basic_failures), "source": "NVML"}
+    return known
+
+
+def named(names: Dict[int, str], number: int) -> str:
+    if number not in names:
+        raise LookupError("NVML answers %d, which this version of ownlab has no name for" % number)
+    return names[number]
+
+
+def memory(nvml: Any, handle: Any) -> Any:
+    """The first version of this call counts what the driver reserves for itself as used (drivers from 510)."""
+    return first(
+        lambda: nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2),
+        lambda: nvml.nvmlDeviceGetMemoryInfo(handle),
+    )
+
+
+def load(ask: Questions, handle: Any) -> JSON:
+    """What changes from second to second."""
+    nvml = ask.nvml
+    reasons = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    limits = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit")
+    return {
+        "utilisation": ask.fact(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu, "%"),
+        "power_draw": ask.fact(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000, "W"),
+        "power_limit": ask.fact(lambda: any_of(nvml, limits, handle) / 1000, "W"),
+        "temperature": ask.fact(lambda: temperature(nvml, handle), "°C"),
+        "throttle_reasons": ask.fact(lambda: throttle_reasons(any_of(nvml, reasons, handle))),
+    }
+
+
+def temperature(nvml: Any, handle: Any) -> int:
+    degrees: int = first(
+        lambda: nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU),
+        lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),  # until CUDA 14
+    )
+    return degrees
+
+
+def any_of(nvml: Any, names: Sequence[str], handle: Any) -> Any:
+    """Functions that were renamed: the bindings or the driver may know only one of the names."""
+
+    def call(name: str) -> Callable[[], Any]:
+        return lambda: getattr(nvml, name)(handle)
+
+    return first(*[call(name) for name in names])
+
+
+def throttle_reasons(mask: int) -> List[str]:
+    return [name for bit, name in THROTTLE_BITS.items() if mask & bit]
+
+
+def clocks(ask: Questions, handle: Any) -> JSON:
+    nvml = ask.nvml
+    return {
+        "sm": ask.fact(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM), "MHz"),
+        "sm_max": ask.fact(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM), "MHz"),
+        "memory": ask.fact(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM), "MHz"),
+        "memory_max": ask.fact(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM), "MHz"),
+    }
+
+
+def pcie(ask: Questions, handle: Any) -> JSON:
+    nvml = ask.nvml
+    return {
+        "generation": ask.fact(lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+        "generation_max": ask.fact(lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        "width": ask.fact(lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+        "width_max": ask.fact(lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+    }
+
+
+def ecc(ask: Questions, handle: Any) -> JSON:
+    nvml = ask.nvml
+
+    def errors(kind: int) -> JSON:
+        return ask.fact(lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_VOLATILE_ECC))
+
+    return {
+        "enabled": ask.fact(lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0])),
+        "corrected": errors(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        "uncorrected": errors(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        # Cards before Ampere retire pages instead of remapping rows.
+        "remap_pending": ask.fact(
+            lambda: first(
+                lambda: bool(nvml.nvmlDeviceGetRemappedRows(handle)[2]),
+                lambda: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)),
+            )
+        ),
+        "remap_failed": ask.fact(lambda: bool(nvml.nvmlDeviceGetRemappedRows(handle)[3])),
+    }
+
+
+def fabric(nvml: Any, handle: Any) -> str:
+    """How far the card has joined NVSwitch's fabric; CUDA does not start before that is completed."""
+
+    def ask(function: str, record: str) -> Any:
+        info = getattr(nvml, record)()
+        getattr(nvml, function)(handle, ctypes.byref(info))
+        return info
+
+    info = first(
+        lambda: ask("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
+        lambda: ask("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t"),
+    )
+    state = named(FABRIC_STATES, info.state)
+    if state == "completed" and info.status != 0:
+        return "completed with an error: " + text(nvml.nvmlErrorString(info.status))
+    return state
+
+
+def mig_handles(nvml: Any, handle: Any) -> List[Any]:
+    """NVML has no list of the instances: each number up to the greatest is one, or is not."""
+    count, _ = attempt(nvml.nvmlDeviceGetMaxMigDeviceCount, handle)
+    found = [attempt(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index) for index in range(count or 0)]
+    return [each for each, error in found if error is None]
+
+
+def mig_instance(ask: Questions, handle: Any) -> JSON:
+    nvml = ask.nvml
+    return {
+        "uuid": text(nvml.nvmlDeviceGetUUID(handle)),
+        "profile": ask.fact(lambda: mig_profile(nvml, handle)),
+        "memory_total": ask.fact(lambda: memory(nvml, handle).total, "B"),
+        "memory_used": ask.fact(lambda: memory(nvml, handle).used, "B"),
+    }
+
+
+def mig_profile(nvml: Any, handle: Any) -> str:
+    """The name of an instance ends in its profile ("NVIDIA H200 MIG 1g.18gb"); old drivers give its parts only."""
+    match = re.search(r" MIG (\S+)$", text(nvml.nvmlDeviceGetName(handle)))
+    if match is not None:
+        return match.group(1)
+    parts = nvml.nvmlDeviceGetAttributes(handle)
+    profile = "%dg.%dgb" % (parts.gpuInstanceSliceCount, math.ceil(parts.memorySizeMB / 1024))
+    if parts.computeInstanceSliceCount != parts.gpuInstanceSliceCount:
+        profile = "%dc.%s" % (parts.computeInstanceSliceCount, profile)
+    return profile
+
+
+def processes(nvml: Any, handles: Sequence[Any], driver: str) -> List[JSON]:
+    """Who is on the card. In a container that was given a MIG slice, only the slices may be asked."""
+    versions = ("_v2",) if PROCESSES_BROKEN.match(driver) else ("_v3", "_v2", "")
+
+    def running(kind: str, handle: Any) -> List[Any]:
+        return list(any_of(nvml, ["nvmlDeviceGet%sRunningProcesses%s" % (kind, v) for v in versions], handle))
+
+    def everyone(kind: str) -> List[Any]:
+        whole, error = attempt(running, kind, handles[0])
+        if error is None:
+            return list(whole)
+        if not handles[1:]:
+            raise error
+        return [each for handle in handles[1:] for each in running(kind, handle)]
+
+    found: Dict[int, JSON] = {}
+    for each in everyone("Compute"):
+        found[each.pid] = process(each, "compute")
+    for kind in ("MPSCompute", "Graphics"):
+        others, _ = attempt(everyone, kind)  # a card or driver may know no such kind; those that compute are known
+        for each in others or ():  # one that also draws stays with those that compute
+            found.setdefault(each.pid, process(each, "graphics" if kind == "Graphics" else "compute"))
+    return list(found.values())
+
+
+def process(each: Any, kind: str) -> JSON:
+    used = each.usedGpuMemory
+    if used is None or used >= 2**64 - 1:
+        fact = {"state": "unknown", "reason": "NVML does not tell the memory of this process (Windows, WSL)"}
+    else:
+        fact = {"state": "known", "value": used, "source": "NVML", "unit": "B"}
+    return {"pid": each.pid, "kind": kind, "memory": fact}
+
+
+def health(ask: Questions, handle: Any, basic_failures: Sequence[Tuple[Optional[int], str]]) -> str:
+    """ "OK", or the words of a failure that a working card does not have."""
+    for code, said in ask.failures:
+        if code in (GPU_IS_LOST, RESET_REQUIRED):
+            return said
+    for code, said in basic_failures:
+        if code not in (NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND):
+            return said
+    fields, _ = attempt(lambda: ask.nvml.nvmlDeviceGetFieldValues(handle, [RECOVERY_FIELD]))
+    # Older drivers and bindings know no such field.
+    action = fields[0].value.uiVal if fields is not None and fields[0].nvmlReturn == 0 else 0
+    return "OK" if action == 0 else "recovery action: " + RECOVERY_ACTIONS.get(action, str(action))

@@ -1,0 +1,72 @@
+"""Names of processes: enough to recognise them, nothing that could be secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ownlab.machine.facts import NOT_READ, Known, Unknown, value_of
+from ownlab.machine.nvidia.processes import name_processes, short_command
+from ownlab.machine.records import Card, CardProcess
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["python", "train.py", "--token", "hf_x"], "python train.py"),
+        (["python", "train.py", "hf_secret"], "python train.py"),
+        (["/usr/bin/python3.11", "-u", "-B", "train.py"], "/usr/bin/python3.11 train.py"),
+        (["python3", "-m", "torch.distributed.run", "--nproc", "8"], "python3 -m torch.distributed.run"),
+        (["python3", "-u", "-m", "vllm"], "python3 -m vllm"),
+        (["python3", "-c", "import os; KEY = 'x'"], "python3"),
+        (["server", "--api-key=x", "y"], "server"),
+        (["ray::train(key=1) --x y"], "ray::train(key=1)"),
+        (["/opt/google/chrome/chrome --type=gpu-process"], "/opt/google/chrome/chrome"),
+        ([r"C:\Program Files\Mozilla Firefox\firefox.exe"], r"C:\Program Files\Mozilla Firefox\firefox.exe"),
+        (["a" * 200], "a" * 119 + "…"),
+        ([""], ""),
+        ([], ""),
+    ],
+)
+def test_short_command(words: list[str], shown: str) -> None:
+    assert short_command(words) == shown
+
+
+def card_with(*processes: CardProcess) -> Card:
+    return Card(vendor="nvidia", index=0, processes=Known(processes, source="NVML"))
+
+
+def only_process(card: Card) -> CardProcess:
+    (process,) = value_of(card.processes) or ()
+    return process
+
+
+def test_a_process_here_of_the_same_number_that_does_not_use_the_card_is_another_one(tmp_path: Path) -> None:
+    (tmp_path / "proc/12/fd").mkdir(parents=True)
+    (tmp_path / "proc/12/fd/0").symlink_to("/dev/null")
+    (tmp_path / "proc/12/cmdline").write_bytes(b"bash\0")
+    process = only_process(name_processes(card_with(CardProcess(pid=12, kind="compute")), tmp_path))
+    assert isinstance(process.command, Unknown)
+    assert "outside this PID namespace" in process.command.reason
+    assert process.user == process.command
+
+
+def test_open_files_of_another_user_cannot_be_listed_and_the_number_counts(tmp_path: Path) -> None:
+    (tmp_path / "proc/12").mkdir(parents=True)
+    (tmp_path / "proc/12/cmdline").write_bytes(b"vllm\0serve\0model\0")
+    process = only_process(name_processes(card_with(CardProcess(pid=12, kind="compute")), tmp_path))
+    assert process.command == Known("vllm serve", source="/proc/12/cmdline")
+
+
+def test_the_name_that_nvidia_smi_gave_stays_where_proc_has_none(tmp_path: Path) -> None:
+    given = CardProcess(pid=12, kind="compute", command=Known("python", source="nvidia-smi -q -x"))
+    assert only_process(name_processes(card_with(given), tmp_path)).command == given.command
+    (tmp_path / "proc/12").mkdir(parents=True)
+    (tmp_path / "proc/12/cmdline").write_bytes(b"")
+    assert only_process(name_processes(card_with(given), tmp_path)).command == given.command
+
+
+def test_a_card_whose_processes_are_not_known_stays_as_it_is(tmp_path: Path) -> None:
+    card = Card(vendor="nvidia", index=0)
+    assert name_processes(card, tmp_path).processes == NOT_READ

@@ -1,0 +1,49 @@
+"""Apple silicon: what sysctl prints on Macs."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+from ownlab.machine.facts import Known, Unknown, value_of
+from ownlab.machine.vendors.apple import parse_sysctl, read_apple
+
+M2 = "machdep.cpu.brand_string: Apple M2 Pro\nhw.memsize: 34359738368\nsysctl.proc_translated: 0\n"
+TRANSLATED = "machdep.cpu.brand_string: VirtualApple @ 2.50GHz\nhw.memsize: 17179869184\nsysctl.proc_translated: 1\n"
+INTEL = "machdep.cpu.brand_string: Intel(R) Core(TM) i7-9750H CPU @ 2.60GHz\nhw.memsize: 17179869184\n"
+
+
+def test_an_apple_chip() -> None:
+    (card,) = parse_sysctl(M2, machine="arm64")
+    assert (card.vendor, card.index) == ("apple", 0)
+    assert card.name == Known("Apple M2 Pro", source="sysctl machdep.cpu.brand_string")
+    assert card.memory_total == Known(34359738368, source="sysctl hw.memsize (shared with the CPU)", unit="B")
+    assert value_of(card.health) == "OK"
+
+
+def test_a_translated_python_cannot_use_the_gpu() -> None:
+    (card,) = parse_sysctl(TRANSLATED, machine="x86_64")
+    assert card.name == Unknown("Rosetta hides the chip's name")
+    assert "Rosetta" in (value_of(card.health) or "")
+
+
+def test_a_translated_python_that_is_told_the_true_name() -> None:
+    (card,) = parse_sysctl(M2, machine="x86_64")
+    assert value_of(card.name) == "Apple M2 Pro"
+    assert "Rosetta" in (value_of(card.health) or "")
+
+
+def test_a_mac_with_an_intel_chip_has_none() -> None:
+    assert parse_sysctl(INTEL, machine="x86_64") == ()
+
+
+def test_a_silent_sysctl() -> None:
+    (card,) = parse_sysctl("", machine="arm64")
+    assert card.name == Unknown("sysctl does not name the chip")
+    assert card.memory_total == Unknown("sysctl does not say hw.memsize")
+
+
+@pytest.mark.skipif(platform.system() == "Darwin", reason="says what other systems have")
+def test_other_systems_have_none() -> None:
+    assert read_apple() == ()

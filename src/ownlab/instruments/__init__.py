@@ -1,0 +1,1 @@
+"""The instruments: what the machine's facts mean."""

@@ -1,0 +1,170 @@
+"""Questions about a machine that several rules ask, and how a fact is quoted as evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from ownlab.catalog.architectures import Architecture, architecture_of, capability_of
+from ownlab.catalog.versions import parse_version
+from ownlab.machine.facts import Known, Unknown, value_of
+from ownlab.machine.records import Card, Framework, Machine, PciDevice
+
+__all__ = [
+    "architecture",
+    "capability",
+    "card_name",
+    "container_of",
+    "cuda_builds",
+    "driver_family",
+    "family_of",
+    "framework",
+    "framework_name",
+    "frameworks_of",
+    "is_wsl",
+    "join",
+    "module_loaded",
+    "nvidia_cards",
+    "nvidia_on_pci",
+    "oldest_capability",
+    "package",
+    "sees_devices",
+    "some_framework_works",
+    "told",
+    "variable",
+]
+
+T = TypeVar("T")
+
+_NVIDIA = "10de"
+
+
+def nvidia_cards(machine: Machine) -> tuple[Card, ...]:
+    """NVIDIA's cards, as far as the driver shows them."""
+    return tuple(card for card in value_of(machine.cards) or () if card.vendor == "nvidia")
+
+
+def card_name(card: Card) -> str:
+    """ "card 0 (NVIDIA H200)"."""
+    name = value_of(card.name)
+    return f"card {card.index} ({name})" if name else f"card {card.index}"
+
+
+def capability(card: Card) -> str | None:
+    """A card's compute capability: read from the driver, else known by its name; None where neither tells."""
+    read = value_of(card.compute_capability)
+    name = value_of(card.name)
+    return read or (capability_of(name) if name else None)
+
+
+def frameworks_of(machine: Machine) -> tuple[Framework, ...]:
+    """The frameworks of the interpreter asked about."""
+    return value_of(machine.interpreter.frameworks) or ()
+
+
+def framework(machine: Machine, name: str) -> Framework | None:
+    """One framework by its name."""
+    return next((one for one in frameworks_of(machine) if one.name == name), None)
+
+
+def framework_name(one: Framework) -> str:
+    """ "torch 2.11.0+cu130"."""
+    version = value_of(one.version)
+    return f"{one.name} {version}" if version else one.name
+
+
+def sees_devices(one: Framework) -> bool:
+    """Whether a framework was seen to reach an accelerator."""
+    return isinstance(one.devices, Known) and bool(one.devices.value)
+
+
+def some_framework_works(machine: Machine) -> bool:
+    """Whether any framework was seen to reach an accelerator: then one that does not is no reason to say no."""
+    return any(sees_devices(one) for one in frameworks_of(machine))
+
+
+def family_of(machine: Machine) -> str:
+    """linux, darwin or windows; linux where it is not known, as NVIDIA's machines mostly are."""
+    return value_of(machine.host.family) or "linux"
+
+
+def package(machine: Machine, name: str) -> str | None:
+    """The version of a package in the interpreter asked about."""
+    packages = value_of(machine.interpreter.packages) or ()
+    return next((one.version for one in packages if one.name.lower().replace("_", "-") == name), None)
+
+
+def variable(machine: Machine, name: str) -> str | None:
+    """An environment variable's value; None where it is not set or not known."""
+    variables = value_of(machine.environment) or ()
+    return next((one.value for one in variables if one.name == name), None)
+
+
+def nvidia_on_pci(machine: Machine) -> tuple[PciDevice, ...] | None:
+    """NVIDIA's devices on the bus, whether or not a driver serves them; None where the bus tells nothing of them.
+
+    WSL shows no card on its bus (it comes through /dev/dxg), so there an empty list would say nothing.
+    """
+    devices = value_of(machine.host.pci)
+    if devices is None or is_wsl(machine):
+        return None
+    return tuple(device for device in devices if device.vendor == _NVIDIA)
+
+
+def module_loaded(machine: Machine, name: str = "nvidia") -> bool | None:
+    """Whether a kernel module is loaded; None where that is not known."""
+    if name == "nvidia" and isinstance(machine.nvidia.module_version, Known):
+        return True
+    modules = value_of(machine.host.modules)
+    return None if modules is None else name in modules
+
+
+def cuda_builds(machine: Machine) -> tuple[Framework, ...]:
+    """The frameworks that were built for CUDA."""
+    return tuple(one for one in frameworks_of(machine) if value_of(one.build) == "cuda")
+
+
+def is_wsl(machine: Machine) -> bool:
+    """Whether this is WSL: it is said, or nvidia-smi (535.104.12) is Linux's and the driver (537.42) is Windows's."""
+    said = value_of(machine.host.virtualisation)
+    if said is not None:
+        return said.startswith("wsl")
+    smi, driver = (parse_version(value_of(fact) or "") for fact in (machine.nvidia.smi, machine.nvidia.driver))
+    return len(smi) == 3 and len(driver) == 2 and smi[0] <= driver[0] and smi[:2] != driver
+
+
+def container_of(machine: Machine) -> str | None:
+    """The kind of container that we are in; None where we are in none, or do not know."""
+    kind = value_of(machine.host.container)
+    return None if kind in (None, "none") else kind
+
+
+def driver_family(machine: Machine) -> str:
+    """Whose driver numbers count here: WSL is served by the driver of Windows."""
+    return "windows" if is_wsl(machine) or value_of(machine.host.family) == "windows" else "linux"
+
+
+def oldest_capability(machine: Machine) -> str | None:
+    """The oldest compute capability among the cards: what a build must have code for, to run on all of them."""
+    known = [found for found in map(capability, nvidia_cards(machine)) if found]
+    return min(known, key=parse_version, default=None)
+
+
+def architecture(card: Card) -> Architecture | None:
+    known = capability(card)
+    return architecture_of(known) if known else None
+
+
+def told(label: str, fact: Known[T] | Unknown) -> str:
+    """A fact as evidence: "driver 580.159.04 (NVML)"; "driver unknown: nvidia-smi is not installed"."""
+    if isinstance(fact, Unknown):
+        return f"{label} unknown: {fact.reason}"
+    unit = f" {fact.unit}" if fact.unit and fact.unit != "B" else ""
+    value = f"{fact.value:g}" if isinstance(fact.value, float) else fact.value
+    return f"{label} {value}{unit} ({fact.source})"
+
+
+def join(words: Iterable[str]) -> str:
+    """ "a, b and c"."""
+    listed = list(words)
+    return listed[0] if len(listed) == 1 else ", ".join(listed[:-1]) + f" and {listed[-1]}" if listed else ""

@@ -1,0 +1,140 @@
+"""What mends a trouble here: the commands of this system, and who can run them (a host, Windows, nobody).
+
+Package names: NVIDIA Driver Installation Guide (docs.nvidia.com/datacenter/tesla/driver-installation-guide, R610), and
+the distributions' own packages, read 2026-11.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ownlab.instruments.doctor.questions import architecture, container_of, is_wsl, nvidia_cards
+from ownlab.machine.facts import value_of
+from ownlab.machine.records import Machine
+
+__all__ = [
+    "as_root",
+    "driver_remedy",
+    "initramfs_command",
+    "install_command",
+    "modprobe_option",
+    "on_host",
+    "rented",
+    "set_variable",
+]
+
+# R580 is NVIDIA's long-term branch (to 2028-06), the first for CUDA 13 and the last for Maxwell, Pascal and Volta.
+_LONG_TERM = 580
+_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+_DOWNLOADS = "https://www.nvidia.com/drivers"
+# Platforms whose driver belongs to the provider: nothing that runs in the notebook can change it.
+_RENTED = {"colab": "Colab", "kaggle": "Kaggle", "sagemaker": "SageMaker", "gradient": "Gradient", "runpod": "RunPod"}
+
+_INSTALL = {
+    "apt": "apt-get install -y",
+    "dnf": "dnf install -y",
+    "zypper": "zypper install -y",
+    "pacman": "pacman -S --needed",
+}
+_INITRAMFS = {
+    "apt": "update-initramfs -u",
+    "dnf": "dracut --force",
+    "zypper": "dracut --force",
+    "pacman": "mkinitcpio -P",
+}
+
+
+def rented(machine: Machine) -> str | None:
+    """The platform whose driver is its provider's affair, by its name; None on a machine of one's own."""
+    return _RENTED.get(value_of(machine.host.platform) or "")
+
+
+def as_root(machine: Machine, command: str) -> str:
+    """The command with sudo, unless we are root already; being root in a container says nothing of its host."""
+    root = value_of(machine.host.user_is_root) and container_of(machine) is None
+    return command if root else f"sudo {command}"
+
+
+def on_host(machine: Machine, sentence: str) -> str:
+    """A sentence marked as work for the host, where we are in a container."""
+    return f"On the host, outside this container: {sentence}" if container_of(machine) else sentence
+
+
+def install_command(machine: Machine, package: str) -> str | None:
+    """The command that installs a package with this system's package manager; None where that is not known."""
+    manager = _INSTALL.get(value_of(machine.host.package_manager) or "")
+    return as_root(machine, f"{manager} {package}") if manager else None
+
+
+def initramfs_command(machine: Machine) -> str:
+    """The command that renews the boot image, so that a list of forbidden or preset modules counts at boot."""
+    known = _INITRAMFS.get(value_of(machine.host.package_manager) or "")
+    if known:
+        return as_root(machine, known)
+    return f"{as_root(machine, 'update-initramfs -u')}   # Fedora, openSUSE: dracut --force; Arch: mkinitcpio -P"
+
+
+def modprobe_option(machine: Machine, file: str, *lines: str) -> str:
+    """The command that writes lines to a file in /etc/modprobe.d."""
+    text = r"\n".join(lines)
+    return f"printf '{text}\\n' | {as_root(machine, f'tee /etc/modprobe.d/{file}')}"
+
+
+def set_variable(machine: Machine, assignment: str) -> str:
+    """The command that sets an environment variable in the shell of this system."""
+    name, _, value = assignment.partition("=")
+    return f"set {name}={value}" if value_of(machine.host.family) == "windows" else f"export {name}={value}"
+
+
+def driver_remedy(machine: Machine, *, floor: str | None = None, flavour: str | None = None) -> tuple[str, ...]:
+    """How a driver (at least `floor`, with kernel modules of this `flavour`) is had on this machine."""
+    wanted = f"NVIDIA's driver {floor} or newer" if floor else "NVIDIA's driver"
+    platform = rented(machine)
+    if platform:
+        return (f"The driver of {platform} is its provider's: it cannot be changed from here.",)
+    if is_wsl(machine):
+        return (
+            f"On Windows, not in WSL: install {wanted} from {_DOWNLOADS}",
+            "Then, in PowerShell: wsl --shutdown",
+        )
+    if container_of(machine):
+        return (f"On the host, outside this container: install {wanted} ({_GUIDE}), then start the container anew.",)
+    if value_of(machine.host.family) == "windows":
+        return (f"Install {wanted} from {_DOWNLOADS}",)
+    command = _driver_command(machine, flavour or _flavour(machine))
+    if command is None:
+        return (f"Install {wanted}: {_GUIDE}",)
+    return (*command, as_root(machine, "reboot"))
+
+
+def _flavour(machine: Machine) -> str | None:
+    """The flavour of kernel module that the cards here need; None where they leave it open, or are not known."""
+    known = [found.open_modules for found in map(architecture, nvidia_cards(machine)) if found is not None]
+    if "impossible" in known:
+        return "proprietary"
+    return "open" if "required" in known else None
+
+
+def _driver_command(machine: Machine, flavour: str | None) -> tuple[str, ...] | None:
+    manager = value_of(machine.host.package_manager)
+    system = value_of(machine.host.system) or ""
+    if manager == "apt" and "Ubuntu" in system:
+        if flavour is None:
+            return (as_root(machine, "ubuntu-drivers install"),)
+        package = f"nvidia-driver-{_LONG_TERM}" + ("-open" if flavour == "open" else "")
+        return (as_root(machine, f"apt-get install -y {package}"),)
+    from_nvidia = f"   # from NVIDIA's package repository: {_GUIDE}"
+    if manager == "dnf" and re.search(r"\b[89](?:\.\d+)?\b", system):
+        stream = f"{_LONG_TERM}-dkms" if flavour == "proprietary" else "open-dkms"
+        return (as_root(machine, f"dnf module install -y nvidia-driver:{stream}{from_nvidia}"),)
+    if flavour == "proprietary":
+        return (
+            f"Install driver branch R{_LONG_TERM} with proprietary kernel modules, the last for this card: {_GUIDE}",
+        )
+    if manager == "dnf" and "Fedora" in system:
+        return (as_root(machine, "dnf install -y akmod-nvidia   # from RPM Fusion's nonfree repository"),)
+    if manager in ("apt", "dnf", "zypper"):
+        return (as_root(machine, f"{_INSTALL[manager]} nvidia-open{from_nvidia}"),)
+    if manager == "pacman":
+        return (as_root(machine, "pacman -S --needed nvidia-open"),)
+    return None

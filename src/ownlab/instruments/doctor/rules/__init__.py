@@ -1,0 +1,145 @@
+"""Every rule, in the order of causes: what stands earlier explains what stands later.
+
+The verdict names the first finding that blocks, so a driver that does not load comes before a framework that sees no
+device because of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from ownlab.errors import UsageError
+from ownlab.instruments.doctor.rule import Rule
+from ownlab.instruments.doctor.rules.access import DevicePermission, RestrictedCounters
+from ownlab.instruments.doctor.rules.builds import CpuBuild, NoKernel, RocmBuild
+from ownlab.instruments.doctor.rules.card_memory import HeldMemory, OutOfMemory
+from ownlab.instruments.doctor.rules.cards import CardLost, EccErrors, NoBf16, Persistence, SlowLink, Throttling
+from ownlab.instruments.doctor.rules.container import ContainerWithoutGpu, NvmlUnknown, RuntimeMissing, SmallShm, Wsl
+from ownlab.instruments.doctor.rules.device import DeviceOrder, ExclusiveMode, HiddenDevices, InvalidOrdinal, MigMode
+from ownlab.instruments.doctor.rules.driver import DriverEnd, DriverOld, NoDriver
+from ownlab.instruments.doctor.rules.driver_library import DriverCombination, DriverMismatch, ForwardCompatibility
+from ownlab.instruments.doctor.rules.faults import (
+    CheckpointCuda,
+    CublasError,
+    DeviceAssert,
+    DeviceMixed,
+    IllegalAccess,
+    NcclError,
+)
+from ownlab.instruments.doctor.rules.host import (
+    DiskFull,
+    FewCores,
+    NoAccelerator,
+    OomKilled,
+    RaidDegraded,
+    SlowDisk,
+)
+from ownlab.instruments.doctor.rules.interpreter import AllocConf, FrameworkAbsent, FrameworkBroken, InterpreterBroken
+from ownlab.instruments.doctor.rules.kernel_module import (
+    HmmRegion,
+    ModuleFlavour,
+    ModuleRejected,
+    NoSmi,
+    Nouveau,
+    UvmMissing,
+)
+from ownlab.instruments.doctor.rules.libraries import CudnnMissing, CudnnShadow, LibraryMissing
+from ownlab.instruments.doctor.rules.start import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
+from ownlab.instruments.doctor.rules.toolkit import CudaMismatch, ToolkitArch, ToolkitDiff
+from ownlab.instruments.doctor.rules.vendors import AscendHealth, AscendStack, MpsAbsent, Rosetta, TpuNoLibtpu
+from ownlab.instruments.doctor.rules.xid import XidErrors
+
+__all__ = ["RULES", "rule_named"]
+
+RULES: tuple[type[Rule], ...] = (
+    # the hardware
+    CardLost,
+    XidErrors,
+    EccErrors,
+    # the way from the program to the driver
+    RuntimeMissing,
+    NvmlUnknown,
+    ContainerWithoutGpu,
+    Wsl,
+    # the kernel's module
+    ModuleRejected,
+    Nouveau,
+    ModuleFlavour,
+    NoSmi,
+    HmmRegion,
+    UvmMissing,
+    # the driver's library
+    DriverMismatch,
+    DriverCombination,
+    ForwardCompatibility,
+    # the driver at work
+    SmiHang,
+    NoDevice,
+    FabricNotReady,
+    DevicePermission,
+    NoDriver,
+    DriverOld,
+    DriverEnd,
+    # which devices a program is shown
+    HiddenDevices,
+    ExclusiveMode,
+    MigMode,
+    DeviceOrder,
+    InvalidOrdinal,
+    NoVisibleGpu,
+    # the interpreter and its frameworks
+    InterpreterBroken,
+    FrameworkBroken,
+    LibraryMissing,
+    CudnnMissing,
+    CudnnShadow,
+    CpuBuild,
+    RocmBuild,
+    NoKernel,
+    CudaMismatch,
+    FrameworkAbsent,
+    AllocConf,
+    ToolkitArch,
+    ToolkitDiff,
+    # other vendors
+    AscendHealth,
+    AscendStack,
+    Rosetta,
+    MpsAbsent,
+    TpuNoLibtpu,
+    # the cards' state
+    HeldMemory,
+    OutOfMemory,
+    Throttling,
+    SlowLink,
+    Persistence,
+    NoBf16,
+    RestrictedCounters,
+    # a program's own errors
+    DeviceAssert,
+    IllegalAccess,
+    CublasError,
+    NcclError,
+    DeviceMixed,
+    CheckpointCuda,
+    # the machine around the cards
+    SmallShm,
+    OomKilled,
+    FewCores,
+    DiskFull,
+    SlowDisk,
+    RaidDegraded,
+    NoAccelerator,
+)
+
+
+def rule_named(code: str) -> type[Rule]:
+    """The rule with this code, or with this as one of its other names."""
+    for rule in RULES:
+        if code == rule.code or code in rule.also_known_as:
+            return rule
+    close = difflib.get_close_matches(code, [rule.code for rule in RULES], n=3)
+    raise UsageError(
+        f"there is no rule {code!r}",
+        hint=f"Did you mean {' or '.join(close)}?" if close else "All codes: ownlab doctor --explain all",
+    )

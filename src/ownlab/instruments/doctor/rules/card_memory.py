@@ -1,0 +1,244 @@
+"""Rules about a card's memory: taken by others, or not enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from ownlab.instruments.doctor.questions import card_name, is_wsl, nvidia_cards, some_framework_works
+from ownlab.instruments.doctor.records import Case, Finding, Message
+from ownlab.instruments.doctor.remedies import set_variable
+from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.machine.facts import Unknown, value_of
+from ownlab.machine.records import Card, CardProcess, Machine
+from ownlab.units import GIB, format_bytes, parse_bytes
+
+__all__ = ["HeldMemory", "OutOfMemory"]
+
+# A desktop and its browser take a gigabyte or two; from these shares on a job of one's own is in the way of another.
+_NOTEWORTHY, _NEARLY_FULL = 0.25, 0.9
+# What no visible process holds: drivers before R510 counted their own reserve (some 600 MiB) as used.
+_UNEXPLAINED = GIB
+
+
+class HeldMemory(Rule):
+    """A card's memory is held by running processes, or by something that cannot be seen from here.
+
+    **Why it matters.** What others hold is not there for you: a program that fits the card by its size runs out of
+    memory. Where memory is used and no process is shown, its owner is in another container or PID namespace, or a
+    process died without the driver having taken its memory back.
+
+    **What to do.** Ask the owners, wait, or choose a card that is free. For memory without an owner look from the host.
+
+    **Sources.** nvtop#149 (PID namespaces); gpustat#141.
+    """
+
+    code = "held"
+    severity = "warning"
+    title = "A card's memory is held by others"
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        machine = case.machine
+        busy: list[str] = []
+        unseen: list[str] = []
+        full = False
+        for card in nvidia_cards(machine):
+            used, total = value_of(card.memory_used), value_of(card.memory_total)
+            if used is None or not total or value_of(card.mig):
+                continue
+            processes = value_of(card.processes)
+            line = f"{card_name(card)}: {format_bytes(used)} of {format_bytes(total)} used"
+            if processes == () and used >= _UNEXPLAINED and not is_wsl(machine):
+                unseen.append(f"{line}, by no process that is seen from here")
+            elif used >= total * _NOTEWORTHY:
+                busy.append(f"{line}{_by_whom(card, processes)}")
+                full = full or used >= total * _NEARLY_FULL
+        if unseen:
+            yield self._unseen(machine, unseen)
+        if busy:
+            yield self.found(
+                title="A card's memory is nearly full" if full else "A card's memory is in use",
+                evidence=busy,
+                meaning="What these processes hold is not there for a new one.",
+                fix=("Choose a card that is free (CUDA_VISIBLE_DEVICES), or ask the owners of these processes.",),
+                severity="warning" if full else "note",
+            )
+
+    def _unseen(self, machine: Machine, evidence: list[str]) -> Finding:
+        hidden = value_of(machine.host.pid_namespace)
+        if hidden:
+            evidence.append("we are in a PID namespace of our own: processes outside are hidden")
+        return self.found(
+            title="A card's memory is held by a process that cannot be seen from here",
+            evidence=evidence,
+            meaning="Its owner is outside this container or PID namespace."
+            if hidden
+            else "Its owner is in another container, belongs to another user's namespace, or died without giving it back.",
+            fix=(
+                "On the host: nvidia-smi   # or start the container with --pid=host",
+                "On the host, as root: fuser -v /dev/nvidia*   # who has the card open, zombies too",
+            ),
+        )
+
+
+def _by_whom(card: Card, processes: tuple[CardProcess, ...] | None) -> str:
+    if processes is None:
+        reason = card.processes.reason if isinstance(card.processes, Unknown) else ""
+        return f"; by whom is not known: {reason}"
+    largest = sorted(processes, key=lambda one: value_of(one.memory) or 0, reverse=True)
+    named = [_name_process(one) for one in largest[:4]]
+    more = f" and {len(largest) - 4} more" if len(largest) > 4 else ""
+    return f" by {', '.join(named)}{more}" if named else ""
+
+
+def _name_process(process: CardProcess) -> str:
+    command, user, memory = (value_of(process.command), value_of(process.user), value_of(process.memory))
+    about = [f"pid {process.pid}", *([user] if user else []), *([format_bytes(memory)] if memory is not None else [])]
+    return f"{command or 'a process'} ({', '.join(about)})"
+
+
+class _Sizes(Struct, frozen=True):
+    """What a message of torch says of the memory: each size in bytes, where it is said."""
+
+    tried: int | None = None
+    total: int | None = None
+    free: int | None = None
+    allocated: int | None = None
+    reserved_unused: int | None = None
+    others: tuple[str, ...] = ()  # "process 28367 has 77.97 GiB"
+
+
+_SIZE = r"(?P<size>[\d.]+ ?(?:bytes|[KMGT]i?B))"
+_TRIED = re.compile(rf"Tried to allocate {_SIZE}")
+_TOTAL = re.compile(rf"total capaci?ty of {_SIZE}|{_SIZE.replace('size', 'older')} total capacity")
+_FREE = re.compile(rf"of which {_SIZE} is free|; {_SIZE.replace('size', 'older')} free")
+_ALLOCATED = re.compile(
+    rf"allocated memory {_SIZE} is allocated by PyTorch|{_SIZE.replace('size', 'older')} already allocated"
+)
+_RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
+_UNUSED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
+_OTHERS = re.compile(rf"\bProcess (?P<pid>\d+) has {_SIZE} memory in use")
+
+
+def _sizes_in(text: str) -> _Sizes:
+    def size(pattern: re.Pattern[str]) -> int | None:
+        match = pattern.search(text)
+        if match is None:
+            return None
+        return parse_bytes(next(part for part in match.groups() if part).replace("bytes", "B"))
+
+    allocated, reserved, unused = size(_ALLOCATED), size(_RESERVED), size(_UNUSED)
+    if unused is None and reserved is not None and allocated is not None:
+        unused = reserved - allocated  # the words before torch 2.1 give both instead
+    return _Sizes(
+        tried=size(_TRIED),
+        total=size(_TOTAL),
+        free=size(_FREE),
+        allocated=allocated,
+        reserved_unused=unused,
+        others=tuple(f"process {match['pid']} has {match['size']}" for match in _OTHERS.finditer(text)),
+    )
+
+
+class OutOfMemory(SignRule):
+    """A program ran out of the card's memory.
+
+    **Why it matters.** The card works; what the program wanted did not fit beside what it and others hold. The message
+    tells which of three it is: the model and its activations are too large; other processes hold the card; or torch holds
+    enough, but in pieces (reserved but unallocated).
+
+    **What to do.** Smaller batches, gradient accumulation or checkpointing, lower precision; free the card of others; for
+    pieces, expandable segments. TensorFlow and JAX take nearly all of the card at their start unless told not to.
+
+    **Sources.** torch, CUDACachingAllocator.cpp; PyTorch notes on CUDA memory; pytorch#183387 (the variable's older name
+    works in every release, the newer is ignored by some); JAX, "GPU memory allocation"; TensorFlow GPU guide.
+    """
+
+    code = "out-of-memory"
+    severity = "error"
+    title = "A program ran out of the card's memory"
+    also_known_as = ("oom",)
+    signs = (
+        r"(?:CUDA|HIP|XPU|NPU) out of memory",
+        r"cuda\.OutOfMemoryError|torch\.OutOfMemoryError",
+        r"CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
+        r"(?:CUDA|HIP) error: out of memory",
+        r"RESOURCE_EXHAUSTED: ?(?:Out of memory|OOM|Failed to allocate)",
+        r"OOM when allocating tensor",
+        r"(?P<count>cudaGetDeviceCount.*Error 2: out of memory)",
+    )
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        machine = case.machine
+        found = list(self.signs_in(case))
+        if not found:
+            return
+        if any(match["count"] for _, match in found) and not some_framework_works(machine):
+            yield self._at_start(case)
+            return
+        sizes = [_sizes_in(message.text[match.start() :]) for message, match in found]
+        told_most = max(sizes, key=lambda one: sum(part is not None for part in (one.tried, one.total, one.free)))
+        yield self.found(
+            evidence=self.quotes(case),
+            meaning=" ".join(_explain(told_most)),
+            fix=tuple(_advise(machine, told_most, [message for message, _ in found])),
+        )
+
+    def _at_start(self, case: Case) -> Finding:
+        known = " WSL fails so with many cards." if is_wsl(case.machine) else ""
+        return self.found(
+            title="CUDA could not start for lack of memory",
+            evidence=self.quotes(case),
+            meaning=f"CUDA failed while it counted the cards, before the program asked for any memory.{known} It can also be"
+            " the machine's own memory (ulimit -v, a cgroup) or a card that others hold to the last byte.",
+            fix=(
+                f"Try with one card: {set_variable(case.machine, 'CUDA_VISIBLE_DEVICES=0')}",
+                "See what is free: nvidia-smi; free -h; ulimit -v",
+            ),
+            blocks=True,
+        )
+
+
+def _fragmented(sizes: _Sizes) -> bool:
+    """Whether torch holds in pieces what it was asked for in one."""
+    if sizes.reserved_unused is None:
+        return False
+    return sizes.reserved_unused >= (sizes.tried or GIB)
+
+
+def _explain(sizes: _Sizes) -> Iterator[str]:
+    said = [
+        f"{label} {format_bytes(size)}"
+        for label, size in (
+            ("it wanted", sizes.tried),
+            ("the card has", sizes.total),
+            ("free were", sizes.free),
+            ("torch's tensors held", sizes.allocated),
+            ("torch had reserved without use", sizes.reserved_unused),
+        )
+        if size is not None
+    ]
+    yield f"The card works; the request did not fit{': ' + ', '.join(said) if said else ''}."
+    if sizes.others:
+        yield f"Others hold memory of it: {', '.join(sizes.others)} (one of them may be the program itself)."
+    elif sizes.tried and sizes.free and sizes.free > 2 * sizes.tried:
+        yield "More was free than it wanted: another process may have held it just then, or a limit was set for the process."
+    if _fragmented(sizes):
+        yield "torch holds enough, but in pieces too small: its memory is fragmented."
+
+
+def _advise(machine: Machine, sizes: _Sizes, messages: list[Message]) -> Iterator[str]:
+    text = "\n".join(message.text for message in messages)
+    if _fragmented(sizes):
+        # The older name is an alias in every release; the newer one is ignored by 2.9 (pytorch#183387).
+        yield f"{set_variable(machine, 'PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True')}   # before Python starts"
+    if sizes.others:
+        yield "See who holds the card: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"
+    if re.search(r"RESOURCE_EXHAUSTED: Out of memory|jax", text, re.IGNORECASE):
+        yield f"JAX takes three quarters of the card at its start: {set_variable(machine, 'XLA_PYTHON_CLIENT_PREALLOCATE=false')}"
+    if "tensorflow" in text.lower() or "OOM when allocating" in text:
+        yield f"TensorFlow takes the whole card at its start: {set_variable(machine, 'TF_FORCE_GPU_ALLOW_GROWTH=true')}"
+    yield "Make the request smaller: a smaller batch with gradient accumulation, activation checkpointing, bf16 or fp16."
+    yield "In a notebook: restart the kernel; an earlier cell, or its traceback, keeps what it allocated."

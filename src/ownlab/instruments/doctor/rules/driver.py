@@ -1,0 +1,285 @@
+"""Rules about NVIDIA's driver as a whole: none, too old, or at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+
+from ownlab.catalog.cuda import branch_of, driver_floor, newest_cuda
+from ownlab.catalog.torch_wheels import wheel_for
+from ownlab.catalog.versions import parse_version
+from ownlab.instruments.doctor.questions import (
+    architecture,
+    card_name,
+    container_of,
+    cuda_builds,
+    driver_family,
+    is_wsl,
+    join,
+    module_loaded,
+    nvidia_cards,
+    nvidia_on_pci,
+    oldest_capability,
+    some_framework_works,
+    told,
+)
+from ownlab.instruments.doctor.records import Case, Finding
+from ownlab.instruments.doctor.remedies import driver_remedy, rented
+from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.machine.facts import Known, value_of
+from ownlab.machine.records import Framework, Machine
+
+__all__ = ["DriverEnd", "DriverOld", "NoDriver"]
+
+
+class DriverOld(SignRule):
+    """NVIDIA's driver is older than the CUDA that a framework was built with.
+
+    **Why it matters.** A driver runs programs built with its own CUDA and with every older one. It runs newer ones of
+    the same family too: any CUDA 11.x from driver 450.80.02 on, any 12.x from 525.60.13, any 13.x from 580 (on Windows
+    452.39, 528.33 and 580). Below that floor the framework refuses the card. The number in "found version 11040" is no
+    driver number: it is CUDA 11.4, the newest that the driver serves (major × 1000 + minor × 10).
+
+    **What to do.** Either a newer driver, or a build of the framework for an older CUDA. Both work; the second needs no
+    administrator. The toolkit that is installed (nvcc) plays no part: a wheel brings its own CUDA.
+
+    **Sources.** pytorch#25581; CUDA Toolkit release notes 13.2, tables 2 and 3; NVIDIA, CUDA Compatibility.
+    """
+
+    code = "driver-old"
+    severity = "error"
+    title = "NVIDIA's driver is too old for this build"
+    blocks = True
+    also_known_as = ("insufficient",)
+    signs = (
+        r"driver on your system is too old \(found version (?P<found>\d+)\)",
+        r"CUDA driver version is insufficient for CUDA runtime version",
+        r"cudaErrorInsufficientDriver",
+    )
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        machine = case.machine
+        family = driver_family(machine)
+        needs = [(one, floor) for one in cuda_builds(machine) if (floor := _floor_missed(machine, one))]
+        quotes = self.quotes(case)
+        if not needs and not quotes:
+            return
+        newest = self._newest_served(case)
+        evidence = [
+            *(
+                f"{one.name} is built with {told('CUDA', one.cuda)}: it needs driver {floor} or newer"
+                for one, floor in needs
+            ),
+            *([told("driver", machine.nvidia.driver)] if isinstance(machine.nvidia.driver, Known) else []),
+            *quotes,
+        ]
+        served = f" The newest CUDA that it serves is {newest}." if newest else ""
+        found = [match["found"] for _, match in self.signs_in(case) if match["found"]]
+        decoded = f' "{found[0]}" is that CUDA version, not a driver number.' if found else ""
+        named = join(f"{one.name} (CUDA {one.cuda.value})" for one, _ in needs if isinstance(one.cuda, Known))
+        floors = sorted((floor for _, floor in needs), key=parse_version)
+        blocks = not some_framework_works(machine)
+        yield self.found(
+            title=f"NVIDIA's driver is too old for {named}" if named else None,
+            evidence=evidence,
+            meaning="The driver is older than the CUDA that the program was built with, so the program refuses the card."
+            + served
+            + decoded
+            + ("" if needs else " Some programs say the same where there is no driver at all."),
+            fix=_newer_driver_or_older_build(machine, floors[-1] if floors else None, newest, family),
+            severity="error" if blocks else "warning",
+            blocks=blocks,
+        )
+
+    def _newest_served(self, case: Case) -> str | None:
+        """The newest CUDA that the driver serves: as it says itself, as torch found it, or by the table."""
+        for _, match in self.signs_in(case):
+            if match["found"]:
+                number = int(match["found"])
+                return f"{number // 1000}.{number % 1000 // 10}"
+        driver = value_of(case.machine.nvidia.driver)
+        return value_of(case.machine.nvidia.cuda) or (newest_cuda(driver) if driver else None)
+
+
+def _floor_missed(machine: Machine, framework: Framework) -> str | None:
+    """The driver that a framework needs and this machine does not have; None where it does, or nothing says."""
+    cuda, driver = value_of(framework.cuda), value_of(machine.nvidia.driver)
+    seen = value_of(framework.devices)
+    if cuda is None or seen:  # what sees a device has a driver that serves it
+        return None
+    floor = driver_floor(cuda, driver_family(machine))
+    if floor is None:
+        return None
+    if driver is not None:
+        return floor if parse_version(driver) < parse_version(floor) else None
+    served = value_of(machine.nvidia.cuda)
+    return floor if served is not None and parse_version(served)[:1] < parse_version(cuda)[:1] else None
+
+
+def _newer_driver_or_older_build(
+    machine: Machine, floor: str | None, served: str | None, family: str
+) -> tuple[str, ...]:
+    # A driver that serves CUDA 11.6 is at least the floor of 11.x: enough to choose a build by.
+    driver = value_of(machine.nvidia.driver) or (driver_floor(served, family) if served else None)
+    wheel = wheel_for(oldest_capability(machine), driver, family) if driver else None
+    older = (
+        f"{wheel.command}   # torch {wheel.torch} for CUDA {wheel.cuda} runs on the driver that is here"
+        if wheel
+        else None
+    )
+    newer = driver_remedy(machine, floor=floor)
+    if older is None:
+        return newer
+    if rented(machine):
+        return (*newer, f"Use a build that this driver runs: {older}")
+    return (*newer, f"Or, without a new driver: {older}")
+
+
+class DriverEnd(Rule):
+    """The driver's branch has reached its end of life, or is the last one that serves this card.
+
+    **Why it matters.** It works as well as yesterday. But a branch past its end gets no more fixes, security ones
+    included; and a card that no newer branch serves stays with the CUDA of its last one: Fermi ended with R390, Kepler
+    with R470, Maxwell, Pascal and Volta with R580.
+
+    **What to do.** Where the branch has ended: plan the next one. Where the card's last branch is reached: stay on it,
+    keep newer branches from being installed, and choose builds for the CUDA that still has code for the card.
+
+    **Sources.** NVIDIA data-centre drivers, R615 documentation (branches and dates); CUDA Toolkit, Driver and
+    Architecture Matrix.
+    """
+
+    code = "driver-end"
+    severity = "note"
+    title = "The driver's branch is at its end"
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        machine = case.machine
+        driver = value_of(machine.nvidia.driver)
+        if driver is None or driver_family(machine) == "windows":  # the table's branches are Linux's
+            return
+        number = parse_version(driver)[:1]
+        last = [(card, found) for card in nvidia_cards(machine) if (found := architecture(card))]
+        last = [(card, found) for card, found in last if number == (found.last_driver_branch,)]
+        branch = branch_of(driver)
+        ended = branch.end_of_life if branch else None
+        if last:
+            names = sorted({found.name for _, found in last})
+            until = f" NVIDIA keeps it until {ended}." if ended else ""
+            yield self.found(
+                title=f"R{number[0]} is the last driver branch for {join(names)} cards",
+                evidence=[told("driver", machine.nvidia.driver), *(card_name(card) for card, _ in last)],
+                meaning=f"Newer branches do not serve these cards.{until} Nothing is wrong today.",
+                fix=(f"Stay on R{number[0]}: let no upgrade put a newer branch in its place.",),
+            )
+        elif ended and ended[:7] < _month_of(machine):
+            yield self.found(
+                title=f"Driver branch R{number[0]} had its end of life in {ended}",
+                evidence=[told("driver", machine.nvidia.driver)],
+                meaning="The driver works, but gets no more fixes.",
+                fix=driver_remedy(machine),
+            )
+
+
+def _month_of(machine: Machine) -> str:
+    """The month in which the machine was read, so that a recorded one is judged by its own day."""
+    return (machine.taken_at or datetime.now(timezone.utc).isoformat())[:7]
+
+
+class NoDriver(SignRule):
+    """A framework built for CUDA finds no NVIDIA driver, or an NVIDIA card has none.
+
+    **Why it matters.** The driver is the one part that no wheel and no container image brings: it belongs to the host.
+    Without it there is no CUDA, whatever toolkit is installed.
+
+    **What to do.** With a card: install the driver. In a container: give it the card (`--gpus all`). In WSL: install
+    the driver of Windows. Without a card: nothing is wrong; work runs on the CPU.
+
+    **Sources.** torch, c10/cuda/CUDAFunctions.cpp; pytorch#74733; vllm#14413.
+    """
+
+    code = "no-driver"
+    severity = "error"
+    title = "No NVIDIA driver is found"
+    blocks = True
+    signs = (r"Found no NVIDIA driver on your system", r"libcuda\.so(?:\.1)?: cannot open shared object file")
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        machine = case.machine
+        quotes = self.quotes(case)
+        if some_framework_works(machine):
+            return
+        if nvidia_cards(machine) or isinstance(machine.nvidia.driver, Known):
+            if quotes and not (container_of(machine) and not nvidia_cards(machine)):
+                yield self._out_of_sight(machine, quotes)
+            return
+        on_bus = nvidia_on_pci(machine)
+        builds = [one for one in cuda_builds(machine) if isinstance(one.devices, Known)]
+        installed = isinstance(machine.nvidia.library_version, Known) or module_loaded(machine)
+        if not quotes and (installed or not (on_bus or builds)):
+            return
+        if not quotes and on_bus and all(one.driver == "nouveau" for one in on_bus):  # the rule nouveau says it
+            return
+        if module_loaded(machine) and container_of(machine):  # the host has one: container-no-gpu says what is missing
+            return
+        evidence = [
+            *(
+                f"PCI {one.bus_id}: NVIDIA {one.vendor}:{one.device}, driver: {one.driver or 'none'}"
+                for one in on_bus or ()
+            ),
+            *(f"{one.name} is built with {told('CUDA', one.cuda)} and sees no device" for one in builds),
+            *quotes,
+        ]
+        if on_bus:
+            yield self.found(
+                title="An NVIDIA card is here, but no driver for it",
+                evidence=evidence,
+                meaning="The card is on the bus, and NVIDIA's driver is not installed or not loaded.",
+                fix=driver_remedy(machine),
+            )
+        elif on_bus is None:
+            yield self.found(
+                title="No NVIDIA driver is found, or there is no card",
+                evidence=evidence,
+                meaning="Either there is no NVIDIA card in this machine, or its driver does not reach this program."
+                " What is known does not tell which.",
+                fix=_reach_a_driver(machine),
+            )
+        # No card on the bus: a build for CUDA computes on the CPU, and no-accelerator says so.
+
+    def _out_of_sight(self, machine: Machine, quotes: tuple[str, ...]) -> Finding:
+        inside = (
+            ("Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",) if container_of(machine) else ()
+        )
+        return self.found(
+            title="The driver is here, but the program does not find its libcuda",
+            evidence=[*quotes, told("driver", machine.nvidia.driver)],
+            meaning="The kernel module works; libcuda.so.1, the driver's library for CUDA, is not where the loader looks.",
+            fix=(
+                *inside,
+                "See whether it is there: ldconfig -p | grep libcuda",
+                "Renew the loader's list: ldconfig (as root)",
+            ),
+        )
+
+
+def _choose_a_gpu(machine: Machine) -> tuple[str, ...]:
+    if rented(machine) == "Colab":
+        return ("Runtime → Change runtime type → choose a GPU.",)
+    if rented(machine) == "Kaggle":
+        return ("Settings → Accelerator → choose a GPU.",)
+    return ()
+
+
+def _reach_a_driver(machine: Machine) -> tuple[str, ...]:
+    if chosen := _choose_a_gpu(machine):
+        return chosen
+    if is_wsl(machine):
+        return driver_remedy(machine)
+    if container_of(machine):
+        return ("Start the container with the card: docker run --gpus all …", *driver_remedy(machine))
+    return (
+        "Look for the card: lspci | grep -i nvidia",
+        "With a card, in a container: start it with the card (docker run --gpus all …).",
+        *(f"With a card, not in a container: {step}" for step in driver_remedy(machine)[:1]),
+    )

@@ -1,0 +1,290 @@
+"""Rules on a program's own errors, as people paste them: the machine is mostly fine, and the program is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from ownlab.instruments.doctor.questions import container_of, variable
+from ownlab.instruments.doctor.records import Case, Finding
+from ownlab.instruments.doctor.remedies import set_variable
+from ownlab.instruments.doctor.rule import SignRule
+from ownlab.machine.facts import value_of
+from ownlab.units import GIB, format_bytes
+
+__all__ = ["CheckpointCuda", "CublasError", "DeviceAssert", "DeviceMixed", "IllegalAccess", "NcclError"]
+
+# Evidence of one error is one line: a run on eight cards says it eight times.
+_QUOTES = 3
+
+
+class DeviceAssert(SignRule):
+    """A check inside a kernel failed on the card: mostly a label or an index that is out of range.
+
+    **Why it matters.** Kernels check their indices, and one was wrong: a class label as large as the number of classes
+    (or -1), a token beyond the vocabulary, a position beyond the longest sequence. The card's context is lost with it:
+    everything after it in the same process fails too. The traceback often points at a later, innocent line, since
+    kernels run behind Python's back.
+
+    **What to do.** Run the same step once on the CPU: there the error names the index. Or set `CUDA_LAUNCH_BLOCKING=1`
+    before Python starts, so that the traceback is true. Then restart the process (the notebook's kernel).
+
+    **Sources.** torch's own message; pytorch.org, CUDA semantics, "Asynchronous execution".
+    """
+
+    code = "device-assert"
+    severity = "error"
+    title = "A check inside a kernel failed: mostly an index or a label out of range"
+    signs = (
+        r"device-side assert triggered",
+        r"cudaErrorAssert\b",
+        r"Assertion `[^`']*(?:t >= 0 && t < n_classes|srcIndex < srcSelectDimSize|index out of bounds)[^`']*` failed",
+    )
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if quotes:
+            yield self.found(
+                evidence=quotes[:_QUOTES],
+                meaning="The card is fine. A value that was used as an index or a class label was out of range, and the"
+                " program's hold on the card is lost: whatever follows in the same process fails too.",
+                fix=(
+                    "Run one step on the CPU (device='cpu'): there the error names the index.",
+                    set_variable(case.machine, "CUDA_LAUNCH_BLOCKING=1")
+                    + "   # before Python starts: the traceback is true",
+                    "Check labels: 0 <= label < number of classes; tokens: 0 <= id < size of the vocabulary.",
+                    "Restart the process (the notebook's kernel) before the next try.",
+                ),
+            )
+
+
+class IllegalAccess(SignRule):
+    """A kernel touched memory that is not its own, or ended in a way that nobody can name.
+
+    **Why it matters.** Mostly a bug in a custom kernel or an extension (or one that was built for another version of
+    torch); sometimes a race between streams; rarely a card that is failing. The process has lost the card: only a new
+    process can use it. In the kernel log the same event is Xid 31 (page fault) or Xid 13 (exception).
+
+    **What to do.** Restart the process. Find the kernel with `CUDA_LAUNCH_BLOCKING=1`, then with compute-sanitizer.
+    Update or rebuild the extension. If many different programs fail so on one card only, test that card.
+
+    **Sources.** NVIDIA, CUDA runtime API, error types; NVIDIA, Xid errors; docs.nvidia.com/compute-sanitizer.
+    """
+
+    code = "illegal-access"
+    severity = "error"
+    title = "A kernel touched memory that is not its own"
+    signs = (
+        r"an illegal memory access was encountered",
+        r"CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
+        r"misaligned address",
+        r"unspecified launch failure",
+        r"CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure",
+    )
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if not quotes:
+            return
+        logged = [
+            line for message in case.messages for line in re.findall(r"NVRM: Xid[^\n]*: (?:13|31),[^\n]*", message.text)
+        ]
+        yield self.found(
+            evidence=(*quotes[:_QUOTES], *(f"kernel log: {line[:200]}" for line in dict.fromkeys(logged[:1]))),
+            meaning="A bug in a kernel (an extension's, mostly) or an extension that was built for another torch. The"
+            " process has lost the card; a new one can use it."
+            + (" The Xid in the kernel log is this same event." if logged else ""),
+            fix=(
+                "Restart the process (the notebook's kernel).",
+                set_variable(case.machine, "CUDA_LAUNCH_BLOCKING=1") + "   # then the traceback names the operation",
+                "compute-sanitizer python YOUR_SCRIPT.py   # names the kernel and the address; slow",
+                "Rebuild or update compiled extensions (flash-attn, xformers, …) for the torch that is here.",
+            ),
+        )
+
+
+class CublasError(SignRule):
+    """cuBLAS, which multiplies matrices on the card, could not start or failed.
+
+    **Why it matters.** `NOT_INITIALIZED` and `ALLOC_FAILED` mostly mean that the card's memory was full when cuBLAS
+    wanted its workspace, or that an earlier index error had already broken the context. `EXECUTION_FAILED` and
+    `INVALID_VALUE` with sound shapes point at another libcublas than torch's own, found through LD_LIBRARY_PATH.
+
+    **What to do.** Watch the card's memory and use a smaller batch. Run once on the CPU to see an index error. Try
+    without LD_LIBRARY_PATH.
+
+    **Sources.** NVIDIA, cuBLAS, cublasStatus_t; EleutherAI/lm-evaluation-harness#1689; tensorflow/tensorflow#9489.
+    """
+
+    code = "cublas"
+    severity = "error"
+    title = "cuBLAS could not start, or failed"
+    signs = (r"CUBLAS_STATUS_(?P<status>[A-Z_]+)",)
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if not quotes:
+            return
+        statuses = {match["status"].upper() for _, match in self.signs_in(case)}
+        no_room = bool(statuses & {"NOT_INITIALIZED", "ALLOC_FAILED"})
+        path = variable(case.machine, "LD_LIBRARY_PATH")
+        yield self.found(
+            title="cuBLAS could not start: mostly the card's memory was full" if no_room else "cuBLAS failed",
+            evidence=(*quotes[:_QUOTES], *([f"LD_LIBRARY_PATH={path}"] if path else [])),
+            meaning="The card's memory was full when cuBLAS wanted its workspace, or an earlier error (an index out of"
+            " range) had already broken the program's hold on the card."
+            if no_room
+            else "The shapes or types do not fit, an earlier error broke the program's hold on the card, or another"
+            " libcublas than the framework's own was loaded.",
+            fix=(
+                "nvidia-smi   # how much of the card's memory is taken, and by whom; then a smaller batch",
+                "Run one step on the CPU (device='cpu'): an index or a shape that is wrong is named there.",
+                "env -u LD_LIBRARY_PATH python …   # if that helps, another libcublas was in front",
+            ),
+        )
+
+
+class NcclError(SignRule):
+    """NCCL, through which cards speak to each other, failed or waited in vain.
+
+    **Why it matters.** "Unhandled system error" is the network or shared memory: the wrong interface, a blocked port, a
+    small /dev/shm. "Unhandled cuda error" is the card's own, reported late. "Remote process exited" and a watchdog's
+    timeout mean that another rank died or went another way: its log holds the real error.
+
+    **What to do.** Run with `NCCL_DEBUG=INFO` and read the first warning of the first rank that failed. In containers
+    give `--ipc=host` (or `--shm-size`). On several machines name the interface with `NCCL_SOCKET_IFNAME`. To find out
+    whether direct access between cards is at fault: `NCCL_P2P_DISABLE=1`.
+
+    **Sources.** NVIDIA, NCCL user guide, "Troubleshooting" and "Environment variables"; torch,
+    ProcessGroupNCCL.cpp (the words).
+    """
+
+    code = "nccl"
+    severity = "error"
+    title = "NCCL failed: cards could not speak to each other"
+    signs = (
+        r"NCCL error",
+        r"ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclRemoteError|ncclInvalidUsage",
+        r"Watchdog caught collective operation timeout",
+        r"Some NCCL operations have failed or timed out",
+    )
+    _MEANINGS = (
+        (
+            r"Watchdog caught|timed out|ncclRemoteError|remote process exited",
+            "Another rank died, or did not reach the same operation: its own log holds the real error.",
+        ),
+        (
+            r"unhandled system error|ncclSystemError",
+            "The network or shared memory failed: the wrong interface, a blocked port, or a small /dev/shm.",
+        ),
+        (
+            r"unhandled cuda error|ncclUnhandledCudaError",
+            "A CUDA error that NCCL passes on: mostly the card's memory was full, or an earlier kernel had failed.",
+        ),
+    )
+    _SMALL_SHM = GIB
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if not quotes:
+            return
+        said = "\n".join(message.text for message in case.messages)
+        meaning = next(
+            (words for sign, words in self._MEANINGS if re.search(sign, said, re.IGNORECASE)),
+            "NCCL says more of it when it is asked to.",
+        )
+        shm = value_of(case.machine.host.memory.shm_total)
+        small = shm is not None and shm < self._SMALL_SHM
+        yield self.found(
+            evidence=(
+                *quotes[:_QUOTES],
+                *([f"shared memory is {format_bytes(shm)}"] if shm is not None and small else []),
+            ),
+            meaning=meaning,
+            fix=self._fix(case, small),
+        )
+
+    @staticmethod
+    def _fix(case: Case, small: bool) -> Iterator[str]:
+        machine = case.machine
+        yield (
+            set_variable(machine, "NCCL_DEBUG=INFO") + "   # then read the first warning of the first rank that failed"
+        )
+        if small or container_of(machine):
+            yield "docker run --ipc=host …   # or --shm-size=8g: NCCL passes data through /dev/shm"
+        yield (
+            set_variable(machine, "NCCL_SOCKET_IFNAME=eth0")
+            + "   # on several machines: the interface they share (ip addr)"
+        )
+        yield (
+            set_variable(machine, "NCCL_P2P_DISABLE=1")
+            + "   # to find out whether direct access between cards is at fault"
+        )
+
+
+class DeviceMixed(SignRule):
+    """Tensors on different devices meet in one operation.
+
+    **Why it matters.** torch moves nothing by itself: model, inputs and every tensor that is made on the way must lie on
+    the same device. Mostly a tensor was created without `device=`, or held as a plain attribute instead of a buffer, so
+    that `model.to(device)` left it behind.
+
+    **What to do.** Move inputs where the model is (`x.to(next(model.parameters()).device)`), create tensors with
+    `device=x.device`, and register constants of a module with `register_buffer`.
+
+    **Sources.** torch's own message; pytorch.org, torch.nn.Module.register_buffer.
+    """
+
+    code = "device-mixed"
+    severity = "error"
+    title = "Tensors on different devices meet in one operation"
+    signs = (
+        r"Expected all tensors to be on the same device",
+        r"Input type \(\S+\) and weight type \((?:torch\.)?\S+\) should be the same",
+        r"indices should be either on cpu or on the same device",
+    )
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if quotes:
+            yield self.found(
+                evidence=quotes[:_QUOTES],
+                meaning="The machine is fine. One tensor lies on the CPU (or another card), the others elsewhere.",
+                fix=(
+                    "x = x.to(next(model.parameters()).device)   # inputs go where the model is",
+                    "torch.zeros(…, device=x.device)   # and so do tensors that are made on the way",
+                    "self.register_buffer('mask', mask)   # so that model.to(device) moves it too",
+                ),
+            )
+
+
+class CheckpointCuda(SignRule):
+    """A checkpoint that was saved on a GPU is loaded where there is none.
+
+    **Why it matters.** torch.load puts each tensor where it was when it was saved. Without a usable GPU (or with fewer
+    of them) that place does not exist.
+
+    **What to do.** `torch.load(path, map_location=device)`. If a GPU should be here, look at the other findings first.
+
+    **Sources.** torch/serialization.py (the words); pytorch.org, torch.load.
+    """
+
+    code = "checkpoint-cuda"
+    severity = "error"
+    title = "A checkpoint from a GPU is loaded where there is none"
+    signs = (
+        r"Attempting to deserialize object on a CUDA\s+device but torch\.cuda\.is_available\(\) is False",
+        r"Attempting to deserialize object on CUDA device \d+ but torch\.cuda\.device_count\(\) is \d+",
+    )
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if quotes:
+            yield self.found(
+                evidence=quotes[:_QUOTES],
+                meaning="The file says where its tensors were when it was saved, and that device is not here.",
+                fix=(
+                    "torch.load(path, map_location='cpu')   # or map_location=device",
+                    "If a GPU should be here: the other findings, or ownlab doctor on that machine, say why it is not seen.",
+                ),
+            )

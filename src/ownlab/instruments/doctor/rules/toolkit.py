@@ -1,0 +1,164 @@
+"""Rules on what is compiled together: torch, its companions, extensions, and the CUDA toolkit that builds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from ownlab.catalog.architectures import architecture_of
+from ownlab.catalog.versions import major_minor, parse_version
+from ownlab.instruments.doctor.questions import capability, card_name, framework, nvidia_cards, package
+from ownlab.instruments.doctor.records import Case, Finding
+from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.machine.facts import value_of
+
+__all__ = ["CudaMismatch", "ToolkitArch", "ToolkitDiff"]
+
+# The variant of a wheel; other local versions (a commit, NVIDIA's own builds) say nothing of CUDA.
+_VARIANT = re.compile(r"\+(cu\d+|cpu|rocm[\d.]+|xpu)$")
+# torch's CUDA as the messages name it.
+_TORCH_CUDA = re.compile(r"compile\s+PyTorch \(([\d.]+)\)|PyTorch has CUDA Version=([\d.]+)")
+
+
+class CudaMismatch(SignRule):
+    """Two parts that must be built with the same CUDA or the same torch are not.
+
+    **Why it matters.** torch, torchvision, torchaudio and every compiled extension share memory layouts and CUDA
+    libraries. Built against different CUDA majors or different torch releases, they refuse each other ("compiled with
+    different CUDA major versions", "undefined symbol", "operator torchvision::nms does not exist"). Compiling an
+    extension needs an nvcc of the same CUDA major as torch.
+
+    **What to do.** Install torch and its companions in one command from one index, and reinstall extensions after torch
+    changes. To compile an extension, point CUDA_HOME at a toolkit of torch's CUDA major.
+
+    **Sources.** torch/utils/cpp_extension.py and torchvision/extension.py (the words).
+    """
+
+    code = "cuda-mismatch"
+    severity = "error"
+    title = "Parts built with different CUDA or torch versions are mixed"
+    signs = (
+        r"detected CUDA version \([\d.]+\) mismatches the version that was used to compile",
+        r"compiled with different\s+CUDA (?:major )?versions",
+        r"operator torchvision::nms does not exist",
+        r"undefined symbol: \S*(?:c10|torch|THP|at\d+_ops)\S*",
+    )
+    _COMPANIONS = ("torchvision", "torchaudio")
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        torch = package(case.machine, "torch") or ""
+        beside = [(name, package(case.machine, name) or "") for name in self._COMPANIONS]
+        mixed = [
+            f"{name} {version} stands beside torch {torch}"
+            for name, version in beside
+            if (ours := _VARIANT.search(torch)) and (other := _VARIANT.search(version)) and ours[1] != other[1]
+        ]
+        if mixed or quotes:
+            yield self.found(
+                evidence=(*mixed, *quotes),
+                meaning="These were not built for each other: they refuse to load together, or crash.",
+                fix=self._fix(case, quotes),
+            )
+
+    @staticmethod
+    def _fix(case: Case, quotes: tuple[str, ...]) -> Iterator[str]:
+        torch = framework(case.machine, "torch")
+        said = [match[1] or match[2] for message in case.messages if (match := _TORCH_CUDA.search(message.text))]
+        cuda = (value_of(torch.cuda) if torch else None) or next(iter(said), None)
+        if any("mismatches the version" in quote for quote in quotes):
+            wanted = major_minor(cuda) if cuda else "X.Y"
+            yield f"export CUDA_HOME=/usr/local/cuda-{wanted}   # a toolkit of torch's CUDA; then compile again"
+            return
+        tag = f"cu{major_minor(cuda).replace('.', '')}" if cuda else "cuXYZ"
+        index = f"--index-url https://download.pytorch.org/whl/{tag}"
+        yield f"pip install --force-reinstall torch torchvision torchaudio {index}"
+        yield "Then reinstall the compiled extensions (flash-attn, xformers, …), so that they are built for this torch."
+
+
+class ToolkitArch(SignRule):
+    """The CUDA toolkit here cannot compile for this card.
+
+    **Why it matters.** Each architecture has a first toolkit that knows it (Ampere 8.0: CUDA 11.0; GeForce 30, 8.6: 11.1;
+    Ada and Hopper: 11.8; Blackwell: 12.8) and, once dropped, a last one (Maxwell, Pascal, Volta: 12.9). With any other
+    nvcc, compiling an extension fails: "Unsupported gpu architecture 'compute_86'". Programs that bring their own CUDA,
+    as torch's wheels do, are not affected.
+
+    **What to do.** Install a toolkit between the first and the last for this card and put it first on PATH, or point
+    CUDA_HOME at it; or leave the card's architecture out of TORCH_CUDA_ARCH_LIST where it is not needed.
+
+    **Sources.** NVIDIA's CUDA toolkit release notes, 11.0 to 13.2.
+    """
+
+    code = "toolkit-arch"
+    severity = "warning"
+    title = "The CUDA toolkit cannot compile for this card"
+    signs = (
+        r"Unsupported gpu architecture '(?:compute|sm)_\d+'",
+        r"Value '(?:compute|sm)_\d+' is not defined for option",
+    )
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        nvcc = value_of(case.machine.toolkits.nvcc)
+        evidence: list[str] = []
+        ranges: list[str] = []
+        for card in nvidia_cards(case.machine):
+            found = capability(card)
+            family = architecture_of(found) if found else None
+            if nvcc is None or found is None or family is None:
+                continue
+            first, last = family.first_cuda.get(found), family.last_cuda
+            ours = parse_version(major_minor(nvcc))
+            if (first and ours < parse_version(first)) or (last and ours > parse_version(last)):
+                evidence.append(f"nvcc is {nvcc}; {card_name(card)} is {family.name} {found}")
+                ranges.append(f"CUDA {first or 'any'} to {last or 'the newest'}")
+        quotes = self.quotes(case)
+        if evidence or quotes:
+            wanted = ranges[0] if ranges else "a CUDA that knows the architecture in the message"
+            yield self.found(
+                evidence=(*dict.fromkeys(evidence), *quotes),
+                meaning="Extensions cannot be compiled for this card with this nvcc. Wheels that bring their own CUDA"
+                " still run.",
+                fix=(
+                    f"Install a toolkit: {wanted}.",
+                    "export CUDA_HOME=/usr/local/cuda-X.Y PATH=/usr/local/cuda-X.Y/bin:$PATH   # with its version",
+                ),
+            )
+
+
+class ToolkitDiff(Rule):
+    """The system's CUDA toolkit differs from the CUDA inside the framework; this is normal.
+
+    **Why it matters.** It does not, for running: torch's wheels bring their own CUDA libraries, and only the driver must
+    be new enough for them. nvcc and `CUDA Version` in nvidia-smi (the newest CUDA that the driver serves) are three
+    different things that often show three different numbers. It matters only when an extension is compiled: then nvcc
+    should be of torch's CUDA major version.
+
+    **What to do.** Nothing. To compile an extension: point CUDA_HOME at a toolkit of the same major version.
+
+    **Sources.** NVIDIA's CUDA compatibility guide; torch/utils/cpp_extension.py.
+    """
+
+    code = "toolkit-diff"
+    severity = "note"
+    title = "The CUDA toolkit differs from the framework's CUDA, which is harmless"
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        nvcc = value_of(case.machine.toolkits.nvcc)
+        torch = framework(case.machine, "torch")
+        cuda = value_of(torch.cuda) if torch else None
+        if not nvcc or not cuda or not re.match(r"\d", nvcc) or major_minor(nvcc) == major_minor(cuda):
+            return
+        same_major = parse_version(nvcc)[0] == parse_version(cuda)[0]
+        yield self.found(
+            evidence=[f"nvcc is {nvcc}; torch brings CUDA {cuda}"],
+            meaning="The wheel brings its own CUDA libraries, so programs run. "
+            + (
+                "For compiling extensions its major version fits as well."
+                if same_major
+                else "Only compiling an extension needs an nvcc of torch's CUDA major version."
+            ),
+            fix=["Nothing to do."]
+            if same_major
+            else [f"Nothing to do; to compile an extension: export CUDA_HOME=/usr/local/cuda-{major_minor(cuda)}"],
+        )

@@ -1,0 +1,45 @@
+"""Every recorded text, summed up. `OWNLAB_GOLDEN=write` rewrites golden.json: check it by eye against the texts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ownlab.instruments.doctor.paste import read_paste
+from ownlab.instruments.doctor.records import Case
+
+GOLDEN = Path(__file__).parent / "golden.json"
+PASTES = Path(__file__).resolve().parents[3] / "pastes"
+FILES = sorted(str(path.relative_to(PASTES)) for path in PASTES.glob("*/*"))
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, Any]:
+    if os.environ.get("OWNLAB_GOLDEN") == "write":
+        return {}
+    loaded: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    return loaded
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_golden_summary_of_a_recorded_text(
+    name: str, golden: dict[str, Any], summary: Callable[[Case], dict[str, Any]]
+) -> None:
+    case = read_paste((PASTES / name).read_bytes(), name=name)
+    found = json.loads(json.dumps(summary(case)))
+    if name in golden:
+        assert found == golden[name]
+    assert case.recognised
+
+
+def test_golden_is_written_when_asked(summary: Callable[[Case], dict[str, Any]]) -> None:
+    if os.environ.get("OWNLAB_GOLDEN") == "write":
+        texts = {name: summary(read_paste((PASTES / name).read_bytes(), name=name)) for name in FILES}
+        GOLDEN.write_text(json.dumps(texts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    kept = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    assert len(set(kept) & set(FILES)) > 20

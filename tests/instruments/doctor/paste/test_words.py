@@ -1,0 +1,162 @@
+"""What stands outside of every report: errors, the kernel's lines, prompts with answers, variables; and how it is cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ownlab.instruments.doctor.paste import read_paste
+from ownlab.machine.facts import NOT_READ, Known, Unknown, value_of
+from ownlab.machine.records import Card, Framework, Machine
+
+Read = Callable[[str], Machine]
+TorchOf = Callable[[Machine], Framework]
+CardsOf = Callable[[Machine], tuple[Card, ...]]
+
+
+def test_an_error_alone_asks_for_the_rest() -> None:
+    case = read_paste("AssertionError: Torch not compiled with CUDA enabled\n")
+    assert [(message.where, message.text) for message in case.messages] == [
+        ("pasted text", "AssertionError: Torch not compiled with CUDA enabled")
+    ]
+    assert case.recognised == ("error text",)
+    assert [line.split("`")[1] for line in case.missing] == ["nvidia-smi", "python -m torch.utils.collect_env"]
+    assert case.machine.cards == NOT_READ
+
+
+def test_blocks_are_messages_and_borders_are_not() -> None:
+    case = read_paste(
+        'Traceback (most recent call last):\n  File "x"\nValueError: CUDA\n\n+-----+\n$ nvidia-smi -L\n\nRuntimeError: second\n'
+    )
+    assert [message.text.splitlines()[-1] for message in case.messages] == ["ValueError: CUDA", "RuntimeError: second"]
+
+
+def test_the_kernels_lines() -> None:
+    lines = (
+        "[Sun Feb 23 16:24:18 2025] NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=nvidia-smi, Timeout after 6s of waiting",
+        "kernel: NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001",
+        "[74889.542044] pcieport 0000:00:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
+    )
+    case = read_paste("\n".join(lines))
+    assert case.machine.host.kernel_log == Known(lines, "pasted kernel log")
+    assert [(message.where, message.text) for message in case.messages] == [("kernel log", line) for line in lines]
+    assert case.recognised == ("kernel log",)
+
+
+def test_lines_that_a_console_broke_are_joined() -> None:
+    case = read_paste(
+        "RuntimeError: Detected that PyTorch and torchvision were compiled with different\n"
+        "CUDA versions. PyTorch has CUDA Version=11.7 and torchvision has CUDA\nVersion=11.8. Please reinstall.\n"
+    )
+    assert "compiled with different CUDA versions. PyTorch" in case.messages[0].text
+    apart = (
+        "RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported\n"
+    )
+    assert read_paste(apart).messages[0].text == apart.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">>> import torch\n>>> torch.__version__\n'2.1.0+cu121'\n>>> torch.cuda.is_available()\nFalse\n",
+        "In [1]: torch.__version__\nOut[1]: '2.1.0+cu121'\nIn [2]: torch.cuda.is_available()\nOut[2]: False\n",
+        "$ python -c 'import torch; print(torch.__version__, torch.cuda.is_available())'\n2.1.0+cu121 False\n",
+        "torch.__version__: 2.1.0+cu121\ntorch.cuda.is_available() = False\n",
+        "2.1.0+cu121\nFalse\n",
+        ">>> torch.cuda.is_available()\n/x/torch/cuda/__init__.py:52: UserWarning: CUDA initialization: x\n  return y\nFalse\n2.1.0+cu121\n",
+    ],
+)
+def test_what_python_answered(text: str, read: Read, torch_of: TorchOf) -> None:
+    torch = torch_of(read(text))
+    assert (value_of(torch.version), value_of(torch.build), value_of(torch.cuda)) == ("2.1.0+cu121", "cuda", "12.1")
+    assert value_of(torch.devices) == ()
+
+
+def test_more_answers(read: Read, torch_of: TorchOf) -> None:
+    cpu = torch_of(read(">>> torch.version.cuda\nNone\n>>> torch.__version__\n'2.1.0'\n"))
+    assert (value_of(cpu.build), value_of(cpu.version)) == ("cpu", "2.1.0")
+    seen = torch_of(
+        read(">>> torch.cuda.get_device_name(0)\n'NVIDIA GeForce RTX 3060'\n>>> torch.version.cuda\n'11.8'\n")
+    )
+    assert [device.name for device in value_of(seen.devices) or ()] == ["NVIDIA GeForce RTX 3060"]
+    assert value_of(seen.cuda) == "11.8"
+    arches = torch_of(read(">>> torch.cuda.get_arch_list()\n['sm_50', 'sm_90', 'compute_90']\n"))
+    assert value_of(arches.arch_list) == ("sm_50", "sm_90", "compute_90")
+
+
+def test_cards_that_torch_names_in_a_warning(linux: str, read: Read, torch_of: TorchOf, cards_of: CardsOf) -> None:
+    warning = (
+        "    Found GPU0 NVIDIA GeForce GTX 1080 Ti which is of cuda capability 6.1.\n"
+        "    Found GPU1 Tesla P100-PCIE-16GB which is of cuda capability 6.0.\n"
+        "NVIDIA GeForce GTX 1080 Ti with CUDA capability sm_61 is not compatible with the current PyTorch installation.\n"
+        "The current PyTorch install supports CUDA capabilities sm_75 sm_80 sm_120 compute_120.\n"
+    )
+    machine = read(warning)
+    named = [(value_of(card.name), value_of(card.compute_capability)) for card in cards_of(machine)]
+    assert named == [("NVIDIA GeForce GTX 1080 Ti", "6.1"), ("Tesla P100-PCIE-16GB", "6.0")]
+    assert value_of(torch_of(machine).arch_list) == ("sm_75", "sm_80", "sm_120", "compute_120")
+    both = read(f"{warning}\n{linux}")  # where the cards are known, the warning's numbers would only confuse
+    assert [value_of(card.compute_capability) for card in cards_of(both)] == [None, None]
+    assert value_of(torch_of(both).arch_list) == ("sm_75", "sm_80", "sm_120", "compute_120")
+
+
+def test_variables(read: Read) -> None:
+    machine = read(
+        "export CUDA_VISIBLE_DEVICES=1,0\nos.environ[\"CUDA_DEVICE_ORDER\"] = 'PCI_BUS_ID'\n$ echo $LD_LIBRARY_PATH\n/opt/x:/opt/y\n"
+        "user@host:~$ NCCL_DEBUG=INFO python train.py\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  460.56  Tue Feb 23\nMY_TOKEN=secret\n"
+    )
+    found = {one.name: one.value for one in value_of(machine.environment) or ()}
+    assert found == {
+        "CUDA_VISIBLE_DEVICES": "1,0",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "LD_LIBRARY_PATH": "/opt/x:/opt/y",
+        "NCCL_DEBUG": "INFO",
+    }
+    assert value_of(machine.nvidia.module_version) == "460.56"
+
+
+def test_a_mig_slice_without_its_uuid_hides_nothing(linux: str, read: Read) -> None:
+    machine = read(f"{linux}\nCUDA_VISIBLE_DEVICES=MIG-06a16211-6455-5548-9f34-9a810ac2fc5c\n")
+    (variable,) = value_of(machine.environment) or ()
+    assert "cannot be told" in variable.meaning
+
+
+DRESS: dict[str, Callable[[str], str]] = {
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "quoted": lambda text: "".join(f"> {line}\n" for line in text.splitlines()),
+    "fenced": lambda text: f"Here:\n\n```shell\n{text}```\n",
+    "indented": lambda text: "".join(f"    {line}\n" for line in text.splitlines()),
+    "numbered": lambda text: "".join(f"{number:6d}\t{line}\n" for number, line in enumerate(text.splitlines(), 1)),
+    "coloured": lambda text: "\x1b[32m" + text.replace("\n", "\x1b[0m\n\x1b[1;32m") + "\x1b[0m",
+    "hard spaces": lambda text: text.replace(" ", "\xa0"),
+    "tabs": lambda text: text.replace(":    ", ":\t"),
+    "entities": lambda text: text.replace(" ", "&nbsp;"),
+    "a CI log": lambda text: "".join(f"2024-05-01T12:00:00.1234567Z {line}\n" for line in text.splitlines()),
+    "compose": lambda text: "".join(f"worker-1  | {line or ' '}\n" for line in text.splitlines()),
+    "a rank": lambda text: "".join(f"[rank0]: {line}\n" for line in text.splitlines()),
+    "a prompt": lambda text: f"(base) user@host:~$ python -m torch.utils.collect_env\n{text}(base) user@host:~$\n",
+    "UTF-16": lambda text: text,
+}
+
+
+@pytest.mark.parametrize("dress", DRESS)
+def test_a_report_in_any_dress(dress: str, linux: str, read: Read, torch_of: TorchOf, cards_of: CardsOf) -> None:
+    dressed = DRESS[dress](linux)
+    machine = read_paste(dressed.encode("utf-16") if dress == "UTF-16" else dressed).machine
+    plain = read(linux)
+    assert torch_of(machine) == torch_of(plain)
+    assert cards_of(machine) == cards_of(plain)
+    assert machine.nvidia == plain.nvidia
+    assert machine.toolkits.nvcc == plain.toolkits.nvcc
+    assert machine.host.system == plain.host.system
+
+
+def test_prose_that_names_an_accelerator_is_taken_but_not_called_an_error() -> None:
+    case = read_paste("My GPU feels slow today.")
+    assert case.recognised == ("words about accelerators",)
+    assert isinstance(case.machine.cards, Unknown)
+
+
+def test_rocm_words_ask_for_rocminfo() -> None:
+    assert "`rocminfo`" in read_paste("RuntimeError: HIP error: invalid device ordinal").missing[0]

@@ -1,0 +1,97 @@
+"""Commands that fit the system they are given for."""
+
+from __future__ import annotations
+
+import pytest
+
+from ownlab.instruments.doctor.questions import is_wsl, told
+from ownlab.instruments.doctor.remedies import (
+    as_root,
+    driver_remedy,
+    initramfs_command,
+    install_command,
+    modprobe_option,
+)
+from ownlab.machine.facts import Known, Unknown
+from ownlab.machine.records import Card, Host, Machine, Nvidia
+
+
+def machine(card: str | None = None, **host: str | bool) -> Machine:
+    facts = {name: Known(value, source="recorded") for name, value in host.items()}
+    cards = (Card("nvidia", 0, name=Known(card, source="recorded")),) if card else ()
+    return Machine(host=Host(**facts), cards=Known(cards, source="recorded"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("system", "manager", "card", "command"),
+    [
+        ("Ubuntu 24.04", "apt", None, "sudo ubuntu-drivers install"),
+        ("Ubuntu 24.04", "apt", "NVIDIA GeForce RTX 5090", "sudo apt-get install -y nvidia-driver-580-open"),
+        ("Ubuntu 24.04", "apt", "NVIDIA GeForce GTX 1080 Ti", "sudo apt-get install -y nvidia-driver-580"),
+        ("Debian GNU/Linux 13", "apt", None, "sudo apt-get install -y nvidia-open"),
+        ("Fedora Linux 43", "dnf", None, "sudo dnf install -y akmod-nvidia"),
+        ("Rocky Linux 9.4", "dnf", None, "sudo dnf module install -y nvidia-driver:open-dkms"),
+        ("Rocky Linux 9.4", "dnf", "Tesla V100-SXM2-16GB", "sudo dnf module install -y nvidia-driver:580-dkms"),
+        ("Rocky Linux 10.1", "dnf", None, "sudo dnf install -y nvidia-open"),
+        ("openSUSE Leap 15.6", "zypper", None, "sudo zypper install -y nvidia-open"),
+        ("Arch Linux", "pacman", None, "sudo pacman -S --needed nvidia-open"),
+        ("Arch Linux", "pacman", "NVIDIA GeForce GTX 1080 Ti", "Install driver branch R580 with proprietary"),
+    ],
+)
+def test_the_driver_by_system(system: str, manager: str, card: str | None, command: str) -> None:
+    steps = driver_remedy(machine(card, system=system, package_manager=manager, family="linux"))
+    assert steps[0].split("   #")[0].startswith(command)
+    assert steps[-1] == "sudo reboot"
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ({"platform": "colab"}, "cannot be changed from here"),
+        ({"container": "docker", "package_manager": "apt"}, "On the host, outside this container"),
+        ({"virtualisation": "wsl2", "package_manager": "apt"}, "On Windows, not in WSL"),
+        ({"family": "windows"}, "https://www.nvidia.com/drivers"),
+        ({}, "driver-installation-guide"),
+    ],
+)
+def test_the_driver_where_no_package_helps(host: dict[str, str], words: str) -> None:
+    steps = driver_remedy(machine(**host), floor="525.60.13")
+    assert words in steps[0]
+    assert not any("apt" in step for step in steps)
+
+
+def test_root_of_a_container_is_not_root_of_its_host() -> None:
+    assert as_root(machine(user_is_root=True), "reboot") == "reboot"
+    assert as_root(machine(user_is_root=False), "reboot") == "sudo reboot"
+    assert as_root(machine(user_is_root=True, container="docker"), "reboot") == "sudo reboot"
+
+
+def test_other_commands() -> None:
+    suse = machine(package_manager="zypper")
+    assert install_command(suse, "nvidia-container-toolkit") == "sudo zypper install -y nvidia-container-toolkit"
+    assert install_command(machine(), "anything") is None
+    assert initramfs_command(suse) == "sudo dracut --force"
+    assert initramfs_command(machine()).startswith("sudo update-initramfs -u   # Fedora")
+    written = modprobe_option(suse, "a.conf", "blacklist nouveau", "options nouveau modeset=0")
+    assert written == r"printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/a.conf"
+
+
+@pytest.mark.parametrize(
+    ("smi", "driver", "wsl"),
+    [
+        ("535.129.03", "537.58", True),  # tests/pastes/nvidia_smi/layout-wsl-537.txt
+        ("580.159.04", "580.159.04", False),
+        ("515.76", "515.76", False),
+        ("461.72", "461.72", False),
+    ],
+)
+def test_wsl_by_the_two_versions(smi: str, driver: str, wsl: bool) -> None:
+    versions = Nvidia(driver=Known(driver, source="smi"), smi=Known(smi, source="smi"))
+    assert is_wsl(Machine(nvidia=versions)) is wsl
+    plain = Host(virtualisation=Known("none", source="recorded"))
+    assert not is_wsl(Machine(host=plain, nvidia=versions))
+
+
+def test_facts_as_evidence() -> None:
+    assert told("power", Known(129.8, source="NVML", unit="W")) == "power 129.8 W (NVML)"
+    assert told("driver", Unknown("nvidia-smi is not installed")) == "driver unknown: nvidia-smi is not installed"

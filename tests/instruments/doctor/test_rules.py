@@ -1,0 +1,129 @@
+"""What holds for every rule: its code, its page, its place, its tests."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ownlab.errors import UsageError
+from ownlab.instruments.doctor.diagnose import case_of, diagnose
+from ownlab.instruments.doctor.records import Case
+from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.rules import RULES, rule_named
+from ownlab.machine.recorded import load_machine
+from ownlab.machine.records import Machine
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = ROOT / "docs" / "RULES.md"
+
+# Every row of the table that the doctor was built from, and what the readers' first documents name.
+PROMISED = [
+    "cpu-build",
+    "driver-old",
+    "no-kernel",
+    "no-smi",
+    "mismatch",
+    "nvml-unknown",
+    "no-device",
+    "runtime-missing",
+    "uvm",
+    "fabric",
+    "combo",
+    "fwd",
+    "hidden",
+    "cudnn-shadow",
+    "toolkit-diff",
+    "held",
+    "exclusive",
+    "mig",
+    "shm",
+    "throttle",
+    "persistence",
+    "pcie",
+    "hmm",
+    "wsl",
+    "counters",
+    "xid",
+    "nouveau",
+    "cudnn-missing",
+    "cuda-mismatch",
+    "no-bf16",
+    "toolkit-arch",
+    "few-cores",
+]
+
+
+def leaves(kind: type[Rule]) -> set[type[Rule]]:
+    children = {leaf for child in kind.__subclasses__() for leaf in leaves(child)}
+    return children | ({kind} if "code" in vars(kind) else set())
+
+
+def pages() -> str:
+    """docs/RULES.md, made of the rules' docstrings."""
+    head = "One page per rule, in the order of causes. Generated from the rules themselves (`make golden`); "
+    parts = [f"# What the doctor finds\n\n{head}the same pages are shown by `ownlab doctor --explain CODE`.\n"]
+    parts += [f"## `{rule.code}`\n\n*{rule.title}* ({rule.severity})\n\n{rule.page()}\n" for rule in RULES]
+    return "\n".join(parts)
+
+
+def test_every_rule_is_in_the_list() -> None:
+    assert set(RULES) == leaves(Rule)  # type: ignore[type-abstract]  # only walked through, never made
+
+
+def test_codes_are_stable_words_and_unique() -> None:
+    names = [name for rule in RULES for name in (rule.code, *rule.also_known_as)]
+    assert len(names) == len(set(names))
+    assert [name for name in names if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)] == []
+
+
+@pytest.mark.parametrize("code", [*PROMISED, "insufficient"])
+def test_what_was_promised_is_there(code: str) -> None:
+    assert rule_named(code) in RULES
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_every_page_says_what_why_and_how(rule: type[Rule]) -> None:
+    page = rule.page()
+    assert page.splitlines()[0].endswith(".")
+    for heading in ("**Why it matters.**", "**What to do.**", "**Sources.**"):
+        assert heading in page
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_every_rule_is_tested(rule: type[Rule]) -> None:
+    tests = "".join(path.read_text() for path in (Path(__file__).parent / "rules").glob("test_*.py"))
+    assert len(re.findall(rf"\b{rule.__name__}\b|[\"']{rule.code}[\"']", tests)) >= 2
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_no_rule_speaks_about_nothing(rule: type[Rule]) -> None:
+    assert list(rule().examine(Case(machine=Machine()))) == []
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if issubclass(rule, SignRule)], ids=lambda rule: rule.code)
+def test_signs_are_regular_expressions(rule: type[SignRule]) -> None:
+    assert rule.signs
+    for sign in rule.signs:
+        assert not re.compile(sign).match("")
+
+
+def test_generated_pages_are_those_of_the_rules() -> None:
+    if os.environ.get("OWNLAB_GOLDEN") == "write":
+        PAGES.write_text(pages())
+    assert PAGES.read_text() == pages()
+
+
+def test_a_code_that_is_not_there_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="there is no rule 'driver-odl'") as caught:
+        rule_named("driver-odl")
+    assert "driver-old" in caught.value.hint
+
+
+def test_the_worst_comes_first_and_causes_before_effects() -> None:
+    machine = load_machine(ROOT / "tests" / "machines" / "cpu.json")
+    order = {"error": 0, "warning": 1, "note": 2}
+    ranks = [order[finding.severity] for finding in diagnose(case_of(machine)).findings]
+    assert ranks == sorted(ranks)

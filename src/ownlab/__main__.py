@@ -1,0 +1,5 @@
+"""`python -m ownlab`."""
+
+from ownlab.cli.main import main
+
+main()

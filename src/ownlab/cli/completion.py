@@ -1,0 +1,38 @@
+"""`ownlab completion`: the script that teaches a shell our commands."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from ownlab.cli.main import cli
+from ownlab.cli.options import json_option
+from ownlab.show.document import echo_document
+
+__all__ = ["command"]
+
+_HOW = {
+    "bash": "ownlab completion bash > ~/.local/share/bash-completion/completions/ownlab",
+    "zsh": "ownlab completion zsh > ~/.zfunc/_ownlab    (with ~/.zfunc in fpath, before compinit)",
+    "fish": "ownlab completion fish > ~/.config/fish/completions/ownlab.fish",
+}
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(list(_HOW)))
+@json_option
+def command(shell: str, as_json: bool) -> None:
+    """Print the completion script for a shell.
+
+    \b
+    bash:  ownlab completion bash > ~/.local/share/bash-completion/completions/ownlab
+    zsh:   ownlab completion zsh > ~/.zfunc/_ownlab   (with ~/.zfunc in fpath, before compinit)
+    fish:  ownlab completion fish > ~/.config/fish/completions/ownlab.fish
+    """
+    completion = get_completion_class(shell)
+    assert completion is not None, "click completes every shell of the choice above"
+    script = completion(cli, {}, "ownlab", "_OWNLAB_COMPLETE").source()
+    if as_json:
+        echo_document({"shell": shell, "script": script, "install": _HOW[shell]})
+    else:
+        click.echo(script)

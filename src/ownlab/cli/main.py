@@ -1,0 +1,123 @@
+"""`ownlab`: finds the command, runs it, and turns our errors into exit codes.
+
+Commands are loaded when they are called: `ownlab --help` imports click and this file, and nothing else of ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from ownlab import __version__
+from ownlab.errors import OwnlabError
+
+__all__ = ["cli", "main"]
+
+
+class Entry(NamedTuple):
+    """A command as the help lists it; its module is imported only when it is called."""
+
+    module: str
+    question: str
+    summary: str
+
+
+# Grouped in the help by the question that a command answers.
+COMMANDS = {
+    "doctor": Entry("doctor", "What is here, and what is wrong?", "Say whether GPU work will run, and what to mend."),
+    "machine": Entry(
+        "machine", "What is here, and what is wrong?", "Show all that is known of this machine, or save it."
+    ),
+    "completion": Entry("completion", "The shell", "Print the completion script for bash, zsh or fish."),
+}
+
+
+class LazyGroup(click.Group):
+    """Commands by name, imported on use; help in groups."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = importlib.import_module(f"ownlab.cli.{entry.module}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean: ownlab {close[0]}?" if close else " See: ownlab --help"
+            ctx.fail(f"there is no command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        questions = dict.fromkeys(entry.question for entry in COMMANDS.values())
+        width = max(len(name) for name in COMMANDS)
+        for question in questions:
+            rows = [
+                (name.ljust(width), entry.summary) for name, entry in COMMANDS.items() if entry.question == question
+            ]
+            formatter.write_paragraph()
+            formatter.write_text(question)
+            with formatter.indentation():
+                formatter.write_dl(rows)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ownlab")
+def cli() -> None:
+    """The Colab you own: know your machine, and put it to work.
+
+    Every command takes --json (one document on stdout) and --help.
+    """
+
+
+def main() -> NoReturn:
+    """The entry point: nothing but the way from an outcome to an exit code."""
+    try:
+        code = cli.main(prog_name="ownlab", standalone_mode=False)
+        sys.stdout.flush()
+    except OwnlabError as exc:
+        code = _report(exc)
+    except click.exceptions.NoArgsIsHelpError as exc:
+        click.echo(exc.format_message())
+        code = 0
+    except click.ClickException as exc:
+        exc.show()
+        code = exc.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted.", err=True)
+        code = 130
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted. Python would complain once more while it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report(error: OwnlabError) -> int:
+    """What happened, what it usually means, what to do; with --json as one document too."""
+    if "--json" in sys.argv[1:]:
+        document: dict[str, Any] = {
+            "kind": type(error).__name__,
+            "message": error.message,
+            "exit_code": error.exit_code,
+        }
+        document |= {"meaning": error.meaning, "hint": error.hint}
+        click.echo(json.dumps({"error": document}, ensure_ascii=False))
+    click.echo(f"ownlab: {error.message}", err=True)
+    for line in (error.meaning, error.hint):
+        if line:
+            click.echo(f"  {line}", err=True)
+    return error.exit_code

@@ -1,0 +1,32 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["json_option", "machine_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(function: F) -> F:
+    """--json, the same for every command."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
+
+
+def machine_options(function: F) -> F:
+    """Which machine, and which Python on it."""
+    function = click.option(
+        "--machine",
+        metavar="FILE",
+        help="A machine saved with `ownlab machine --save` instead of this one (also OWNLAB_MACHINE).",
+    )(function)
+    return click.option(
+        "--python",
+        metavar="PATH",
+        help="The Python whose frameworks are looked at: an interpreter or an environment's folder. "
+        "Default: the active environment (also OWNLAB_PYTHON).",
+    )(function)

@@ -1,0 +1,148 @@
+"""`ownlab doctor` from outside: verdicts, exit codes, pages, and input that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+Ownlab = Callable[..., "CompletedProcess[str]"]
+
+TOO_OLD = (
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver"
+)
+
+
+@pytest.fixture
+def diagnose(ownlab: Ownlab, machines: Path) -> Ownlab:
+    """Diagnose a recorded machine."""
+    return lambda name, *arguments: ownlab("doctor", "--machine", str(machines / f"{name}.json"), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code"),
+    [
+        ("h200", (), 0),
+        ("h200", ("--require-gpu",), 0),
+        ("cpu", (), 0),
+        ("cpu", ("--require-gpu",), 1),
+        ("rtx5090d", (), 1),
+        ("v100-driver418", (), 1),
+        ("wsl2-rtx4090", (), 0),
+    ],
+)
+def test_the_exit_code_says_whether_the_device_can_be_used(
+    diagnose: Ownlab, name: str, arguments: tuple[str, ...], code: int
+) -> None:
+    assert diagnose(name, *arguments).returncode == code
+
+
+def test_the_document_has_its_promised_keys(diagnose: Ownlab) -> None:
+    found = json.loads(diagnose("v100-driver418", "--json").stdout)
+    assert set(found["verdict"]) == {"gpu_work", "sentence"}
+    assert {"code", "severity", "title", "evidence", "meaning", "fix"} <= set(found["findings"][0])
+    assert found["machine"]["nvidia"]["driver"]["value"] == "418.67"
+
+
+def test_this_machine_is_diagnosed_without_root_and_without_frameworks(ownlab: Ownlab) -> None:
+    ran = ownlab("doctor", "--json", "--python", sys.executable, env={"OWNLAB_MACHINE": ""})
+    assert ran.returncode in (0, 1)
+    assert ran.stderr == ""
+    assert json.loads(ran.stdout)["machine"]["origin"] == "live"
+
+
+def test_a_python_that_is_not_there_gives_the_rest_and_its_own_exit_code(ownlab: Ownlab) -> None:
+    ran = ownlab("doctor", "--json", "--python", "/no/such/python")
+    assert ran.returncode == 4
+    found = json.loads(ran.stdout)
+    assert "interpreter-broken" in {finding["code"] for finding in found["findings"]}
+    assert found["machine"]["host"]["cpu"]["logical_cores"]["state"] == "known"
+
+
+def test_a_pasted_error_is_explained(ownlab: Ownlab) -> None:
+    ran = ownlab("doctor", "--from", "-", stdin=TOO_OLD)
+    assert "[driver-old]" in ran.stdout
+    assert "newest CUDA that it serves is 11.4" in ran.stdout
+    assert "paste also" in ran.stdout
+
+
+def test_a_file_is_read_like_standard_input(ownlab: Ownlab, tmp_path: Path) -> None:
+    (tmp_path / "error.txt").write_text(TOO_OLD)
+    assert (
+        ownlab("doctor", "--from", str(tmp_path / "error.txt")).stdout
+        == ownlab("doctor", "--from", "-", stdin=TOO_OLD).stdout
+    )
+
+
+def test_a_saved_machine_can_be_pasted(ownlab: Ownlab, machines: Path) -> None:
+    ran = ownlab("doctor", "--from", str(machines / "h200.json"))
+    assert ran.stdout.startswith("GPU work will run: 1 × NVIDIA H200")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (b"The weather is fine today.", "looks like a report"),
+        (bytes(range(256)) * 16, "is not text"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_clear_line(ownlab: Ownlab, data: bytes, words: str) -> None:
+    ran = ownlab("doctor", "--from", "-", stdin=data)
+    assert ran.returncode == 3
+    assert words in ran.stderr
+    assert ran.stdout == ""
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_machine_of_a_newer_ownlab_is_said_to_be_one(ownlab: Ownlab, machines: Path) -> None:
+    newer = (machines / "h200.json").read_text().replace('"format": 1', '"format": 99', 1)
+    ran = ownlab("doctor", "--from", "-", stdin=newer)
+    assert ran.returncode == 3
+    assert "has format 99" in ran.stderr
+
+
+def test_a_paste_of_more_than_50_mb_is_refused(ownlab: Ownlab, tmp_path: Path) -> None:
+    with (tmp_path / "large.txt").open("wb") as file:
+        file.truncate(60 * 1000**2)
+    ran = ownlab("doctor", "--from", str(tmp_path / "large.txt"))
+    assert ran.returncode == 3
+    assert "50 MiB" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["nothing.txt", "."])
+def test_a_file_that_cannot_be_read_is_said_so(ownlab: Ownlab, tmp_path: Path, name: str) -> None:
+    ran = ownlab("doctor", "--from", str(tmp_path / name))
+    assert ran.returncode == 3
+    assert str(tmp_path) in ran.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--from", "-", "--verify"), ("--from", "-", "--python", "python3")])
+def test_options_that_do_not_go_together_are_wrong_use(ownlab: Ownlab, arguments: tuple[str, ...]) -> None:
+    ran = ownlab("doctor", *arguments, stdin=TOO_OLD)
+    assert ran.returncode == 2
+    assert "--from speaks of another machine" in ran.stderr
+
+
+def test_a_saved_machine_cannot_compute(diagnose: Ownlab) -> None:
+    ran = diagnose("h200", "--verify")
+    assert ran.returncode == 2
+    assert "cannot compute" in ran.stderr
+
+
+def test_pages_are_shown_and_listed(ownlab: Ownlab) -> None:
+    assert "Why it matters." in ownlab("doctor", "--explain", "no-kernel").stdout
+    assert json.loads(ownlab("doctor", "--explain", "insufficient", "--json").stdout)["code"] == "driver-old"
+    listed = ownlab("doctor", "--explain", "all").stdout
+    assert "driver-old" in listed
+    assert "xid" in listed
+
+
+def test_a_page_that_is_not_there_is_wrong_use(ownlab: Ownlab) -> None:
+    ran = ownlab("doctor", "--explain", "driver-odl")
+    assert ran.returncode == 2
+    assert "Did you mean driver-old" in ran.stderr

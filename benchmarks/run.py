@@ -1,0 +1,134 @@
+"""Measures ownlab beside its peers in one run, and writes RESULTS.md.
+
+Each pair is run in turn (ours, theirs, ours, theirs, …), so that whatever else the machine does falls on both. The ratio
+of the medians is what counts; the times are of this machine alone. Results of each machine are kept in results/NAME.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+OWNLAB = [sys.executable, "-m", "ownlab"]
+TRIVIAL = "import click\n@click.command()\ndef cli():\n    '''A trivial program.'''\ncli()\n"
+
+
+def seconds(command: list[str], env: dict[str, str]) -> float:
+    """Wall time of a command whose outcome does not matter, only that it ran."""
+    begin = time.perf_counter()
+    ran = subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    took = time.perf_counter() - begin
+    if ran.returncode not in (0, 1):
+        raise SystemExit(f"{command} ended with {ran.returncode}:\n{ran.stderr}")
+    return took
+
+
+def measure(name: str, ours: list[str], theirs: list[str], *, rounds: int, limit: str) -> dict[str, Any]:
+    """One pair: medians, spread, ratio."""
+    env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH")}
+    env |= {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+    seconds(ours, env), seconds(theirs, env)  # caches warm for both
+    pairs = [(seconds(ours, env), seconds(theirs, env)) for _ in range(rounds)]
+    mine, other = ([pair[side] for pair in pairs] for side in (0, 1))
+    row: dict[str, Any] = {"name": name, "limit": limit, "rounds": rounds}
+    row |= {"ours": statistics.median(mine), "ours_low": min(mine), "ours_high": max(mine)}
+    row |= {"theirs": statistics.median(other), "theirs_low": min(other), "theirs_high": max(other)}
+    print(
+        f"{name}: ours {row['ours']:.3f} s, theirs {row['theirs']:.3f} s, ratio {row['ours'] / row['theirs']:.2f}",
+        flush=True,
+    )
+    return row
+
+
+def describe_machine() -> str:
+    """The machine, by our own reading of it."""
+    from ownlab import read_machine
+    from ownlab.instruments.doctor.verdict import accelerators_of, name_cards
+    from ownlab.machine.facts import value_of
+
+    machine = read_machine()
+    cards = name_cards(accelerators_of(machine)) or "no accelerator"
+    cpu = machine.host.cpu
+    return (
+        f"{value_of(cpu.model)}, {value_of(cpu.usable_cores):g} cores, {cards}; "
+        f"{value_of(machine.host.system)}, Python {platform.python_version()}"
+    )
+
+
+def write_results() -> None:
+    """RESULTS.md from every machine's file."""
+    lines = [
+        "# Measured",
+        "",
+        "Written by `make bench`. Each pair was run in turn on the same machine; the ratio of the medians is what counts.",
+    ]
+    for path in sorted((HERE / "results").glob("*.json")):
+        result = json.loads(path.read_text())
+        lines += ["", f"## {result['machine']}", "", f"{result['date']}", ""]
+        lines += ["| what | ours, s | theirs, s | ratio | limit |", "|---|---|---|---|---|"]
+        for row in result["rows"]:
+            spans = [
+                f"{row[side]:.3f} ({row[side + '_low']:.3f}–{row[side + '_high']:.3f})" for side in ("ours", "theirs")
+            ]
+            lines.append(
+                f"| {row['name']} | {spans[0]} | {spans[1]} | {row['ours'] / row['theirs']:.2f} | {row['limit']} |"
+            )
+    (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """Measure every pair."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--name", default="this-machine", help="name of the machine's result file")
+    parser.add_argument(
+        "--torch-python", default=str(ROOT / ".venv-torch/bin/python"), help="an interpreter with torch"
+    )
+    parser.add_argument("--plain-python", default=sys.executable, help="an interpreter without frameworks")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    torch = options.torch_python
+    collect_env = [torch, "-m", "torch.utils.collect_env"]
+    import_torch = [torch, "-c", "import torch"]
+    rows = [
+        measure(
+            "`ownlab --help` / a trivial click program's `--help`",
+            [*OWNLAB, "--help"],
+            [sys.executable, "-c", TRIVIAL, "--help"],
+            rounds=options.rounds * 2,
+            limit="2",
+        ),
+        measure(
+            "`ownlab doctor`, no frameworks / `python -m torch.utils.collect_env`",
+            [*OWNLAB, "doctor", "--python", options.plain_python],
+            collect_env,
+            rounds=options.rounds,
+            limit="0.5",
+        ),
+        measure(
+            "`ownlab doctor`, torch / `python -c 'import torch'`",
+            [*OWNLAB, "doctor", "--python", torch],
+            import_torch,
+            rounds=options.rounds,
+            limit="1.2, plus 0.5 s",
+        ),
+    ]
+    result = {"machine": describe_machine(), "date": date.today().isoformat(), "rows": rows}
+    target = HERE / "results" / f"{options.name}.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_results()
+
+
+if __name__ == "__main__":
+    main()

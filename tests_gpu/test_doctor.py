@@ -1,0 +1,110 @@
+"""`ownlab doctor` and `ownlab machine` on a real NVIDIA card, from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HOLDER = """
+import sys, torch
+held = torch.ones(48 * 1024**3, dtype=torch.uint8, device="cuda")
+torch.cuda.synchronize()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def ownlab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ownlab", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=300,
+        check=False,
+    )
+
+
+def diagnosis(*arguments: str, **environment: str) -> tuple[int, dict[str, Any]]:
+    ran = ownlab("doctor", "--python", sys.executable, "--json", *arguments, **environment)
+    return ran.returncode, json.loads(ran.stdout)
+
+
+def codes(found: dict[str, Any]) -> set[str]:
+    return {finding["code"] for finding in found["findings"]}
+
+
+def test_a_working_card_is_named_in_the_first_line() -> None:
+    ran = ownlab("doctor", "--python", sys.executable, "--require-gpu")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.startswith("GPU work will run: "), ran.stdout
+    assert " on driver " in ran.stdout.splitlines()[0]
+
+
+def test_every_framework_is_proved() -> None:
+    code, found = diagnosis("--verify")
+    assert code == 0
+    assert found["verdict"]["gpu_work"] == "yes"
+    by_framework = {check["framework"]: check for check in found["checks"]}
+    assert by_framework["torch"]["passed"]
+    assert by_framework["torch"]["ran_on"].startswith("cuda")
+
+
+def test_hidden_cards_are_said_to_be_hidden() -> None:
+    code, found = diagnosis(CUDA_VISIBLE_DEVICES="")
+    assert code == 1
+    assert found["verdict"]["gpu_work"] == "no"
+    assert "hidden" in codes(found)
+
+
+def test_a_bad_entry_in_the_list_of_cards_is_found() -> None:
+    code, found = diagnosis(CUDA_VISIBLE_DEVICES="99")
+    assert code == 1
+    assert "hidden" in codes(found)
+
+
+def test_who_holds_the_card_is_named() -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        _, found = diagnosis()
+        cards = found["machine"]["cards"]["value"]
+        used = cards[0]["memory_used"]["value"]
+        assert used >= 48 * 1024**3
+        pids = [process["pid"] for process in cards[0]["processes"].get("value", [])]
+        assert holder.pid in pids, cards[0]["processes"]
+        assert "held" in codes(found)
+    finally:
+        assert holder.stdin is not None
+        holder.stdin.close()
+        holder.wait(30)
+
+
+def test_a_saved_machine_gives_the_same_diagnosis(tmp_path: Path) -> None:
+    saved = tmp_path / "machine.json"
+    assert ownlab("machine", "--python", sys.executable, "--save", str(saved)).returncode == 0
+    ran = ownlab("doctor", "--machine", str(saved), "--json")
+    again = json.loads(ran.stdout)
+    _, live = diagnosis()
+    assert again["verdict"] == live["verdict"]
+    assert codes(again) == codes(live)
+
+
+def test_the_machine_holds_what_the_card_is() -> None:
+    machine = json.loads(ownlab("machine", "--python", sys.executable, "--json").stdout)
+    card = machine["cards"]["value"][0]
+    for fact in (
+        "name",
+        "uuid",
+        "memory_total",
+        "compute_capability",
+        "power_limit",
+        "temperature",
+        "throttle_reasons",
+    ):
+        assert card[fact]["state"] == "known", (fact, card[fact])

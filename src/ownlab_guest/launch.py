@@ -2,17 +2,21 @@
 
 The interpreter may know nothing of ownlab, so the package is registered from this file's folder without touching
 sys.path (a folder of ours on it could lend our libraries to a foreign interpreter). Whatever libraries print goes to
-stderr: stdout carries the answer alone.
+stderr: stdout carries the answer alone. OWNLAB_GUEST_SECONDS is how long the host waits for it.
 """
 
 import importlib
 import importlib.util
 import json
+import math
 import os
+import signal
 import sys
 from typing import List
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# A guest whose host is gone ends itself this many seconds after it should have been ended.
+ORPHAN_SECONDS = 5
 
 
 def register_package() -> None:
@@ -29,13 +33,22 @@ def register_package() -> None:
     spec.loader.exec_module(package)
 
 
+def set_alarm() -> None:
+    """SIGALRM ends even a process that a library's own code keeps from returning to Python."""
+    seconds = os.environ.pop("OWNLAB_GUEST_SECONDS", "")
+    if seconds and hasattr(signal, "alarm"):
+        signal.alarm(math.ceil(float(seconds)) + ORPHAN_SECONDS)
+
+
 def main(argv: List[str]) -> None:
     """Run the module's `answer(arguments)` and write what it returns."""
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    set_alarm()
+    out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     register_package()
     module = importlib.import_module("ownlab_guest." + argv[0])
-    json.dump(module.answer(argv[1:]), out)
+    # Names of files and variables may be no UTF-8: Python keeps such bytes as lone surrogates, which no JSON may hold.
+    out.write(json.dumps(module.answer(argv[1:]), ensure_ascii=False).encode("utf-8", "replace"))
     out.flush()
     # Frameworks leave threads and exit handlers that may hang or crash at the end; the answer is given, so end at once.
     os._exit(0)

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ import msgspec
 import pytest
 
 from ownlab.cli.main import COMMANDS
-from ownlab.machine.recorded import load_machine
+from ownlab.machine.recorded import decode_machine, load_machine
 from ownlab.show.document import RECORDS, schema_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,6 +94,20 @@ def test_documents_follow_their_schema(name: str, ownlab: Ownlab) -> None:
     jsonschema.validate(document, json.loads((SCHEMAS / f"{name}.json").read_text()))
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("completion", ("completion", "bash")),
+        ("error", ("machine", "--machine", "/no/such/machine.json")),
+        ("explain", ("doctor", "--explain", "xid")),
+        ("explain-all", ("doctor", "--explain", "all")),
+    ],
+)
+def test_small_documents_follow_their_schema_too(name: str, arguments: tuple[str, ...], ownlab: Ownlab) -> None:
+    document = json.loads(ownlab(*arguments, "--json").stdout)
+    jsonschema.validate(document, json.loads((SCHEMAS / f"{name}.json").read_text()))
+
+
 @pytest.mark.parametrize("name", RECORDS)
 def test_generated_schemas_are_those_of_the_records(name: str) -> None:
     path = SCHEMAS / f"{name}.json"
@@ -163,3 +178,85 @@ def test_completion_scripts_are_printed(shell: str, ownlab: Ownlab) -> None:
 def test_a_shell_completes_our_commands(ownlab: Ownlab) -> None:
     ran = ownlab(env={"_OWNLAB_COMPLETE": "bash_complete", "COMP_WORDS": "ownlab do", "COMP_CWORD": "1"})
     assert ran.stdout.splitlines() == ["plain,doctor"]
+
+
+# --- streams, signals, bytes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("name", ["doctor", "machine"])
+def test_a_terminal_that_knows_few_characters_gets_the_rest(name: str, encoding: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "ownlab", name, "--machine", str(ROOT / "tests" / "machines" / "rtx5090d.json")],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        check=False,
+    )
+    assert b"Traceback" not in ran.stderr
+    assert b"RTX 5090" in ran.stdout
+
+
+def test_json_is_utf_8_on_every_terminal(ownlab: Ownlab) -> None:
+    plain = ownlab("doctor", "--machine", H200, "--json")
+    assert ownlab("doctor", "--machine", H200, "--json", env={"PYTHONIOENCODING": "ascii"}).stdout == plain.stdout
+    assert "×" in plain.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["doctor", "machine --json", "doctor --nope", ""])
+def test_closed_streams_change_no_exit_code(arguments: str, closed: str) -> None:
+    machine = "" if arguments in ("", "doctor --nope") else f"--machine {H200}"
+    line = f"{sys.executable} -X dev -m ownlab {arguments} {machine}"
+    ran = subprocess.run(["sh", "-c", f"{line} {closed}"], capture_output=True, text=True, check=False)
+    assert "Traceback" not in ran.stderr
+    assert ran.returncode == (2 if "--nope" in arguments else 0)
+
+
+def test_bytes_that_are_no_text_can_be_shown_and_saved(tmp_path: Path) -> None:
+    (tmp_path / "python-\udcff").symlink_to(sys.executable)
+    environment: dict[bytes, bytes] = {
+        **os.environb,
+        b"LD_LIBRARY_PATH": b"/no\xff",
+        b"CUDA_HOME": b"/no\xff",
+        b"OWNLAB_PYTHON": os.fsencode(tmp_path / "python-\udcff"),
+    }
+    saved = tmp_path / "m.json"
+    command = [sys.executable, "-m", "ownlab", "machine", "--json", "--save", str(saved)]
+    ran = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert b"Traceback" not in ran.stderr
+    assert ran.returncode == 0
+    document = json.loads(ran.stdout)
+    assert document["toolkits"]["cuda_home"]["value"] == "/no?"
+    assert document == json.loads(saved.read_text())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_children_end_with_us(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    """A Python that hangs holds one end of a named pipe: the other end is told when it, and its child, are gone."""
+    pipe, python = tmp_path / "pipe", tmp_path / "python"
+    os.mkfifo(pipe)
+    python.write_text(f"#!/bin/sh\nexec 9>{pipe}\necho started >&9\nsleep 100\n")
+    python.chmod(0o755)
+    ours = subprocess.Popen(
+        [sys.executable, "-m", "ownlab", "doctor", "--python", str(python)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with pipe.open() as other_end:
+        assert other_end.readline() == "started\n"
+        ours.send_signal(number)
+        assert ours.wait() == code
+        assert set(other_end.read().split()) <= {"started"}  # until all are gone; there is more than one probe
+
+
+def test_a_device_can_be_saved_to(ownlab: Ownlab) -> None:
+    ran = ownlab("machine", "--machine", H200, "--save", "/dev/stdout")
+    assert ran.returncode == 0
+    assert decode_machine(ran.stdout, "stdout") == load_machine(H200)
+
+
+def test_a_python_that_cannot_be_run_has_its_exit_code_here_too(ownlab: Ownlab) -> None:
+    ran = ownlab("machine", "--python", "/no/such/python")
+    assert ran.returncode == 4
+    assert "/no/such/python" in ran.stdout

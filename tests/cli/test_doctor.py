@@ -55,6 +55,11 @@ def test_this_machine_is_diagnosed_without_root_and_without_frameworks(ownlab: O
     assert json.loads(ran.stdout)["machine"]["origin"] == "live"
 
 
+def test_trouble_with_a_card_that_is_only_spoken_of_is_exit_code_1(ownlab: Ownlab) -> None:
+    ran = ownlab("doctor", "--from", "-", stdin="NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.")
+    assert ran.returncode == 1
+
+
 def test_a_python_that_is_not_there_gives_the_rest_and_its_own_exit_code(ownlab: Ownlab) -> None:
     ran = ownlab("doctor", "--json", "--python", "/no/such/python")
     assert ran.returncode == 4
@@ -128,6 +133,10 @@ def test_options_that_do_not_go_together_are_wrong_use(ownlab: Ownlab, arguments
     assert "--from speaks of another machine" in ran.stderr
 
 
+def test_a_saved_machine_has_its_own_python(diagnose: Ownlab) -> None:
+    assert diagnose("h200", "--python", "python3").returncode == 2
+
+
 def test_a_saved_machine_cannot_compute(diagnose: Ownlab) -> None:
     ran = diagnose("h200", "--verify")
     assert ran.returncode == 2
@@ -136,6 +145,7 @@ def test_a_saved_machine_cannot_compute(diagnose: Ownlab) -> None:
 
 def test_pages_are_shown_and_listed(ownlab: Ownlab) -> None:
     assert "Why it matters." in ownlab("doctor", "--explain", "no-kernel").stdout
+    assert "Why it matters." in ownlab("doctor", "--explain", "NO-KERNEL").stdout
     assert json.loads(ownlab("doctor", "--explain", "insufficient", "--json").stdout)["code"] == "driver-old"
     listed = ownlab("doctor", "--explain", "all").stdout
     assert "driver-old" in listed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ def test_packages_tells_the_interpreter_and_what_matters_in_it() -> None:
     answer = packages(sys.executable)
     assert answer["version"] == ".".join(str(part) for part in sys.version_info[:3])
     assert answer["prefix"] == sys.prefix
+    assert answer["architecture"] == platform.machine()
     names = {package["name"] for package in answer["packages"]}
     assert "nvidia-ml-py" in names
     assert "pytest" not in names
@@ -228,3 +230,14 @@ def test_probes_run_in_python_3_9(name: str, tmp_path: Path) -> None:
     )
     assert framework.error
     assert framework.failure is None
+
+
+def test_torch_that_was_compiled_without_the_list_of_its_architectures(tmp_path: Path) -> None:
+    source = (FAKES / "old_driver" / "torch" / "__init__.py").read_text()
+    (tmp_path / "torch.py").write_text(source + "\n_C._cuda_getArchFlags = lambda: None\n")
+    torch = guest.ask(
+        sys.executable, "probe.on_torch", answer=Framework, deadline=30, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert facts(torch, "cuda", "arch_list") == ["12.1", None]
+    assert torch.error is not None
+    assert "NoneType" not in torch.error

@@ -23,8 +23,18 @@ def test_both_streams_and_the_exit_code_come_back(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr, ran.said) == (3, "out\n", "err\n", "out\nerr")
 
 
-def test_what_is_sent_arrives(tmp_path: Path) -> None:
-    assert children.run(["cat"], deadline=10, stdin="grüß").stdout == "grüß"
+def test_nothing_is_sent(tmp_path: Path) -> None:
+    assert children.run(["cat"], deadline=10).stdout == ""
+
+
+def test_a_program_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(DeadlineError, match="said more than 64 MiB"):
+        children.run(["yes"], deadline=60)
+
+
+def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for_longer_than_the_deadline(tmp_path: Path) -> None:
+    with pytest.raises(DeadlineError):
+        children.run([script(tmp_path, "sleep 600 & echo done")], deadline=0.5)
 
 
 def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
@@ -65,3 +75,14 @@ def test_an_end_is_told_in_words(code: int, words: str) -> None:
 def test_no_child_is_left_in_the_list() -> None:
     children.run(["true"], deadline=10)
     assert not children._alive
+
+
+def test_at_our_end_no_child_is_started_any_more() -> None:
+    """A thread may go on for a moment after the children were ended."""
+    script = (
+        "import os\nfrom ownlab.errors import DeadlineError\nfrom ownlab.guests import children\nchildren._end_all()\n"
+        "try:\n    children.run(['sleep', '60'], deadline=60)\n"
+        "except DeadlineError as exc:\n    print(exc.message, children._alive)\n"
+    )
+    ran = children.run([sys.executable, "-c", script], deadline=30)
+    assert ran.stdout == "sleep is not started any more set()\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,10 +11,15 @@ from msgspec import Struct
 
 from ownlab.errors import DeadlineError, InterpreterError
 from ownlab.guests.guest import GuestCrashed, ask, last_line
+from ownlab.machine.records import Framework
 
 
 class Version(Struct):
     version: str
+
+
+class Failure(Struct):
+    error: str
 
 
 def python(folder: Path, text: str) -> str:
@@ -60,3 +66,25 @@ def test_what_is_printed_does_not_spoil_the_answer(tmp_path: Path) -> None:
 def test_the_last_line_is_the_one_that_speaks() -> None:
     assert last_line("Traceback\n  File\nImportError: no\n\n") == "ImportError: no"
     assert last_line("") == ""
+
+
+def test_an_answer_that_is_no_json_is_a_failure_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(GuestCrashed, match="without an answer to use: JSON is malformed: invalid utf-16 surrogate"):
+        ask(python(tmp_path, """echo '{"version": "\\\\udcff"}'"""), "probe.packages", answer=Version, deadline=5)
+
+
+def test_names_that_are_no_utf_8_do_not_spoil_the_answer(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no \\udcff')")
+    answered = ask(sys.executable, "probe.on_torch", answer=Framework, deadline=20, env={"PYTHONPATH": str(tmp_path)})
+    assert answered.error == "ImportError: no ?"
+
+
+def test_a_guest_would_end_without_us(tmp_path: Path) -> None:
+    """Whatever it loads finds the alarm set, and the deadline gone from the environment."""
+    look = "import os, signal\nraise ImportError(f'{signal.getitimer(0)[0]:.0f} s, {os.getenv(\"OWNLAB_GUEST_SECONDS\")}')\n"
+    for name in ("torch", "pynvml"):
+        (tmp_path / f"{name}.py").write_text(look)
+    env = {"PYTHONPATH": str(tmp_path)}
+    for module in ("probe.on_torch", "probe.nvml"):
+        answered = ask(sys.executable, module, answer=Failure, deadline=60, env=env)
+        assert re.search(r"6\d s, None$", answered.error)

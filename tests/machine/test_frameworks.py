@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -135,6 +136,11 @@ def test_an_interpreter_that_does_not_exist(tmp_path: Path) -> None:
     assert unusable(tmp_path / "python") == f"{tmp_path / 'python'} does not exist"
 
 
+def test_an_interpreter_that_may_not_be_looked_at() -> None:
+    python = f"/{'x' * 300}/python"  # refused for root too, as a path under a closed folder is for others
+    assert unusable(python) == f"{python} cannot be looked at: File name too long"
+
+
 def test_an_interpreter_that_is_not_on_path() -> None:
     assert "python3.99 is not installed, or not on PATH" in unusable("python3.99")
 
@@ -216,3 +222,8 @@ def test_interpreters_can_be_read_in_several_threads_at_once() -> None:
     answers = each_beside(lambda scene: by_name(read(scene))["torch"], ["old_driver", "broken", "rocm"])
     assert [answer.failure for answer in answers] == [None, "import", None]
     assert [value_of(answer.version) for answer in answers] == ["2.1.0+cu121", None, "2.5.1+rocm6.2"]
+
+
+def test_the_architecture_is_the_interpreters_own() -> None:
+    interpreter = read_interpreter(sys.executable, "--python", frameworks=False)
+    assert interpreter.architecture == Known(platform.machine(), source="platform.machine()")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from ownlab.options import resolve_machine_options
 
 
@@ -39,3 +41,17 @@ def test_the_environment_variables_are_followed() -> None:
     options = resolve_machine_options(environ={"OWNLAB_PYTHON": "/no/python", "OWNLAB_MACHINE": "m.json"})
     assert (options.python, options.python_origin) == ("/no/python", "OWNLAB_PYTHON")
     assert (options.machine_file, options.machine_origin) == ("m.json", "OWNLAB_MACHINE")
+
+
+# A name that the file system refuses, for root too: it fails as a path under a closed folder fails for others.
+CLOSED = "/" + "x" * 300
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_a_folder_that_may_not_be_looked_into_is_passed_over(variable: str) -> None:
+    assert resolve_machine_options(environ={variable: CLOSED}).python == sys.executable
+
+
+@pytest.mark.parametrize("asked", [f"{CLOSED}/python", "~no-such-user/bin/python"])
+def test_a_python_that_cannot_be_looked_at_is_left_to_be_refused_later(asked: str) -> None:
+    assert resolve_machine_options(python=asked, environ={}).python == asked

@@ -50,7 +50,7 @@ def test_golden_machine(name: str) -> None:
 
 def test_generated_picture_of_the_readme() -> None:
     """The picture is a real diagnosis: of the facts of pytorch/pytorch#150733."""
-    out = Console(file=io.StringIO(), record=True, width=104, highlight=False, force_terminal=True)
+    out = Console(file=io.StringIO(), record=True, width=116, highlight=False, force_terminal=True)
     out.print("$ ownlab doctor --from report.txt", style="dim")
     facts = load_machine(TESTS / "machines" / "rtx5090d.json")
     show_diagnosis(diagnose(case_of(facts)), out)

@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 from ownlab.cli.main import cli
 from ownlab.cli.options import json_option
-from ownlab.show.document import echo_document
+from ownlab.show.document import CompletionScript, echo_record
 
 __all__ = ["command"]
 
@@ -33,6 +33,6 @@ def command(shell: str, as_json: bool) -> None:
     assert completion is not None, "click completes every shell of the choice above"
     script = completion(cli, {}, "ownlab", "_OWNLAB_COMPLETE").source()
     if as_json:
-        echo_document({"shell": shell, "script": script, "install": _HOW[shell]})
+        echo_record(CompletionScript(shell, script, _HOW[shell]))
     else:
         click.echo(script)

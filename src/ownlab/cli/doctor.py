@@ -14,7 +14,7 @@ from ownlab.instruments.doctor.verify import verify
 from ownlab.machine.facts import Unknown
 from ownlab.machine.read import read_machine
 from ownlab.options import resolve_machine_options
-from ownlab.show.document import echo_document, echo_record
+from ownlab.show.document import RuleList, RulePage, echo_record
 from ownlab.show.terminal.console import console, working
 from ownlab.show.terminal.diagnosis import show_diagnosis, show_page, show_rules
 
@@ -42,7 +42,8 @@ def command(
     """Say in one sentence whether GPU work will run here, then what was found and what mends it.
 
     With --from, the same for a machine elsewhere: paste a saved machine, `python -m torch.utils.collect_env`,
-    `nvidia-smi` (plain, -q, -q -x, CSV), `npu-smi info`, or just an error message.
+    `nvidia-smi` (plain, -q, -q -x, -L, CSV), `npu-smi info`, `rocm-smi`, `amd-smi`, `lspci -k`, `dmesg`, `pip list`,
+    several of them in any order, or just an error message.
 
     Exit code: 0 fine, or no accelerator; 1 an accelerator is there and cannot be used; 2 wrong use; 3 input that cannot
     be read; 4 a Python that cannot be run.
@@ -64,14 +65,16 @@ def command(
 
 
 def _case(source: str | None, python: str | None, machine: str | None, prove: bool) -> Case:
-    options = resolve_machine_options(python=python, machine=machine)
+    if source is not None and (prove or python or machine):
+        raise UsageError("--from speaks of another machine; it does not go with --verify, --python or --machine")
+    if python and machine:
+        raise UsageError("a saved machine has its Python in it; --python does not go with --machine")
     if source is None:
+        options = resolve_machine_options(python=python, machine=machine)
         if prove and options.machine_file is not None:
             raise UsageError("--verify computes on the machine in front of you; a saved machine cannot compute")
         with working("Looking at this machine"):
             return case_of(read_machine(options))
-    if prove or python or machine:
-        raise UsageError("--from speaks of another machine; it does not go with --verify, --python or --machine")
     # Imported here: the readers of pasted text are a third of the start-up time, and mostly not needed.
     from ownlab.instruments.doctor.paste import read_file, read_paste
 
@@ -80,24 +83,26 @@ def _case(source: str | None, python: str | None, machine: str | None, prove: bo
 
 def _explain(code: str, as_json: bool) -> None:
     if code == "all":
-        listed = [{"code": rule.code, "severity": rule.severity, "title": rule.title} for rule in RULES]
         if as_json:
-            echo_document({"rules": listed})
+            echo_record(RuleList(tuple(RulePage.of(rule) for rule in RULES)))
         else:
             show_rules(RULES, console())
         return
-    rule = rule_named(code)
+    rule = rule_named(code.lower())
     if as_json:
-        echo_document({"code": rule.code, "severity": rule.severity, "title": rule.title, "page": rule.page()})
+        echo_record(RulePage.of(rule))
     else:
         show_page(rule, console())
 
 
 def _exit_code(diagnosis: Diagnosis, require_gpu: bool) -> int:
-    interpreter = diagnosis.machine.interpreter
-    if diagnosis.machine.origin == "live" and isinstance(interpreter.version, Unknown):
+    machine = diagnosis.machine
+    python = machine.interpreter
+    silent = [fact for fact in (python.version, python.frameworks) if isinstance(fact, Unknown)]
+    if machine.origin == "live" and silent:
         return InterpreterError.exit_code
-    unusable = diagnosis.verdict.gpu_work == "no" and anything_there(diagnosis.machine)
+    trouble = any(finding.blocks for finding in diagnosis.findings) or anything_there(machine)
+    unusable = diagnosis.verdict.gpu_work == "no" and trouble
     if unusable or (require_gpu and diagnosis.verdict.gpu_work != "yes"):
         return DeviceUnusable.exit_code
     return 0

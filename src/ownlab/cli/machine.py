@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from ownlab.cli.options import json_option, machine_options
+from ownlab.errors import InterpreterError
+from ownlab.machine.facts import Unknown
 from ownlab.machine.read import read_machine
 from ownlab.machine.recorded import save_machine
 from ownlab.options import resolve_machine_options
@@ -30,10 +32,13 @@ def command(as_json: bool, python: str | None, machine: str | None, save: str | 
     if save is not None:
         save_machine(record, save)
         click.echo(
-            f"Saved to {save}. It holds no secrets: of programs only their names, of variables only those shown.",
+            f"Saved to {save}. Of programs it holds names and scripts, never their options; of variables, those that"
+            " `ownlab machine` shows. Paths in it may name people.",
             err=True,
         )
     if as_json:
         echo_record(record)
     elif save is None:
         show_machine(record, console())
+    if record.origin == "live" and isinstance(record.interpreter.version, Unknown):
+        click.get_current_context().exit(InterpreterError.exit_code)

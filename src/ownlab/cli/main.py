@@ -6,10 +6,11 @@ Commands are loaded when they are called: `ownlab --help` imports click and this
 from __future__ import annotations
 
 import importlib
-import json
+import io
 import os
+import signal
 import sys
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import click
 
@@ -85,6 +86,8 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The entry point: nothing but the way from an outcome to an exit code."""
+    _prepare_streams()
+    _heed_signals()
     try:
         code = cli.main(prog_name="ownlab", standalone_mode=False)
         sys.stdout.flush()
@@ -106,16 +109,34 @@ def main() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _prepare_streams() -> None:
+    """A stream that was closed (`>&-`) swallows what is written; one that knows no "…" or "✗" gets a "?" for it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest number that is free: so no file or pipe of ours will be taken for a standard stream.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it is open until the end
+    if isinstance(sys.stdout, io.TextIOWrapper):  # stderr replaces such characters from the beginning
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _heed_signals() -> None:
+    """Being ended (by a time limit, a closed terminal) is an exit like any other, so that our children end with us."""
+
+    def end(number: int, frame: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP: so do we
+            signal.signal(number, end)
+
+
 def _report(error: OwnlabError) -> int:
     """What happened, what it usually means, what to do; with --json as one document too."""
     if "--json" in sys.argv[1:]:
-        document: dict[str, Any] = {
-            "kind": type(error).__name__,
-            "message": error.message,
-            "exit_code": error.exit_code,
-        }
-        document |= {"meaning": error.meaning, "hint": error.hint}
-        click.echo(json.dumps({"error": document}, ensure_ascii=False))
+        from ownlab.show.document import Failure, echo_record  # not needed for help, nor where all goes well
+
+        echo_record(Failure.of(error))
     click.echo(f"ownlab: {error.message}", err=True)
     for line in (error.meaning, error.hint):
         if line:

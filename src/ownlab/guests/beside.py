@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
+from ownlab.errors import DeadlineError
+
 __all__ = ["Beside", "each_beside"]
 
 A = TypeVar("A")
@@ -34,9 +36,11 @@ class Beside(Generic[T]):
         self._thread.join(within)
         return not self._thread.is_alive()
 
-    def result(self) -> T:
-        """What it returned, or raises what it raised; waits for its end."""
-        self._thread.join()
+    def result(self, within: float | None = None) -> T:
+        """What it returned, or raises what it raised. DeadlineError where it did not end within so many seconds."""
+        self._thread.join(within)
+        if self._thread.is_alive():
+            raise DeadlineError(f"no answer in {within:g} s")
         if self._raised is not None:
             raise self._raised
         return self._result[0]

@@ -49,7 +49,8 @@ def ask(
     Raises InterpreterError where `python` cannot be started, GuestCrashed where it ends without an answer, and
     DeadlineError where it does not end. `env` is added to our environment.
     """
-    environment = {**os.environ, **(env or {})}
+    # Where we are killed before we can end it, the guest ends itself (launch.py).
+    environment = {**os.environ, **(env or {}), "OWNLAB_GUEST_SECONDS": f"{deadline:g}"}
     try:
         ran = children.run([python, str(_LAUNCH), module, *arguments], deadline=deadline, env=environment)
     except children.ToolMissing as exc:
@@ -61,7 +62,7 @@ def ask(
     except msgspec.DecodeError as exc:
         raise GuestCrashed(
             f"{python} {children.describe_exit(ran.returncode)} without an answer"
-            + (f": {last_line(ran.stderr)}" if ran.stderr.strip() else ""),
+            + (f": {last_line(ran.stderr)}" if ran.stderr.strip() else f" to use: {exc}" if ran.stdout.strip() else ""),
             returncode=ran.returncode,
             stderr=ran.stderr[-_STDERR_KEPT:],
         ) from exc

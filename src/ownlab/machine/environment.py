@@ -18,7 +18,7 @@ from ownlab.machine.host.waiting import ask_all
 from ownlab.machine.records import Card, Variable
 from ownlab.machine.visible import VisibleDevices, visible_devices
 
-__all__ = ["VisibleDevices", "read_environment", "visible_devices"]
+__all__ = ["ALLOCATOR_OPTIONS", "VisibleDevices", "read_environment", "visible_devices"]
 
 _FOLDERS_DEADLINE = 2.0  # seconds for all folders of a path together: one may lie on a dead network mount
 
@@ -183,9 +183,9 @@ def _cuda_home(value: str, here: _Here) -> str:
 
 # --- frameworks -------------------------------------------------------------------------------------------------------
 
-# torch 2.13, c10/core/AllocatorConfig.h and c10/cuda/CUDAAllocatorConfig.h, 2026-11-15. A key that it does not know
+# torch 1.10 to 2.15, c10/core/AllocatorConfig and c10/cuda/CUDAAllocatorConfig, 2026-11-15. A key that it does not know
 # is an error when the first tensor is made.
-_ALLOCATOR_OPTIONS = {
+ALLOCATOR_OPTIONS = {
     "expandable_segments": "segments grow in place, against fragmentation",
     "max_split_size_mb": "larger blocks are not split, against fragmentation",
     "garbage_collection_threshold": "unused blocks are given back above this share of the memory",
@@ -193,6 +193,9 @@ _ALLOCATOR_OPTIONS = {
     "roundup_power2_divisions": "sizes are rounded up",
     "max_non_split_rounding_mb": "how much larger than asked a block may be",
     "per_process_memory_fraction": "a process may have this share of the card",
+    "roundup_bypass_threshold_mb": "",
+    "expandable_segments_reserve": "",
+    "expandable_segments_reserve_by_class": "",
     "large_segment_size_mb": "",
     "pinned_use_background_threads": "",
     "pinned_max_round_threshold_mb": "",
@@ -213,14 +216,14 @@ _ALLOCATOR_OPTION = re.compile(r"\s*([^:,\[\]]+?)\s*(?::\s*(\[[^\]]*\]|[^,]*))?\
 def _allocator(value: str, here: _Here, *, older: bool) -> str:
     said = []
     for option, setting in _ALLOCATOR_OPTION.findall(value):
-        if option not in _ALLOCATOR_OPTIONS:
-            said.append(f"{option} is no option that torch 2.13 knows: it refuses the whole setting")
+        if option not in ALLOCATOR_OPTIONS:
+            said.append(f"{option} is no option of torch's allocator: it refuses the whole setting")
         elif not setting:
             said.append(f"{option} has no value: torch refuses the whole setting")
         elif option == "expandable_segments" and setting.strip() not in ("True", "False"):
             said.append(f"{option} is {setting.strip()!r}: torch accepts only True and False")
         else:
-            reason = _ALLOCATOR_OPTIONS[option]
+            reason = ALLOCATOR_OPTIONS[option]
             said.append(f"{option} is {setting.strip()}" + (f" ({reason})" if reason else ""))
     if not said:
         return "torch's memory allocator stays as it is by default"

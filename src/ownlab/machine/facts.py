@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar, Union
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-__all__ = ["NOT_READ", "Fact", "Known", "Unknown", "first_known", "value_of"]
+__all__ = ["NOT_READ", "Fact", "Known", "Unknown", "first_known", "unread", "value_of"]
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 # Covariant: a known tuple of cards is also a known tuple of structs. Records are frozen, so nothing can be put in wrongly.
 T_co = TypeVar("T_co", covariant=True)
 
@@ -47,3 +48,14 @@ def first_known(*facts: Known[T] | Unknown) -> Known[T] | Unknown:
         if isinstance(fact, Known):
             return fact
     return facts[-1]
+
+
+def unread(record: type[S], why: Unknown) -> S:
+    """A record of which nothing is known, for the same reason, down to the records in it."""
+    given: dict[str, object] = {}
+    for field in structs.fields(record):
+        if field.default is NOT_READ:
+            given[field.name] = why
+        elif isinstance(field.default, Struct):
+            given[field.name] = unread(type(field.default), why)
+    return record(**given)

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.guests import children, guest
-from ownlab.guests.beside import each_beside
-from ownlab.machine.facts import Known, Unknown, first_known
+from ownlab.guests.beside import Beside, each_beside
+from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.records import Framework, Interpreter, Package
 
 __all__ = ["GUEST_ENVIRONMENT", "read_interpreter"]
@@ -31,6 +31,7 @@ GUEST_ENVIRONMENT = {
 }
 
 _PACKAGES_SECONDS = 10.0
+_PATH_SECONDS = 3.0  # for all folders of PATH together: one may lie on a dead network mount
 _OLDEST = (3, 9)  # the syntax of ownlab_guest
 _OTHERS_AT_MOST = 5
 _PYTHON_NAME = re.compile(r"python3(\.\d+)?(\.exe)?")
@@ -49,6 +50,7 @@ class _Packages(Struct, frozen=True):
     """The answer of `ownlab_guest.probe.packages`."""
 
     version: str
+    architecture: str
     prefix: str
     packages: tuple[Package, ...]
     frameworks: tuple[str, ...]
@@ -68,7 +70,7 @@ def read_interpreter(
     """
     found = shutil.which(python)
     path = Known(os.path.abspath(found) if found else python, source=origin)
-    others = Known(tuple(_other_interpreters(path.value, {**os.environ, **(env or {})})), source="PATH")
+    others = _read_others(path.value, {**os.environ, **(env or {})})
     try:
         answer = guest.ask(
             python, "probe.packages", answer=_Packages, deadline=min(deadline, _PACKAGES_SECONDS), env=env
@@ -76,10 +78,10 @@ def read_interpreter(
     except guest.GuestCrashed as exc:
         version = _version_without_guest(python, env)
         reason = Unknown(_too_old(version.value) if isinstance(version, Known) else exc.message)
-        return Interpreter(path, first_known(version, reason), origin, reason, reason, others)
+        return Interpreter(path, first_known(version, reason), origin, reason, reason, others, reason)
     except OwnlabError as exc:
         reason = Unknown(_why_not(python, exc))
-        return Interpreter(path, reason, origin, reason, reason, others)
+        return Interpreter(path, reason, origin, reason, reason, others, reason)
     return Interpreter(
         path=path,
         version=Known(answer.version, source="platform.python_version()"),
@@ -89,6 +91,7 @@ def read_interpreter(
         if frameworks
         else Unknown("frameworks were not asked"),
         others=others,
+        architecture=Known(answer.architecture, source="platform.machine()"),
     )
 
 
@@ -181,11 +184,23 @@ def _too_old(version: str) -> str:
 
 
 def _why_not(python: str, exc: OwnlabError) -> str:
-    if os.sep in python and not os.path.lexists(python):
-        return f"{python} does not exist"
+    try:
+        os.stat(python)
+    except FileNotFoundError:
+        return f"{python} does not exist" if os.sep in python and not os.path.lexists(python) else exc.message
+    except OSError as refusal:  # a closed folder, say
+        return f"{python} cannot be looked at: {refusal.strerror}"
     if os.path.isfile(python) and not os.access(python, os.X_OK):
         return f"{python} may not be executed"
     return exc.message
+
+
+def _read_others(python: str, environ: Mapping[str, str]) -> Fact[tuple[str, ...]]:
+    try:
+        found = Beside(lambda: tuple(_other_interpreters(python, environ))).result(_PATH_SECONDS)
+    except DeadlineError:
+        return Unknown(f"the folders of PATH did not answer in {_PATH_SECONDS:g} s")
+    return Known(found, source="PATH")
 
 
 def _other_interpreters(python: str, environ: Mapping[str, str]) -> Iterator[str]:

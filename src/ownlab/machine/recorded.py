@@ -4,35 +4,80 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ownlab.errors import InputError, RecordError
 from ownlab.machine.records import Machine
 
-__all__ = ["FORMAT", "decode_machine", "load_machine", "save_machine"]
+__all__ = ["FORMAT", "decode_machine", "encodable", "load_machine", "save_machine"]
 
 FORMAT = 1
 
 
 def save_machine(machine: Machine, path: str | Path) -> None:
-    """Write a machine, whole or not at all: the file that was there stays until the new one is complete."""
-    target = Path(path)
+    """Write a machine, whole or not at all: the file that was there stays until the new one is complete.
+
+    What is no regular file (/dev/stdout, a named pipe) is written to as it is.
+    """
     text = msgspec.json.format(msgspec.json.encode(machine), indent=1) + b"\n"
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        mode = _mode_of(path)
+        if mode is not None and not stat.S_ISREG(mode):
+            with open(path, "wb") as file:
+                file.write(text)
+        else:
+            _replace(os.path.realpath(path), text, mode)
     except OSError as exc:
-        raise InputError(f"{target} cannot be written: {exc.strerror}") from exc
+        raise InputError(f"{path} cannot be written: {exc.strerror}") from exc
+
+
+def _mode_of(path: str | Path) -> int | None:
+    """Of what the path leads to through links; None where that is nothing yet."""
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _replace(target: str, text: bytes, mode: int | None) -> None:
+    """A new file is its owner's alone (mkstemp), since a machine describes a person's computer; an old one keeps its mode."""
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=f".{os.path.basename(target)}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(text)
-        Path(temporary).replace(target)
-    except OSError as exc:
+        if mode is not None:
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, target)
+    except OSError:
         with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise InputError(f"{target} cannot be written: {exc.strerror}") from exc
+            os.unlink(temporary)
+        raise
+
+
+def encodable(machine: Machine) -> Machine:
+    """The machine with "?" for each byte that is no UTF-8.
+
+    Names of files and values of variables may hold such bytes; Python keeps them as lone surrogates, which cannot be
+    written as JSON. Here, once, for whatever way they came in.
+    """
+    try:
+        msgspec.json.encode(machine)
+    except UnicodeEncodeError:
+        return msgspec.convert(_replaced(msgspec.to_builtins(machine)), Machine)
+    return machine
+
+
+def _replaced(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {name: _replaced(inner) for name, inner in value.items()}
+    return [_replaced(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def load_machine(path: str | Path) -> Machine:
@@ -55,7 +100,7 @@ def decode_machine(data: bytes | str, name: str) -> Machine:
                 f"{name} has format {version}; this ownlab reads up to {FORMAT}", hint="Update ownlab, then try again."
             )
         return msgspec.json.decode(data, type=Machine)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise RecordError(
             f"{name} is not a saved machine: {exc}", hint="Save one with: ownlab machine --save FILE"
         ) from exc

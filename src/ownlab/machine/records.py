@@ -92,7 +92,7 @@ class Network(Struct, frozen=True):
     """What lets GPUs speak to storage and to other machines without the CPU."""
 
     rdma_devices: Fact[tuple[str, ...]] = NOT_READ  # /sys/class/infiniband
-    gpudirect_rdma: Fact[bool] = NOT_READ  # nvidia_peermem (or nv_peer_mem), or dma-buf with open modules
+    gpudirect_rdma: Fact[bool] = NOT_READ  # nvidia_peermem or nv_peer_mem; whether dma-buf serves it is not told
     gpudirect_storage: Fact[bool] = NOT_READ  # nvidia_fs
     nvme_devices: Fact[tuple[str, ...]] = NOT_READ
 
@@ -319,6 +319,7 @@ class Interpreter(Struct, frozen=True):
     )
     frameworks: Fact[tuple[Framework, ...]] = NOT_READ
     others: Fact[tuple[str, ...]] = NOT_READ  # further interpreters on PATH
+    architecture: Fact[str] = NOT_READ  # what it was built for: x86_64, arm64; under Rosetta not the machine's own
 
 
 class Variable(Struct, frozen=True):

@@ -25,6 +25,7 @@ __all__ = ["parse_nvcc_version", "read_libraries", "read_toolkits"]
 _NVCC_SECONDS = 3.0
 # Where installers put toolkits: NVIDIA's, Arch's, Debian's two.
 _TOOLKIT_FOLDERS = ("/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
+_VERSION_FILES = ("version.json", "version.txt")
 _SYSTEM_FOLDERS = ("/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/lib64")
 _HEADERS = {
     "cudnn": (("cudnn_version.h", "cudnn.h"), ("CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL")),
@@ -78,7 +79,7 @@ def _find_nvcc(tree: Tree, environ: Mapping[str, str], home: Fact[str]) -> Fact[
 
 
 def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> Fact[str]:
-    toolkit = tree.at(nvcc.value).resolve().parent.parent
+    toolkit = Path(os.path.realpath(tree.at(nvcc.value))).parent.parent
     recorded = _version_json(toolkit / "version.json", "cuda_nvcc")
     if isinstance(recorded, Known):
         return Known(recorded.value, source=tree.shown(toolkit / "version.json"))
@@ -99,9 +100,9 @@ def _installs(tree: Tree, environ: Mapping[str, str], home: Fact[str]) -> Iterat
     folders += [environ["CONDA_PREFIX"]] if environ.get("CONDA_PREFIX") else []
     seen = set()
     for folder in folders:
-        place = tree.at(folder).resolve()
-        has_nvcc = (place / "bin" / "nvcc").exists()
-        if place in seen or not (has_nvcc or (place / "version.json").exists() or (place / "version.txt").exists()):
+        place = Path(os.path.realpath(tree.at(folder)))
+        has_nvcc = os.path.exists(place / "bin" / "nvcc")
+        if place in seen or not (has_nvcc or any(os.path.exists(place / name) for name in _VERSION_FILES)):
             continue
         seen.add(place)
         yield CudaInstall(path=tree.shown(place), version=_install_version(tree, place), has_nvcc=has_nvcc)
@@ -148,8 +149,8 @@ def _copies(
     for folder, origin in _folders(tree, environ, installs):
         # The plain .so is for compilers; programs load a numbered one.
         for name in tree.names(folder, rf"lib{library}\.so\.[\d.]+"):
-            place = tree.at(f"{folder}/{name}").resolve()
-            if place in seen or not place.exists():
+            place = Path(os.path.realpath(tree.at(f"{folder}/{name}")))
+            if place in seen or not os.path.exists(place):
                 continue
             seen.add(place)
             yield LibraryInstall(path=tree.shown(place), version=_copy_version(tree, place, library), origin=origin)
@@ -185,7 +186,9 @@ def _copy_version(tree: Tree, place: Path, library: str) -> Fact[str]:
             version = _defined(folder / header, names)
             if isinstance(version, Known) and version.value.split(".")[0] == numbers.split(".")[0]:
                 return Known(version.value, source=tree.shown(folder / header))
-    return Known(numbers, source=tree.shown(place))
+    if "." in numbers:
+        return Known(numbers, source=tree.shown(place))
+    return Unknown(f"only its major version, {numbers}, is known")
 
 
 def _defined(path: Path, names: tuple[str, ...]) -> Fact[str]:

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -41,21 +40,23 @@ def _resolve_python(asked: str | None, environ: Mapping[str, str]) -> tuple[str,
         return _executable(environ["OWNLAB_PYTHON"]), "OWNLAB_PYTHON"
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         folder = environ.get(variable)
-        if folder and (found := _python_in(Path(folder))):
+        if folder and (found := _python_in(folder)):
             return found, variable
     return sys.executable, "the Python that runs ownlab"
 
 
 def _executable(asked: str) -> str:
     """A path, a name on PATH, or an environment's folder; left as it is where it is none of these."""
-    path = Path(asked).expanduser()
-    if path.is_dir():
-        return _python_in(path) or str(path)
-    return str(path) if path.exists() else shutil.which(asked) or asked
+    path = os.path.expanduser(asked)
+    if os.path.isdir(path):
+        return _python_in(path) or path
+    return path if os.path.exists(path) else shutil.which(asked) or asked
 
 
-def _python_in(environment: Path) -> str | None:
+def _python_in(environment: str) -> str | None:
+    # os.path, not pathlib, whose exists() raises PermissionError under a closed folder until Python 3.12.
     for name in ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe"):
-        if (environment / name).exists():
-            return str(environment / name)
+        path = os.path.join(environment, name)
+        if os.path.exists(path):
+            return path
     return None

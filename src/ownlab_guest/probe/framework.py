@@ -5,10 +5,8 @@ The transcript is a file that the host names and reads, so that the words of a f
 
 import faulthandler
 import importlib
-import math
 import os
 import re
-import signal
 import sys
 import time
 import warnings
@@ -16,8 +14,6 @@ from typing import Any, Callable, Dict, Iterable, List, Optional
 
 # A framework may quote a whole log in an exception; the doctor needs the part that people read.
 WORDS_KEPT = 4000
-# A guest whose host is gone ends itself this many seconds after it should have been ended.
-ORPHAN_SECONDS = 5
 
 # What TensorFlow and XLA write on stderr when they find no GPU. They go on without one, and raise nothing.
 _TELLING = re.compile(
@@ -113,8 +109,6 @@ def _begin(arguments: List[str]) -> Optional[str]:
         path = None
     faulthandler.enable(2)
     faulthandler.dump_traceback_later(seconds * 0.9, file=2)  # where it hangs, while we may still say so
-    if hasattr(signal, "alarm"):
-        signal.alarm(math.ceil(seconds) + ORPHAN_SECONDS)
     return path
 
 

@@ -53,7 +53,10 @@ def _read_libraries(torch: Any, build: str, facts: Facts) -> List[str]:
         facts.update({name: unknown(f"a {build} build of torch") for name in ("cudnn", "nccl", "arch_list")})
         return []
     complaints = []
-    facts["arch_list"] = known(torch._C._cuda_getArchFlags().split(), "torch._C._cuda_getArchFlags()")
+    flags = torch._C._cuda_getArchFlags()
+    facts["arch_list"] = unknown("torch was compiled without the list of its architectures")
+    if flags:
+        facts["arch_list"] = known(flags.split(), "torch._C._cuda_getArchFlags()")
     facts["cudnn"] = unknown("a ROCm build of torch uses MIOpen")
     if build == "cuda":
         try:

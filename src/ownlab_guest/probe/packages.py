@@ -72,7 +72,7 @@ def is_there(framework: str, names: List[str]) -> bool:
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """The interpreter's version and prefix, the packages that matter, and the frameworks that can be asked."""
+    """The interpreter's version, architecture and prefix, the packages that matter, and the frameworks that can be asked."""
     found: Dict[str, str] = {}
     for name, version in distributions():
         if _MATTERS.fullmatch(name):
@@ -82,6 +82,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
         found.setdefault("conda:" + name, version)
     return {
         "version": platform.python_version(),
+        "architecture": platform.machine(),
         "prefix": sys.prefix,
         "packages": [{"name": name, "version": version} for name, version in sorted(found.items())],
         "frameworks": [name for name in FRAMEWORKS if is_there(name, names)],

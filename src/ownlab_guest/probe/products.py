@@ -42,12 +42,14 @@ def check(framework: str, device: str, name: str, dtype: str, multiply: Callable
     except Exception as exc:
         made["error"] = words(exc)
         return made
-    if not math.isfinite(error):
-        made["error"] = "the product holds values that are not numbers"
-        return made
-    made["largest_error"] = error
+    finite = math.isfinite(error)
+    if finite:
+        made["largest_error"] = error
+    made["wrong"] = not error <= allowed
     if made["ran_on"] != device:
         made["error"] = f"asked of {device}, the product was made on {made['ran_on']}"
+    elif not finite:
+        made["error"] = "the product holds values that are not numbers"
     elif error > allowed:
         made["error"] = (
             f"the product differs from the CPU's by {error:.2g} of its largest element; {allowed:.2g} is allowed"
@@ -74,12 +76,13 @@ def torch_product(torch: Any, device: str, dtype: str) -> Result:
 def _torch_checks() -> Iterator[Check]:
     import torch
 
-    torch.set_float32_matmul_precision("highest")  # no TF32
+    torch.backends.cuda.matmul.allow_tf32 = False
     for kind in ("cuda", "xpu", "npu", "mps"):
         if kind == "npu":
             _load_torch_npu()
         accelerator: Any = getattr(torch, kind, None)
-        for index in range(accelerator.device_count() if accelerator is not None else 0):
+        count = getattr(accelerator, "device_count", None)  # torch.mps has none before 2.3
+        for index in range(count() if count is not None else 0):
             device = f"{kind}:{index}"
             name = "Apple GPU" if kind == "mps" else accelerator.get_device_name(index)
             # bfloat16 is emulated, or refused, before compute capability 8.0.
@@ -145,7 +148,7 @@ def _jax_checks() -> Iterator[Check]:
         )
         return numpy_error(left, right, numpy.asarray(product)), ", ".join(str(each) for each in product.devices())
 
-    for device in jax.devices():
+    for device in jax.local_devices():  # of a pod slice, only what this machine holds
         if device.platform == "cpu":
             continue
         capability = str(getattr(device, "compute_capability", ""))  # 9.0; on AMD's cards gfx942

@@ -121,3 +121,11 @@ def test_cores_that_are_not_plugged_in_do_not_count(tree: Tree, h200_files: dict
 def test_without_cpuinfo_all_is_unknown(tree: Tree) -> None:
     cpu = read_cpu(tree({"proc/self/status": "Cpus_allowed_list:\t0\n"}))
     assert cpu.usable_cores == cpu.model == Unknown("there is no /proc/cpuinfo here")
+
+
+@pytest.mark.parametrize("cores", ["0-999999999", "0-1,5-99999999999", "123456", "0-"])
+def test_a_list_of_cores_that_cannot_be_true_fills_no_memory(
+    tree: Tree, h200_files: dict[str, str | bytes], cores: str
+) -> None:
+    root = tree(h200_files | {"proc/self/status": f"Cpus_allowed_list:\t{cores}\n"})
+    assert isinstance(read_cpu(root).usable_cores, Unknown)

@@ -177,3 +177,24 @@ def test_mdstat() -> None:
 def test_raid_without_the_driver(tree: Tree) -> None:
     assert value_of(read_raid(tree({"proc/self/status": ""}))) == ()
     assert value_of(read_raid(tree({"proc/mdstat": "Personalities :\nunused devices: <none>\n"}))) == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("https://me:secret@dav.example.org/files", "https://dav.example.org/files"),
+        ("https://me:se/cr@t@dav.example.org/files", "https://dav.example.org/files"),
+        ("https://dav.example.org/files?token=secret", "https://dav.example.org/files"),
+        ("curlftpfs#ftp://me:secret@host/", "curlftpfs#ftp://host/"),
+        ("//me:secret@nas/share", "//nas/share"),
+        (":s3,access_key_id=A,secret_access_key=secret:bucket", ":s3"),
+        ("//me@nas/share", "//me@nas/share"),
+        ("me@server:/home/me", "me@server:/home/me"),
+        ("server:/data/x@y", "server:/data/x@y"),
+        ("/dev/mapper/vg-home", "/dev/mapper/vg-home"),
+        ("C:\\", "C:\\"),
+    ],
+)
+def test_what_logs_in_to_a_mount_is_left_out(tree: Tree, source: str, shown: str) -> None:
+    mounts = f"1 0 0:9 / / rw - ext4 /dev/sda rw\n2 1 0:10 / /mnt/x rw - fuse {source} rw\n"
+    assert disks_of(tree({"proc/self/mountinfo": mounts, "mnt/x/": ""}))["/mnt/x"].device == shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -80,9 +81,22 @@ def test_secure_boot_that_cannot_be_told(tree: Tree, files: dict[str, str | byte
 
 
 def test_musl(tree: Tree) -> None:
-    assert read_libc(tree({"lib/ld-musl-x86_64.so.1": ""})) == Known("musl", source="/lib/ld-musl-x86_64.so.1")
+    root = tree({"lib/ld-musl-x86_64.so.1": ""})
+    assert read_libc(root, live=False) == Known("musl", source="/lib/ld-musl-x86_64.so.1")
 
 
 def test_the_effective_user_counts(tree: Tree) -> None:
     assert value_of(read_user_is_root(tree({"proc/self/status": "Uid:\t1000\t0\t0\t0\n"}))) is True
     assert value_of(read_user_is_root(tree({"proc/self/status": "Uid:\t0\t1000\t0\t0\n"}))) is False
+
+
+def test_the_running_libc_is_asked_before_any_file(tree: Tree) -> None:
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("this Python does not run on glibc")
+    root = tree({"lib/ld-musl-x86_64.so.1": ""})
+    assert read_libc(root, live=True) == Known(" ".join(platform.libc_ver()), source="confstr")
+
+
+def test_neither_libc(tree: Tree) -> None:
+    root = tree({"lib/ld-musl-x86_64.path": ""})
+    assert read_libc(root, live=False) == Unknown("only the running system can be asked for its libc")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ownlab.machine.facts import Known, Unknown
-from ownlab.machine.nvidia.driver import has_sign, library_version, read_driver
+from ownlab.machine.nvidia.driver import has_sign, library_version, read_driver, surely_no_card
 from ownlab.machine.records import DeviceFile
 
 NOTHING = {"PATH": ""}
@@ -113,9 +113,28 @@ def test_signs(tmp_path: Path) -> None:
     write(chipset, "sys/bus/pci/devices/0000:00:00.0/vendor", "0x10de\n")
     write(chipset, "sys/bus/pci/devices/0000:00:00.0/class", "0x050000\n")
     assert has_sign(proc, NOTHING)
-    assert has_sign(dev, NOTHING)
+    assert not has_sign(dev, NOTHING)  # it serves AMD's and Intel's cards as well
+    write(dev, "opt/wsl/libcuda.so.1", "")
+    assert has_sign(dev, {"PATH": "", "LD_LIBRARY_PATH": "/opt/wsl"})
     assert has_sign(cache, NOTHING)
     assert has_sign(tool, {"PATH": str(tool / "bin")})
     assert not has_sign(tool, NOTHING)
     assert has_sign(card, NOTHING)
     assert not has_sign(chipset, NOTHING)
+
+
+def test_an_image_for_gpus_on_a_machine_without_one(tmp_path: Path) -> None:
+    assert not surely_no_card(tmp_path)
+    write(tmp_path, "dev/null", "")
+    assert not surely_no_card(tmp_path)  # a sandbox that hides the bus
+    write(tmp_path, "sys/bus/pci/devices/0000:00:03.0/vendor", "0x1af4\n")
+    write(tmp_path, "sys/bus/pci/devices/0000:00:03.0/class", "0x020000\n")
+    assert surely_no_card(tmp_path)
+
+
+@pytest.mark.parametrize("sign", ["dev/dxg", "dev/nvidia0", "dev/nvmap", "proc/driver/nvidia/version"])
+def test_a_card_may_be_there_that_the_bus_does_not_show(tmp_path: Path, sign: str) -> None:
+    write(tmp_path, "dev/null", "")
+    write(tmp_path, "sys/bus/pci/devices/0000:00:03.0/vendor", "0x1af4\n")
+    write(tmp_path, sign, "")
+    assert not surely_no_card(tmp_path)

@@ -21,7 +21,22 @@ from ownlab.machine.records import Card, CardProcess
         (["python3", "-u", "-m", "vllm"], "python3 -m vllm"),
         (["python3", "-c", "import os; KEY = 'x'"], "python3"),
         (["server", "--api-key=x", "y"], "server"),
-        (["ray::train(key=1) --x y"], "ray::train(key=1)"),
+        (["env", "TOKEN=abc"], "env"),
+        (["server", "postgres://user:secret@db"], "server"),
+        (["vllm", "serve", "model"], "vllm"),
+        (["python", "https://user:tok@host/x.py"], "python"),
+        (["python", "TOKEN=abc"], "python"),
+        (["python", "-m", "TOKEN=abc"], "python"),
+        (["python", "-m"], "python"),
+        (["bash", "-c", "curl -H secret"], "bash"),
+        (["bash", "run.sh", "secret"], "bash run.sh"),
+        (["/usr/bin/node", "server.js", "secret"], "/usr/bin/node server.js"),
+        (["node", "user@host"], "node"),
+        (["java", "-jar", "x.jar"], "java"),
+        (["/opt/python@3.11/bin/python3.11", "train.py"], "/opt/python@3.11/bin/python3.11 train.py"),
+        (["ray::train(key=1) --x y"], "ray::train"),
+        (["postgres://user:secret@db"], "postgres"),
+        (["TOKEN=abc"], "TOKEN"),
         (["/opt/google/chrome/chrome --type=gpu-process"], "/opt/google/chrome/chrome"),
         ([r"C:\Program Files\Mozilla Firefox\firefox.exe"], r"C:\Program Files\Mozilla Firefox\firefox.exe"),
         (["a" * 200], "a" * 119 + "…"),
@@ -54,9 +69,9 @@ def test_a_process_here_of_the_same_number_that_does_not_use_the_card_is_another
 
 def test_open_files_of_another_user_cannot_be_listed_and_the_number_counts(tmp_path: Path) -> None:
     (tmp_path / "proc/12").mkdir(parents=True)
-    (tmp_path / "proc/12/cmdline").write_bytes(b"vllm\0serve\0model\0")
+    (tmp_path / "proc/12/cmdline").write_bytes(b"bash\0run.sh\0--model\0")
     process = only_process(name_processes(card_with(CardProcess(pid=12, kind="compute")), tmp_path))
-    assert process.command == Known("vllm serve", source="/proc/12/cmdline")
+    assert process.command == Known("bash run.sh", source="/proc/12/cmdline")
 
 
 def test_the_name_that_nvidia_smi_gave_stays_where_proc_has_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -294,3 +295,18 @@ def test_nvidia_smi_that_fails_without_a_word(driver_root: Path, fake_nvml: Fake
     assert cards is None
     assert nvidia.nvml == Unknown("Failed to initialize NVML: Unknown Error")
     assert nvidia.smi == Unknown("nvidia-smi ended with exit code 3")
+
+
+def test_libraries_without_a_card_on_the_bus_are_no_sign_of_one(tmp_path: Path, fake_nvml: FakeNvml) -> None:
+    """An image for GPUs on a machine without one."""
+    root = tmp_path / "root"
+    for name in ("usr/lib64/libnvidia-ml.so.580.159.04", "sys/bus/pci/devices/0000:00:03.0/vendor", "dev/null"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    nvidia, cards = read_nvidia(root, env=fake_nvml({"init": 9}))
+    assert cards == ()
+    assert nvidia.nvml == Unknown("Failed to initialize NVML: Driver Not Loaded")
+
+
+def test_cards_have_the_time_to_be_started_one_after_another() -> None:
+    assert inspect.signature(read_nvidia).parameters["deadline"].default == 30.0

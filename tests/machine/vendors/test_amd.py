@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ownlab.machine.facts import Known, Unknown, value_of
-from ownlab.machine.records import CardProcess
+from ownlab.machine.records import Card, CardProcess
 from ownlab.machine.vendors.amd import decode_gfx, read_amd
 
 Plant = Callable[[Mapping[str, str]], Path]
@@ -164,3 +164,29 @@ def test_pci_ids_name_what_libdrm_does_not(plant: Plant) -> None:
 )
 def test_decodes_the_architecture(version: int, name: str) -> None:
     assert decode_gfx(version) == name
+
+
+def card_of_node(plant: Plant, properties: str) -> Card:
+    files = {**MACHINE, f"{_NODES}/2/properties": f"{properties}vendor_id 4098\nlocation_id 9728\ndomain 0\n"}
+    return read_amd(plant(files))[1][1]
+
+
+@pytest.mark.parametrize(
+    ("cores", "version", "integrated"),
+    [
+        (16, 90012, True),  # a Ryzen, on an older kernel one node with its CPU
+        (0, 100306, True),  # on a newer one by itself: gfx1036
+        (16, 110003, True),
+        (24, 90402, False),  # MI300A
+        (0, 90402, False),
+        (0, 110501, False),  # Strix Halo
+        (0, 110000, False),
+    ],
+)
+def test_graphics_inside_a_processor(plant: Plant, cores: int, version: int, integrated: bool) -> None:
+    properties = f"cpu_cores_count {cores}\nsimd_count 8\ngfx_target_version {version}\n"
+    assert card_of_node(plant, properties).integrated is integrated
+
+
+def test_without_kfd_nothing_is_guessed(plant: Plant) -> None:
+    assert read_amd(plant(MACHINE))[1][0].integrated is False

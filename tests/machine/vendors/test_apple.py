@@ -7,7 +7,8 @@ import platform
 import pytest
 
 from ownlab.machine.facts import Known, Unknown, value_of
-from ownlab.machine.vendors.apple import parse_sysctl, read_apple
+from ownlab.machine.records import Card
+from ownlab.machine.vendors.apple import judge_python, parse_sysctl, read_apple
 
 M2 = "machdep.cpu.brand_string: Apple M2 Pro\nhw.memsize: 34359738368\nsysctl.proc_translated: 0\n"
 TRANSLATED = "machdep.cpu.brand_string: VirtualApple @ 2.50GHz\nhw.memsize: 17179869184\nsysctl.proc_translated: 1\n"
@@ -47,3 +48,16 @@ def test_a_silent_sysctl() -> None:
 @pytest.mark.skipif(platform.system() == "Darwin", reason="says what other systems have")
 def test_other_systems_have_none() -> None:
     assert read_apple() == ()
+
+
+@pytest.mark.parametrize(("ours", "asked"), [(M2, "x86_64"), (TRANSLATED, "arm64")])
+def test_the_python_that_is_asked_about_counts_and_not_our_own(ours: str, asked: str) -> None:
+    (card,) = parse_sysctl(ours, machine="arm64" if asked == "x86_64" else "x86_64")
+    judged = value_of(judge_python(card, Known(asked, source="platform.machine()")).health) or ""
+    assert ("Rosetta" in judged) == (asked == "x86_64")
+    assert judge_python(card, Unknown("not read")) == card
+
+
+def test_other_cards_are_not_judged() -> None:
+    card = Card("amd", 0)
+    assert judge_python(card, Known("x86_64", source="platform.machine()")) == card

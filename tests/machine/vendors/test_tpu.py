@@ -73,3 +73,8 @@ def test_a_tpu_on_another_machine(tmp_path: Path) -> None:
     assert tpu.accelerator_type == Unknown(
         "COLAB_TPU_ADDR names a TPU on another machine (10.0.0.2:8470), and not its type"
     )
+
+
+def test_a_library_path_that_may_not_be_looked_into(tmp_path: Path) -> None:
+    tpu, _ = read_tpu(tmp_path, {"TPU_LIBRARY_PATH": "/" + "x" * 300})
+    assert isinstance(tpu.libtpu, Unknown)

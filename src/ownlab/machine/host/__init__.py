@@ -39,7 +39,7 @@ def read_host(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
         system=read_system(root),
         family=Known("linux", source="sys.platform" if live else "a recorded Linux machine"),
         kernel=read_kernel(root),
-        libc=read_libc(root),
+        libc=read_libc(root, live=live),
         container=read_container(root, environ),
         virtualisation=read_virtualisation(root),
         platform=read_platform(root, environ),

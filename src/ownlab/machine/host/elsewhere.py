@@ -13,6 +13,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 from ownlab.errors import DeadlineError
 from ownlab.guests import children
 from ownlab.machine.facts import Fact, Known, Unknown
+from ownlab.machine.host.mounts import without_credentials
 from ownlab.machine.host.waiting import ask_all
 from ownlab.machine.records import Cpu, Disk, Host, Memory
 
@@ -57,7 +58,7 @@ def _system(family: str) -> Fact[str]:
 def _package_manager(family: str, environ: Mapping[str, str]) -> Fact[str]:
     folders = [Path(folder) for folder in environ.get("PATH", "").split(os.pathsep) if folder]
     for program in ("brew", "port") if family == "darwin" else ("winget.exe", "choco.exe"):
-        if any((folder / program).exists() for folder in folders):
+        if any(os.path.exists(folder / program) for folder in folders):
             return Known(program.removesuffix(".exe"), source="PATH")
     return Unknown("none that we know is on PATH")
 
@@ -121,5 +122,6 @@ def _disks() -> Fact[tuple[Disk, ...]]:
             free = Known(answer.free, source="psutil", unit="B")
         remote = part.fstype in _NETWORK_FILESYSTEMS
         rotational = Unknown("psutil does not tell")
-        disks.append(Disk(part.mountpoint, part.device, part.fstype, total, free, rotational, remote))
+        device = without_credentials(part.device)
+        disks.append(Disk(part.mountpoint, device, part.fstype, total, free, rotational, remote))
     return Known(tuple(disks), source="psutil")

@@ -8,8 +8,8 @@ from ownlab.machine.facts import Fact, Known, Unknown
 
 __all__ = ["names_in", "parse_fields", "parse_list", "read_bytes", "read_text", "shown"]
 
-# Two numbers of at most five digits: the kernel has no more CPUs, and garbage must not fill the memory.
-_LIST_DIGITS = 10
+# A number has at most five digits: the kernel has no more CPUs, and garbage must not fill the memory.
+_DIGITS = 5
 
 
 def shown(path: Path, root: Path) -> str:
@@ -62,7 +62,7 @@ def parse_list(text: str) -> frozenset[int]:
     numbers: set[int] = set()
     for part in text.strip().split(","):
         first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > _LIST_DIGITS:
+        if not first.isdecimal() or (dash and not last.isdecimal()) or max(len(first), len(last)) > _DIGITS:
             return frozenset()
         numbers.update(range(int(first), int(last or first) + 1))
     return frozenset(numbers)

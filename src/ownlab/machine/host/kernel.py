@@ -49,6 +49,8 @@ _RELEVANT = re.compile(
     r"|out of memory: killed process|oom-kill|module verification failed|unsigned module|key was rejected",
     re.IGNORECASE,
 )
+# The kernel repeats its boot parameters, among which may be secrets.
+_PRIVATE = re.compile(r"command line", re.IGNORECASE)
 
 
 def read_pci(root: Path) -> Fact[tuple[PciDevice, ...]]:
@@ -117,7 +119,7 @@ def _gpudirect_rdma(rdma: Fact[tuple[str, ...]], modules: Fact[tuple[str, ...]],
             return Known(True, source=f"module {module}")
     version = read_text(root / "proc/driver/nvidia/version", root)
     if "nvidia" in modules.value and isinstance(version, Known) and "Open Kernel Module" in version.value:
-        return Known(True, source="dma-buf: the open kernel module")
+        return Unknown("nvidia_peermem is not loaded; the open kernel module may serve it through dma-buf")
     return Known(False, source="no nvidia_peermem, and no open NVIDIA kernel module")
 
 
@@ -132,7 +134,7 @@ def read_kernel_log() -> Fact[tuple[str, ...]]:
     first = _log_of(["dmesg"])
     if isinstance(first, Known):
         return first
-    second = _log_of(["journalctl", "-k", "-b", "--no-pager", "-n", "2000"])
+    second = _log_of(["journalctl", "-k", "-b", "--no-pager", "--no-hostname", "-n", "2000"])
     return second if isinstance(second, Known) else Unknown(f"{first.reason}; {second.reason}")
 
 
@@ -150,5 +152,5 @@ def _log_of(command: list[str]) -> Fact[tuple[str, ...]]:
 
 def relevant_lines(lines: list[str]) -> tuple[str, ...]:
     """The last lines that matter, each cut to a length that can be shown."""
-    relevant = [line[:_LOG_LINE_LENGTH] for line in lines if _RELEVANT.search(line)]
+    relevant = [line[:_LOG_LINE_LENGTH] for line in lines if _RELEVANT.search(line) and not _PRIVATE.search(line)]
     return tuple(relevant[-_LOG_LINES:])

@@ -10,9 +10,10 @@ from msgspec import Struct
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.host.files import read_text
 
-__all__ = ["Mount", "read_mounts", "root_mount"]
+__all__ = ["Mount", "read_mounts", "root_mount", "without_credentials"]
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
+_LOGIN = re.compile(r"([\w.+#-]*://|//|)(.*@|)(.*)", re.DOTALL)
 
 
 class Mount(Struct, frozen=True):
@@ -40,6 +41,14 @@ def root_mount(mounts: Fact[tuple[Mount, ...]]) -> Mount | None:
     if isinstance(mounts, Unknown):
         return None
     return next((mount for mount in reversed(mounts.value) if mount.point == "/"), None)
+
+
+def without_credentials(source: str) -> str:
+    """What a file system is mounted from, without what logs in to it: https://me:secret@dav.org/x -> https://dav.org/x."""
+    shown = re.sub(r"[?].*|,[\w-]+=.*", "", source)  # an address's query; rclone's ":s3,secret_access_key=…:bucket"
+    head, login, rest = _LOGIN.fullmatch(shown).groups()  # type: ignore[union-attr]  # it matches everything
+    # "me@server:/home" tells a name alone; a colon that no path follows stands before a password.
+    return f"{head}{rest}" if login and re.search(r":(?!/)", login) else shown
 
 
 def _from_mountinfo(line: str) -> Mount | None:

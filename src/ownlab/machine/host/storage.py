@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.host.files import names_in, read_text
-from ownlab.machine.host.mounts import Mount, read_mounts
+from ownlab.machine.host.mounts import Mount, read_mounts, without_credentials
 from ownlab.machine.host.waiting import ask_all
 from ownlab.machine.records import Disk, RaidArray
 
@@ -113,7 +113,7 @@ def _disk(mount: Mount, answer: os.statvfs_result | OSError | None, deadline: fl
         free = Known(answer.f_bavail * answer.f_frsize, source="statvfs", unit="B")
     return Disk(
         mount=mount.point,
-        device=mount.source,
+        device=without_credentials(mount.source),
         filesystem=mount.filesystem,
         total=total,
         free=free,
@@ -130,7 +130,7 @@ def _rotational(mount: Mount, root: Path) -> Fact[bool]:
         return Unknown("another machine's disk, or none: it is not told")
     device = _block_device(mount, root)
     if device is None:
-        return Unknown(f"{mount.source} is no block device that can be seen from here")
+        return Unknown(f"{without_credentials(mount.source)} is no block device that can be seen from here")
     return _device_rotational(device, root)
 
 

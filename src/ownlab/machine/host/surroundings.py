@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Mapping
@@ -235,7 +236,7 @@ def read_platform(root: Path, environ: Mapping[str, str]) -> Fact[str]:
     for name, paths in _PLATFORM_PATHS:
         if all(os.path.exists(root / path) for path in paths):
             return Known(name, source=f"/{paths[0]}")
-    packages = (root / "usr/local/lib").glob("python3*/dist-packages/google/colab")
-    if os.path.exists(root / "content") and next(packages, None) is not None:
+    pattern = os.path.join(glob.escape(str(root)), "usr/local/lib/python3*/dist-packages/google/colab")
+    if os.path.exists(root / "content") and glob.glob(pattern):
         return Known("colab", source="/content, and the package google.colab")
     return Known("plain", source="no sign of a known platform")

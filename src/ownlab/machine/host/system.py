@@ -61,13 +61,20 @@ def read_kernel(root: Path) -> Fact[str]:
     return read_text(root / "proc/sys/kernel/osrelease", root)
 
 
-def read_libc(root: Path) -> Fact[str]:
+def read_libc(root: Path, *, live: bool) -> Fact[str]:
     """ "glibc 2.39", or "musl". Wheels of the frameworks are made for glibc."""
-    loader = next((path for path in sorted((root / "lib").glob("ld-musl-*")) if path.name.endswith(".so.1")), None)
-    if loader is not None:
-        return Known("musl", source=f"/lib/{loader.name}")
-    if root != Path("/"):
-        return Unknown("only the running system can be asked for its libc")
+    own = _running_libc() if live else Unknown("only the running system can be asked for its libc")
+    if isinstance(own, Known):
+        return own  # before any file: musl's loader may be installed beside glibc
+    names = names_in(root / "lib", root)
+    for name in names.value if isinstance(names, Known) else ():
+        if name.startswith("ld-musl-") and name.endswith(".so.1"):
+            return Known("musl", source=f"/lib/{name}")
+    return own
+
+
+def _running_libc() -> Fact[str]:
+    """What this process runs on, where it is glibc; musl knows no such question."""
     try:
         version = os.confstr("CS_GNU_LIBC_VERSION")
     except (ValueError, OSError) as exc:

@@ -24,13 +24,14 @@ _WORDS_KEPT = 500
 def read_nvidia(
     root: Path = Path("/"),
     *,
-    deadline: float = 10.0,
+    deadline: float = 30.0,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Nvidia, tuple[Card, ...] | None]:
     """The driver, and its cards; None where there are signs of cards that nothing can list.
 
-    NVML and nvidia-smi may each take `deadline` seconds; the latter is asked only where the former fails. `env` is
-    added to the environment of both.
+    NVML and nvidia-smi may each take `deadline` seconds; the latter is asked only where the former fails. Without
+    persistence mode the driver starts each card anew, which takes seconds a card: eight may need most of the 30 s.
+    `env` is added to the environment of both.
     """
     environ = {**os.environ, **(env or {})}
     on_disk = driver.read_driver(root, environ)
@@ -52,7 +53,9 @@ def read_nvidia(
     cards = answer.cards
     if isinstance(cards, Unknown):
         nvidia, cards = _fall_back(nvidia, deadline, environ)
-    return nvidia, tuple(name_processes(card, root) for card in cards.value) if isinstance(cards, Known) else None
+    if isinstance(cards, Unknown):
+        return nvidia, () if driver.surely_no_card(root) else None
+    return nvidia, tuple(name_processes(card, root) for card in cards.value)
 
 
 def _ask_nvml(deadline: float, env: Mapping[str, str] | None) -> NvmlAnswer:

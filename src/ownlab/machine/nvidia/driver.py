@@ -11,7 +11,7 @@ from pathlib import Path
 from ownlab.machine.facts import Fact, Known, Unknown, first_known, value_of
 from ownlab.machine.records import DeviceFile, Nvidia
 
-__all__ = ["has_sign", "library_version", "read_driver"]
+__all__ = ["has_sign", "library_version", "read_driver", "surely_no_card"]
 
 # Where distributions, containers (NVIDIA Container Toolkit), Colab, NixOS and WSL put the driver's libraries.
 _LIBRARY_FOLDERS = (
@@ -27,20 +27,37 @@ _LIBRARY_FOLDERS = (
 )
 _VERSIONED = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 _VERSION = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
+_WSL = "/dev/dxg"
 _DISPLAY_CLASS = "0x03"  # PCI base class of display controllers; NVIDIA also made chipsets and network cards
 
 
 def has_sign(root: Path, environ: Mapping[str, str]) -> bool:
     """Whether anything here speaks of NVIDIA: a driver, its tool, its libraries, or a card without any of them."""
-    device_files = value_of(_read_device_files(root))
+    device_files = [file.path for file in value_of(_read_device_files(root)) or ()]
+    libraries = [name for _, name in _library_files(root, environ)]
     return (
         os.path.exists(root / "proc/driver/nvidia")
-        or bool(device_files)
+        or any(path != _WSL for path in device_files)
+        or (_WSL in device_files and bool(libraries))  # it serves the cards of every vendor
         or shutil.which("nvidia-smi", path=environ.get("PATH", os.defpath)) is not None
-        or any(name.startswith("libnvidia-ml.so") for _, name in _library_files(root, environ))
+        or any(name.startswith("libnvidia-ml.so") for name in libraries)
         or _loader_knows(root)
-        or _on_pci_bus(root)
+        or bool(_on_pci_bus(root))
     )
+
+
+def surely_no_card(root: Path) -> bool:
+    """Whether there can be no card, whatever libraries lie around: a GPU's image on a machine without one, say.
+
+    So it is where the PCI bus can be listed and shows none, nor is there a driver that shows cards in another way:
+    a sandbox may hide the bus, WSL has none, and Jetson's GPU is not on it.
+    """
+    try:
+        names = os.listdir(root / "dev")
+    except OSError:
+        return False
+    elsewhere = any(name.startswith(("nvidia", "nvhost")) or name in ("dxg", "nvmap", "nvgpu") for name in names)
+    return _on_pci_bus(root) is False and not elsewhere and not os.path.exists(root / "proc/driver/nvidia")
 
 
 def read_driver(root: Path, environ: Mapping[str, str]) -> Nvidia:
@@ -170,10 +187,16 @@ def _loader_knows(root: Path) -> bool:
         return False
 
 
-def _on_pci_bus(root: Path) -> bool:
-    devices = (root / "sys/bus/pci/devices").glob("*")
+def _on_pci_bus(root: Path) -> bool | None:
+    """Whether a card of NVIDIA's is there, with or without a driver; None where the bus cannot be listed."""
+    folder = root / "sys/bus/pci/devices"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return None
     return any(
-        _line(each / "vendor") == "0x10de" and _line(each / "class").startswith(_DISPLAY_CLASS) for each in devices
+        _line(folder / name / "vendor") == "0x10de" and _line(folder / name / "class").startswith(_DISPLAY_CLASS)
+        for name in names
     )
 
 

@@ -15,7 +15,12 @@ from ownlab.machine.records import Card, CardProcess
 __all__ = ["name_processes", "short_command"]
 
 _LONGEST = 120
+_PYTHON = re.compile(r"python[\d.]*")
+# Their first word that is no flag is a script, if it looks like one; that of any other program may be anything.
+_INTERPRETER = re.compile(r"python[\d.]*|node|bash|sh|julia|Rscript|perl|ruby")
 _SCRIPT_FLAGS = re.compile(r"-[uBEsSIOdqvP]+$")  # python's flags that take no value: the script comes after them
+_MODULE = re.compile(r"\w+(\.\w+)*")
+_NO_SCRIPT = re.compile(r"^-|://|[@=]|\s")  # a flag, an address, a login, a setting, code: each may hold a secret
 
 
 def short_command(words: Sequence[str]) -> str:
@@ -23,20 +28,26 @@ def short_command(words: Sequence[str]) -> str:
     # One word: a program that renamed itself ("ray::train"), or a tool that joined the words (but no path of Windows).
     if len(words) == 1 and "\\" not in words[0]:
         words = words[0].split()
-    if not words:
+    if not words or not words[0]:
         return ""
-    program, rest = words[0], list(words[1:])
-    if re.match(r"python[\d.]*$", os.path.basename(program)):
+    text = " ".join([_program(words[0]), *_script(os.path.basename(words[0]), list(words[1:]))])
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _program(word: str) -> str:
+    """A path as it is; a title that a program gave itself without what it says of its work: ray::train(key=1)."""
+    return re.split(r"://|[@=(]", word)[0] if "://" in word or not re.search(r"[/\\]", word) else word
+
+
+def _script(program: str, rest: list[str]) -> list[str]:
+    if _INTERPRETER.fullmatch(program) is None:
+        return []
+    if _PYTHON.fullmatch(program):
         while rest and _SCRIPT_FLAGS.match(rest[0]):
             del rest[0]
-    if rest[:1] == ["-m"]:
-        shown = [program, *rest[:2]]
-    elif rest and not rest[0].startswith("-"):
-        shown = [program, rest[0]]
-    else:
-        shown = [program]
-    text = " ".join(word for word in shown if word)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+        if rest[:1] == ["-m"]:
+            return rest[:2] if len(rest) > 1 and _MODULE.fullmatch(rest[1]) else []
+    return [] if not rest or not rest[0] or _NO_SCRIPT.search(rest[0]) else rest[:1]
 
 
 def name_processes(card: Card, root: Path) -> Card:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ownlab.machine.facts import Fact, Known, Unknown, unread
 from ownlab.machine.records import Amd, Ascend, Card, Tpu
 from ownlab.machine.vendors.amd import read_amd
 from ownlab.machine.vendors.apple import read_apple
@@ -11,7 +12,7 @@ from ownlab.machine.vendors.ascend import read_ascend
 from ownlab.machine.vendors.intel import read_intel
 from ownlab.machine.vendors.tpu import read_tpu
 
-__all__ = ["Others", "read_others"]
+__all__ = ["Others", "no_others", "read_others"]
 
 
 class Others(NamedTuple):
@@ -20,7 +21,12 @@ class Others(NamedTuple):
     amd: Amd
     tpu: Tpu
     ascend: Ascend
-    cards: tuple[Card, ...]
+    cards: Fact[tuple[Card, ...]]
+
+
+def no_others(why: Unknown) -> Others:
+    """Where none of them could be read."""
+    return Others(unread(Amd, why), unread(Tpu, why), unread(Ascend, why), why)
 
 
 def read_others() -> Others:
@@ -28,4 +34,5 @@ def read_others() -> Others:
     amd, amd_cards = read_amd()
     tpu, tpu_cards = read_tpu()
     ascend, ascend_cards = read_ascend()
-    return Others(amd, tpu, ascend, (*amd_cards, *read_intel(), *read_apple(), *tpu_cards, *ascend_cards))
+    cards = (*amd_cards, *read_intel(), *read_apple(), *tpu_cards, *ascend_cards)
+    return Others(amd, tpu, ascend, Known(cards, source="the vendors' files and tools"))

@@ -13,6 +13,16 @@ __all__ = ["decode_gfx", "read_amd"]
 
 _DRM = "/sys/class/drm"
 _KFD = "/sys/class/kfd/kfd"
+# Newer kernels give graphics inside a processor a KFD node of their own, without cores. What LLVM's AMDGPUUsage.rst
+# lists as APU (read 2026-11-15), of those that KFD serves: Kaveri to Strix.
+_APUS = frozenset(
+    (
+        *("gfx700", "gfx801", "gfx810", "gfx902", "gfx909", "gfx90c"),
+        *("gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150", "gfx1152", "gfx1153"),
+    )
+)
+# Instinct MI300A, and Strix Halo, which ROCm serves: parts of a processor that are made for this work.
+_TRAINS = frozenset(("gfx942", "gfx1151"))
 # libdrm's own list, "74A1,\t00,\tAMD Instinct MI300X": device, revision, name.
 _AMDGPU_IDS = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 
@@ -36,13 +46,23 @@ def decode_gfx(version: int) -> str:
     return f"gfx{major}{minor:x}{step:x}"
 
 
+def _is_integrated(node: dict[str, int] | None) -> bool:
+    """Graphics inside a processor. Without KFD it cannot be told: a carve-out of the memory looks like a card's own."""
+    if node is None:
+        return False
+    architecture = decode_gfx(node["gfx_target_version"])
+    if architecture in _TRAINS:
+        return False
+    return architecture in _APUS or bool(node.get("cpu_cores_count") and node.get("simd_count"))
+
+
 def _is_amd_card(tree: Tree, device: str) -> bool:
     # 0x03….: display controller; 0x12….: processing accelerator, which Instinct cards without outputs are.
     return tree.word(f"{device}/vendor") == "0x1002" and tree.word(f"{device}/class")[:4] in ("0x03", "0x12")
 
 
 def _driver(tree: Tree) -> Fact[str]:
-    if not tree.at("/sys/module/amdgpu").exists():
+    if not tree.exists("/sys/module/amdgpu"):
         return Unknown("the kernel module amdgpu is not loaded")
     version = tree.text("/sys/module/amdgpu/version")
     # Only AMD's own (DKMS) module has a version.
@@ -96,6 +116,7 @@ def _read_card(tree: Tree, index: int, bus_id: str, device: str, node: dict[str,
         # Cards with a switch of their own (Navi) show the link behind it: full speed in a slow slot is possible.
         pcie=link(tree, device),
         ecc=_ecc(tree, device),
+        integrated=_is_integrated(node),
         health=_health(tree, device),
         processes=_processes(tree, node),
     )
@@ -169,7 +190,7 @@ def _processes(tree: Tree, node: dict[str, int] | None) -> Fact[tuple[CardProces
     if node is None or "gpu_id" not in node:
         return Unknown("KFD does not list this card")
     folder = f"{_KFD}/proc"
-    if not tree.at(folder).is_dir():
+    if not tree.exists(folder):
         return Unknown(f"{folder} is not there")
     processes = []
     for pid in tree.names(folder, r"\d+"):

@@ -5,19 +5,25 @@ from __future__ import annotations
 import platform
 import re
 
+from msgspec.structs import replace
+
 from ownlab.errors import DeadlineError
 from ownlab.guests import children
-from ownlab.machine.facts import Known, Unknown
+from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.records import Card
 
-__all__ = ["parse_sysctl", "read_apple"]
+__all__ = ["judge_python", "parse_sysctl", "read_apple"]
 
 _NAMES = ("machdep.cpu.brand_string", "hw.memsize", "sysctl.proc_translated")
 _SYSCTL_SECONDS = 3.0
+_ROSETTA = "this Python is built for x86_64 and runs under Rosetta: it cannot use the GPU (MPS)"
 
 
 def read_apple() -> tuple[Card, ...]:
-    """The GPU of this Mac, where it has an Apple chip; nothing on other systems."""
+    """The GPU of this Mac, where it has an Apple chip; nothing on other systems.
+
+    Its health is as our own Python sees it: `judge_python` puts another one's in its place.
+    """
     if platform.system() != "Darwin":
         return ()
     try:
@@ -27,6 +33,14 @@ def read_apple() -> tuple[Card, ...]:
             return ()
         return (Card("apple", 0, name=Unknown(exc.message), health=Known("OK", source="platform.machine()")),)
     return parse_sysctl(ran.stdout, machine=platform.machine())
+
+
+def judge_python(card: Card, architecture: Fact[str]) -> Card:
+    """An Apple card's health for the Python that is asked about, of which `architecture` is known."""
+    if card.vendor != "apple" or isinstance(architecture, Unknown):
+        return card
+    health = _ROSETTA if architecture.value == "x86_64" else "OK"
+    return replace(card, health=Known(health, source=f"{architecture.source}: {architecture.value}"))
 
 
 def parse_sysctl(text: str, *, machine: str) -> tuple[Card, ...]:
@@ -41,7 +55,6 @@ def parse_sysctl(text: str, *, machine: str) -> tuple[Card, ...]:
         return ()
     memory = values.get("hw.memsize", "")
     translated = machine == "x86_64" or values.get("sysctl.proc_translated") == "1"
-    rosetta = "this Python is built for x86_64 and runs under Rosetta: it cannot use the GPU (MPS)"
     return (
         Card(
             vendor="apple",
@@ -52,6 +65,6 @@ def parse_sysctl(text: str, *, machine: str) -> tuple[Card, ...]:
             memory_total=Known(int(memory), source="sysctl hw.memsize (shared with the CPU)", unit="B")
             if memory.isdigit()
             else Unknown("sysctl does not say hw.memsize"),
-            health=Known(rosetta if translated else "OK", source="sysctl.proc_translated"),
+            health=Known(_ROSETTA if translated else "OK", source="sysctl.proc_translated"),
         ),
     )

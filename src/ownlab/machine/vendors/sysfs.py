@@ -43,6 +43,10 @@ class Tree:
         """The path as on the machine."""
         return "/" + str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
+    def exists(self, path: str) -> bool:
+        """Whether it is there for us. (pathlib's exists() raises under a closed folder until Python 3.12.)"""
+        return os.path.exists(self.at(path))
+
     def names(self, folder: str, pattern: str = "") -> list[str]:
         """What a folder holds that matches the pattern as a whole, in natural order; nothing where it cannot be listed."""
         try:
@@ -79,14 +83,13 @@ class Tree:
     def device_file(self, path: str) -> Fact[DeviceFile]:
         """A device file, and whether we may open it."""
         place = self.at(path)
-        if not place.exists():
+        if not os.path.exists(place):
             return Unknown(f"{path} is not there")
         return Known(DeviceFile(path, os.access(place, os.R_OK), os.access(place, os.W_OK)), source=path)
 
     def link_name(self, path: str) -> str:
         """The last part of where a link leads: sysfs names a card's bus id and its driver so."""
-        place = self.at(path)
-        return place.resolve().name if place.exists() else ""
+        return os.path.basename(os.path.realpath(self.at(path))) if self.exists(path) else ""
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:

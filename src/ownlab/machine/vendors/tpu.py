@@ -89,9 +89,9 @@ def _accelerator_type(cards: list[Card], environ: Mapping[str, str]) -> Fact[str
 
 def _libtpu(tree: Tree, environ: Mapping[str, str]) -> Fact[str]:
     named = environ.get("TPU_LIBRARY_PATH")
-    if named and tree.at(named).exists():
+    if named and tree.exists(named):
         return Known(named, source="TPU_LIBRARY_PATH")
     for path in _LIBRARIES:
-        if tree.at(path).exists():
+        if tree.exists(path):
             return Known(path, source=path)
     return Unknown("libtpu.so is in none of the system's folders; the package libtpu may hold one")

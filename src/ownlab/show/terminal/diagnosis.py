@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ownlab.instruments.doctor.records import Diagnosis, Finding, ProductCheck
@@ -18,6 +18,7 @@ __all__ = ["show_diagnosis", "show_page", "show_rules"]
 
 _MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold yellow"), "note": ("·", "cyan")}
 _LABEL_WIDTH = 8
+_PAGE_WIDTH = 100
 # "Or, without a new driver: pip install …"
 _COMMAND_WITHIN = re.compile(r": (?:sudo|pip|export|docker|podman|[A-Z_]+=\S+) ")
 _VERDICTS = {"yes": "bold green", "no": "bold red", "unknown": "bold yellow"}
@@ -67,7 +68,7 @@ def _show_checks(checks: tuple[ProductCheck, ...], out: Console) -> None:
         return
     out.print(Text("Products compared with the CPU's", style="bold"))
     for check in checks:
-        words = "right" if check.passed else "WRONG" if check.error is None else "failed"
+        words = "right" if check.passed else "WRONG" if check.wrong else "failed"
         detail = (
             check.error
             or f"largest error {check.largest_error:.1e}, allowed {check.tolerance:.1e}, ran on {check.ran_on}"
@@ -86,13 +87,19 @@ def show_page(rule: type[Rule], out: Console) -> None:
 
     out.print(Text.assemble((rule.code, "bold"), f"  {rule.title}", (f"  ({rule.severity})", "dim")))
     out.print()
-    out.print(Markdown(rule.page()))
+    # Rich pads every line of Markdown to its width, which in a pipe is meant to be endless.
+    page = Console(
+        file=io.StringIO(), width=min(out.width, _PAGE_WIDTH), force_terminal=out.is_terminal, no_color=out.no_color
+    )
+    with page.capture() as captured:
+        page.print(Markdown(rule.page()))
+    out.print(Text.from_ansi("\n".join(line.rstrip() for line in captured.get().splitlines())), soft_wrap=True)
 
 
 def show_rules(rules: Iterable[type[Rule]], out: Console) -> None:
     """All rules, one line each."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for rule in rules:
+    listed = list(rules)
+    width = max(len(rule.code) for rule in listed) + 2
+    for rule in listed:
         mark, style = _MARKS[rule.severity]
-        table.add_row(Text(rule.code, style="bold"), Text(f"{mark} {rule.severity}", style=style), rule.title)
-    out.print(table)
+        out.print(Text.assemble((rule.code.ljust(width), "bold"), (f"{mark} {rule.severity:8}", style), rule.title))

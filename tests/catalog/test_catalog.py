@@ -11,22 +11,27 @@ import pytest
 
 from ownlab.catalog.architectures import Architectures, architecture_of, capability_of, is_datacentre, runs_on
 from ownlab.catalog.cuda import Drivers, branch_of, driver_floor, newest_cuda, toolkit_driver
+from ownlab.catalog.cuda_libraries import CudaLibraries, cuda_majors, library_names, library_wheel
 from ownlab.catalog.frameworks import (
     Cudnn,
     Frameworks,
     allocator_names,
     cudnn_of_torch,
+    cudnn_wheel,
+    cupy_packages,
+    jax_extras,
     tensorflow_build,
     tensorflow_windows_last,
 )
 from ownlab.catalog.tables import load
-from ownlab.catalog.torch_wheels import Wheels, build_of, newest_rocm, newest_torch, wheel_for
+from ownlab.catalog.torch_wheels import Wheels, build_of, newest_rocm, wheel_for
 from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.catalog.xids import Xids, xid
 
 TABLES: dict[str, type[Any]] = {
     "architectures": Architectures,
     "cuda_drivers": Drivers,
+    "cuda_libraries": CudaLibraries,
     "cudnn": Cudnn,
     "frameworks": Frameworks,
     "torch_wheels": Wheels,
@@ -182,6 +187,12 @@ def test_first_and_last_toolkits() -> None:
     assert blackwell.open_modules == "required"
 
 
+def test_maxwells_first_toolkits() -> None:
+    maxwell = architecture_of("5.0")
+    assert maxwell is not None
+    assert maxwell.first_cuda == {"5.0": "6.0", "5.2": "6.5", "5.3": "7.0"}
+
+
 def test_who_computes_in_bf16() -> None:
     answers = {
         found: (row := architecture_of(found)) is not None and row.bf16 for found in ("7.0", "7.5", "8.0", "9.0")
@@ -255,7 +266,7 @@ def test_the_newest_wheel_for_a_card_and_a_driver() -> None:
     hopper = wheel_for("9.0", "580.159.04")
     assert hopper is not None
     assert hopper.newest
-    assert hopper.torch == major_minor(newest_torch())
+    assert hopper.torch == major_minor(load("torch_wheels", Wheels).newest)
     assert "==" not in hopper.command
 
     pascal = wheel_for("6.1", "580.159.04")
@@ -272,6 +283,32 @@ def test_the_newest_wheel_for_a_card_and_a_driver() -> None:
     kepler = wheel_for("3.7", "470.256.02")
     assert kepler is not None
     assert kepler.cuda.startswith("11.")
+
+
+@pytest.mark.parametrize(
+    ("python", "torch"), [("3.9.18", "2.8"), ("3.8.10", "2.4"), ("3.10.12", "2.14"), ("3.15.0", "2.15"), ("3", "2.15")]
+)
+def test_the_newest_wheel_for_a_python(python: str, torch: str) -> None:
+    wheel = wheel_for("9.0", "580.159.04", python=python)
+    assert wheel is not None
+    assert wheel.torch == torch
+
+
+def test_no_wheel_for_a_python_that_none_is_made_for() -> None:
+    assert wheel_for("12.0", "580.159.04", python="3.8") is None  # Blackwell came with torch 2.7
+    assert wheel_for("6.1", "580.159.04", python="3.15") is None  # Pascal ended with torch 2.14
+
+
+def test_the_platform_and_the_drivers_numbers_are_two_things() -> None:
+    wsl = wheel_for("8.6", "527.41", platform="linux-x86_64", family="windows")
+    windows = wheel_for("8.6", "527.41", platform="windows-x86_64", family="windows")
+    linux = wheel_for("8.6", "527.41")
+    assert wsl is not None
+    assert windows is not None
+    assert linux is not None
+    assert (wsl.torch, wsl.cuda) == ("2.7", "11.8")  # 527.41 is too old for CUDA 12 on Windows
+    assert (windows.torch, windows.cuda) == ("2.5", "11.8")
+    assert linux.cuda.startswith("12.")
 
 
 def test_the_newest_rocm_is_newer_than_any_that_the_table_names_before() -> None:
@@ -302,10 +339,82 @@ def test_cudnn_of_torch() -> None:
     assert cudnn_of_torch("0.4") is None
 
 
+def test_cudnn_wheels() -> None:
+    assert cudnn_wheel("8.1", 11) == "nvidia-cudnn-cu11>=8.6,<9"
+    assert cudnn_wheel("9.3", 12) == "nvidia-cudnn-cu12>=9.3,<10"
+    assert cudnn_wheel("9", 13) == "nvidia-cudnn-cu13>=9.12,<10"
+    assert cudnn_wheel("8", 13) is None  # CUDA 13 came after cuDNN 8
+    assert cudnn_wheel("7.6", 11) is None
+    assert cudnn_wheel("8.1", 10) is None
+    assert cudnn_wheel("?", 12) is None
+
+
+def test_packages_of_jax_and_cupy_with_the_newest_cuda_first() -> None:
+    assert [row.cuda_major for row in jax_extras()] == [13, 12]
+    assert [row.package for row in cupy_packages()][:3] == ["cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x"]
+
+
 def test_the_allocators_variable() -> None:
     names = allocator_names()
     assert (names.old_name, names.new_name) == ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     assert names.works_for_cuda_since == "2.10"
+
+
+# --- CUDA's libraries -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "majors"),
+    [
+        ("libcufft.so.10", (10, 11)),
+        ("libcufft.so.11", (12,)),
+        ("libcufft.so.12", (13,)),
+        ("libcusparse.so.11", (11,)),
+        ("libcusparse.so.12", (12, 13)),
+        ("libcusolver.so.10", (10, 11)),
+        ("libcusolver.so.11", (11, 12)),
+        ("libcusolver.so.12", (13,)),
+        ("libcurand.so.10", (10, 11, 12, 13)),
+        ("libcublas.so.11", (11,)),
+        ("libcublasLt.so.13", (13,)),
+        ("libnvrtc.so.11.2", (11,)),
+        ("libcudart.so.11.0", (11,)),
+        ("libcufft.so.9.0", (9,)),  # up to CUDA 9 all have its number
+        ("libcufft.so.40", ()),
+        ("cudart64_110.dll", (11,)),
+        ("cudart64_12.dll", (12,)),
+        ("cublas64_92.dll", (9,)),
+        ("cufft64_10.dll", (10, 11)),
+        ("libcudart.so", ()),
+        ("libfoo.so.1", ()),
+        ("", ()),
+    ],
+)
+def test_whose_library_it_is(file: str, majors: tuple[int, ...]) -> None:
+    assert cuda_majors(file) == majors
+
+
+@pytest.mark.parametrize(
+    ("file", "major", "wheel"),
+    [
+        ("libcufft.so.12", 13, "nvidia-cufft"),  # 12.0 is CUDA 13's: a pin on 13 would find nothing
+        ("libcurand.so.10", 13, "nvidia-curand"),
+        ("libcufile.so.0", 13, "nvidia-cufile"),
+        ("libcublas.so.13", 13, "'nvidia-cublas==13.*'"),
+        ("libcudart.so.13", 13, "'nvidia-cuda-runtime==13.*'"),
+        ("libnccl.so.2", 13, "nvidia-nccl-cu13"),
+        ("libcufft.so.11", 12, "nvidia-cufft-cu12"),
+        ("libcudart.so.10.1", 10, None),
+        ("libfoo.so.1", 12, None),
+    ],
+)
+def test_which_wheel_brings_a_library(file: str, major: int, wheel: str | None) -> None:
+    assert library_wheel(file, major) == wheel
+
+
+def test_every_library_has_a_wheel_for_each_cuda_that_has_it() -> None:
+    files = [f"lib{name}.so.13" for name in library_names()]
+    assert [file for file in files if library_wheel(file, 12) is None] == []
 
 
 # --- Xids -------------------------------------------------------------------------------------------------------------

@@ -6,9 +6,7 @@ NVIDIA's rule since CUDA 11: a program built with any 11.x (12.x, 13.x) runs on 
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ownlab.catalog.tables import load
 from ownlab.catalog.versions import major_minor, parse_version
@@ -44,7 +42,6 @@ class Drivers(Struct, frozen=True):
     families: tuple[Family, ...]
     toolkits: tuple[Toolkit, ...]
     branches: tuple[Branch, ...]
-    forward_compatibility: dict[str, Any] = field(default_factory=dict)
 
 
 def _drivers() -> Drivers:

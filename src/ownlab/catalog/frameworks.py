@@ -1,19 +1,20 @@
-"""What CUDA and cuDNN a release of TensorFlow or torch was built with, and what torch's allocator variable is called."""
+"""What CUDA and cuDNN frameworks were built with, their packages for a CUDA major, and torch's allocator variable."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from msgspec import Struct
 
 from ownlab.catalog.tables import load
-from ownlab.catalog.versions import major_minor
+from ownlab.catalog.versions import major_minor, parse_version
 
 __all__ = [
     "AllocatorNames",
     "TensorflowBuild",
     "allocator_names",
     "cudnn_of_torch",
+    "cudnn_wheel",
+    "cupy_packages",
+    "jax_extras",
     "tensorflow_build",
     "tensorflow_windows_last",
 ]
@@ -28,18 +29,17 @@ class TensorflowBuild(Struct, frozen=True):
     python: tuple[str, str]  # oldest and newest
 
 
-class JaxRelease(Struct, frozen=True):
-    version: str
-    cuda: tuple[str, ...]  # majors
-    min_driver_linux: str
-    cudnn: str
-    python_min: str
+class JaxExtra(Struct, frozen=True):
+    """jax[cuda13]: JAX's build for one CUDA major."""
+
+    extra: str
+    cuda_major: int
+    min_compute_capability: str
 
 
 class CupyPackage(Struct, frozen=True):
     package: str
     cuda_major: int
-    last: str
 
 
 class AllocatorNames(Struct, frozen=True):
@@ -55,15 +55,17 @@ class Frameworks(Struct, frozen=True):
     as_of: str
     tensorflow: tuple[TensorflowBuild, ...]
     tensorflow_windows_last_gpu: str
-    jax: tuple[JaxRelease, ...]
+    jax: tuple[JaxExtra, ...]
     cupy: tuple[CupyPackage, ...]
     torch_alloc_conf: AllocatorNames
 
 
-class CudnnMajor(Struct, frozen=True):
-    cudnn: str
-    cuda_majors: tuple[int, ...]
-    min_compute_capability: str
+class CudnnWheels(Struct, frozen=True):
+    """The releases of nvidia-cudnn-cuNN."""
+
+    cuda_major: int
+    oldest: str
+    newest: str | None  # None: it is still released
 
 
 class TorchCudnn(Struct, frozen=True):
@@ -75,9 +77,8 @@ class TorchCudnn(Struct, frozen=True):
 class Cudnn(Struct, frozen=True):
     source: tuple[str, ...]
     as_of: str
-    majors: tuple[CudnnMajor, ...]
+    wheels: tuple[CudnnWheels, ...]
     torch_cudnn: tuple[TorchCudnn, ...]
-    version_number: dict[str, Any]
 
 
 def _frameworks() -> Frameworks:
@@ -94,9 +95,35 @@ def tensorflow_windows_last() -> str:
     return _frameworks().tensorflow_windows_last_gpu
 
 
+def jax_extras() -> tuple[JaxExtra, ...]:
+    """JAX's builds for CUDA, the newest CUDA first."""
+    return tuple(sorted(_frameworks().jax, key=lambda row: row.cuda_major, reverse=True))
+
+
+def cupy_packages() -> tuple[CupyPackage, ...]:
+    """CuPy's packages, the newest CUDA first."""
+    return tuple(reversed(_frameworks().cupy))
+
+
 def allocator_names() -> AllocatorNames:
     """How the variable of torch's allocator is called, and since when."""
     return _frameworks().torch_alloc_conf
+
+
+def cudnn_wheel(cudnn: str, cuda_major: int) -> str | None:
+    """The requirement of NVIDIA's wheel with this cuDNN (or a newer one of its major) for a CUDA major.
+
+    None where there is no such wheel: cuDNN 7 and older have none, and each CUDA major has but some releases.
+    """
+    wanted = parse_version(cudnn)
+    row = next((row for row in load("cudnn", Cudnn).wheels if row.cuda_major == cuda_major), None)
+    if row is None or not wanted:
+        return None
+    oldest, newest = parse_version(row.oldest), parse_version(row.newest) if row.newest else wanted
+    if not oldest[0] <= wanted[0] <= newest[0]:
+        return None
+    least = ".".join(map(str, max(wanted[:2], oldest)))
+    return f"nvidia-cudnn-cu{cuda_major}>={least},<{wanted[0] + 1}"
 
 
 def cudnn_of_torch(torch: str, cuda: str | None = None) -> str | None:

@@ -11,7 +11,7 @@ from ownlab.catalog.cuda import driver_floor
 from ownlab.catalog.tables import load
 from ownlab.catalog.versions import major_minor, parse_version
 
-__all__ = ["Wheel", "build_of", "newest_rocm", "newest_torch", "wheel_for"]
+__all__ = ["Wheel", "build_of", "newest_rocm", "wheel_for"]
 
 
 class Build(Struct, frozen=True):
@@ -37,8 +37,15 @@ class Release(Struct, frozen=True):
     builds: tuple[Build, ...]
     default_cuda: str | None = None
     released: str | None = None
-    python: tuple[str, str] | None = None
+    python: tuple[str, str] | None = None  # oldest and newest that it has wheels for
     rocm: tuple[str, ...] | None = None
+
+    def serves_python(self, version: str) -> bool:
+        """Whether it has wheels for this Python; True where no source says."""
+        ours = parse_version(version)[:2]
+        if self.python is None or len(ours) < 2:
+            return True
+        return parse_version(self.python[0]) <= ours <= parse_version(self.python[1])
 
 
 class Wheels(Struct, frozen=True):
@@ -55,6 +62,7 @@ class Wheel(Struct, frozen=True):
     cuda: str
     tag: str
     newest: bool
+    python: tuple[str, str] | None = None  # oldest and newest that it has wheels for
 
     @property
     def command(self) -> str:
@@ -66,11 +74,6 @@ class Wheel(Struct, frozen=True):
 
 def _wheels() -> Wheels:
     return load("torch_wheels", Wheels)
-
-
-def newest_torch() -> str:
-    """The newest release that the table knows."""
-    return _wheels().newest
 
 
 def newest_rocm() -> str:
@@ -90,18 +93,27 @@ def build_of(torch: str, cuda: str, platform: str = "linux-x86_64") -> Build | N
 
 
 def wheel_for(
-    capability: str | None, driver: str | None, family: str = "linux", architecture: str = "x86_64"
+    capability: str | None,
+    driver: str | None,
+    *,
+    platform: str = "linux-x86_64",
+    family: str = "linux",
+    python: str | None = None,
 ) -> Wheel | None:
-    """The newest torch that runs on this card with this driver, in its newest CUDA variant; None where none is known."""
-    platform = f"{family}-{'aarch64' if architecture in ('aarch64', 'arm64') else 'x86_64'}"
+    """The newest torch that runs on this card with this driver, in its newest CUDA variant; None where none is known.
+
+    `family` says whose driver numbers count: in WSL the wheels are Linux's, and the driver is that of Windows.
+    """
     for release, build in _newest_first(platform):
+        if python is not None and not release.serves_python(python):
+            continue
         if capability is not None and (build.arch_list is None or not runs_on(build.arch_list, capability)):
             continue
         floor = driver_floor(build.cuda, family)
         if driver is not None and (floor is None or parse_version(driver) < parse_version(floor)):
             continue
         newest = major_minor(release.torch) == major_minor(_wheels().newest)
-        return Wheel(torch=release.torch, cuda=build.cuda, tag=build.tag, newest=newest)
+        return Wheel(torch=release.torch, cuda=build.cuda, tag=build.tag, newest=newest, python=release.python)
     return None
 
 

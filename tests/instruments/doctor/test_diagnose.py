@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ownlab.instruments.doctor.diagnose import case_of, diagnose
-from ownlab.instruments.doctor.records import ProductCheck
+from ownlab.instruments.doctor.records import Case, Message, ProductCheck
 from ownlab.machine.facts import Known, Unknown
 from ownlab.machine.recorded import load_machine
 from ownlab.machine.records import Framework, FrameworkDevice, Interpreter, Machine
@@ -65,7 +65,7 @@ def test_all_that_was_said_is_listened_to(h200: Machine) -> None:
 def test_no_framework_is_neither_yes_nor_no(h200: Machine) -> None:
     found = diagnose(case_of(with_frameworks(h200)))
     assert found.verdict.gpu_work == "unknown"
-    assert found.verdict.sentence.startswith("The accelerator is ready (1 × NVIDIA H200), but ")
+    assert found.verdict.sentence.startswith("There is 1 × NVIDIA H200, but ")
 
 
 def test_a_card_that_no_framework_sees_is_a_no_though_no_rule_knows_why(h200: Machine) -> None:
@@ -76,9 +76,12 @@ def test_a_card_that_no_framework_sees_is_a_no_though_no_rule_knows_why(h200: Ma
 
 
 def test_a_wrong_product_is_a_no(h200: Machine) -> None:
-    found = diagnose(case_of(h200), (check("torch", passed=False, largest_error=0.5, tolerance=1e-5),))
+    found = diagnose(
+        case_of(h200),
+        (check("torch", passed=False, wrong=True, error="the product differs"), check("jax", passed=True)),
+    )
     assert found.verdict.gpu_work == "no"
-    assert "torch computed wrongly on NVIDIA H200" in found.verdict.sentence
+    assert "torch computed wrongly on NVIDIA H200 (cuda:0)" in found.verdict.sentence
 
 
 def test_one_framework_that_fails_does_not_speak_for_the_others(h200: Machine) -> None:
@@ -86,6 +89,13 @@ def test_one_framework_that_fails_does_not_speak_for_the_others(h200: Machine) -
     assert found.verdict.gpu_work == "yes"
     assert found.verdict.sentence.endswith("; but numba failed to compute there.")
     assert "numba 0" not in found.verdict.sentence
+
+
+def test_one_device_that_fails_does_not_speak_for_the_others(h200: Machine) -> None:
+    checks = (check("torch", passed=True), ProductCheck("torch", "cuda:1", "NVIDIA H200", passed=False, error="lost"))
+    found = diagnose(case_of(h200), checks)
+    assert found.verdict.gpu_work == "yes"
+    assert found.verdict.sentence.endswith("; but torch failed to compute on cuda:1.")
 
 
 def test_all_frameworks_failing_is_a_no(h200: Machine) -> None:
@@ -96,3 +106,22 @@ def test_all_frameworks_failing_is_a_no(h200: Machine) -> None:
 
 def test_nothing_known_is_unknown() -> None:
     assert diagnose(case_of(Machine(interpreter=Interpreter()))).verdict.gpu_work == "unknown"
+
+
+def test_words_that_no_rule_knows_are_said_to_be_unknown() -> None:
+    found = diagnose(Case(Machine(), (Message("KeyError: 'label'", "pasted text"),)))
+    assert found.verdict.sentence.startswith("No rule knows these words")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            "RuntimeError: Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost.",
+            "because a card no longer",
+        ),
+        ('docker: could not select device driver "" with capabilities: [[gpu]].', "because Docker cannot"),
+    ],
+)
+def test_a_title_stands_rightly_inside_a_sentence(words: str, sentence: str) -> None:
+    assert sentence in diagnose(Case(Machine(origin="pasted"), (Message(words, "kernel log"),))).verdict.sentence

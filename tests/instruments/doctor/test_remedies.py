@@ -22,19 +22,56 @@ def machine(card: str | None = None, **host: str | bool) -> Machine:
     return Machine(host=Host(**facts), cards=Known(cards, source="recorded"))  # type: ignore[arg-type]
 
 
+# Of a card that only the bus shows nobody knows its age.
+NEWER = "Turing (GTX 16, RTX 20) and newer: "
+
+
 @pytest.mark.parametrize(
     ("system", "manager", "card", "command"),
     [
         ("Ubuntu 24.04", "apt", None, "sudo ubuntu-drivers install"),
         ("Ubuntu 24.04", "apt", "NVIDIA GeForce RTX 5090", "sudo apt-get install -y nvidia-driver-580-open"),
         ("Ubuntu 24.04", "apt", "NVIDIA GeForce GTX 1080 Ti", "sudo apt-get install -y nvidia-driver-580"),
-        ("Debian GNU/Linux 13", "apt", None, "sudo apt-get install -y nvidia-open"),
-        ("Fedora Linux 43", "dnf", None, "sudo dnf install -y akmod-nvidia"),
-        ("Rocky Linux 9.4", "dnf", None, "sudo dnf module install -y nvidia-driver:open-dkms"),
+        (
+            "Debian GNU/Linux 13",
+            "apt",
+            None,
+            f"{NEWER}sudo apt-get install -y nvidia-open; older cards: the proprietary R580 driver",
+        ),
+        ("Debian GNU/Linux 13", "apt", "Tesla T4", "sudo apt-get install -y nvidia-open"),
+        ("Ubuntu 24.04", "apt", "Tesla T4", "sudo ubuntu-drivers install"),
+        ("Arch Linux", "pacman", "NVIDIA H200", "sudo pacman -S --needed nvidia-open"),
+        (
+            "Fedora Linux 43",
+            "dnf",
+            None,
+            f"{NEWER}sudo dnf install -y akmod-nvidia; older cards: the proprietary R580 driver",
+        ),
+        (
+            "Rocky Linux 9.4",
+            "dnf",
+            None,
+            f"{NEWER}sudo dnf module install -y nvidia-driver:open-dkms; older cards: the proprietary R580 driver",
+        ),
         ("Rocky Linux 9.4", "dnf", "Tesla V100-SXM2-16GB", "sudo dnf module install -y nvidia-driver:580-dkms"),
-        ("Rocky Linux 10.1", "dnf", None, "sudo dnf install -y nvidia-open"),
-        ("openSUSE Leap 15.6", "zypper", None, "sudo zypper install -y nvidia-open"),
-        ("Arch Linux", "pacman", None, "sudo pacman -S --needed nvidia-open"),
+        (
+            "Rocky Linux 10.1",
+            "dnf",
+            None,
+            f"{NEWER}sudo dnf install -y nvidia-open; older cards: the proprietary R580 driver",
+        ),
+        (
+            "openSUSE Leap 15.6",
+            "zypper",
+            None,
+            f"{NEWER}sudo zypper install -y nvidia-open; older cards: the proprietary R580 driver",
+        ),
+        (
+            "Arch Linux",
+            "pacman",
+            None,
+            f"{NEWER}sudo pacman -S --needed nvidia-open; older cards: the proprietary R580 driver",
+        ),
         ("Arch Linux", "pacman", "NVIDIA GeForce GTX 1080 Ti", "Install driver branch R580 with proprietary"),
     ],
 )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import UsageError
-from ownlab.instruments.doctor.diagnose import case_of, diagnose
-from ownlab.instruments.doctor.records import Case
+from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.records import Case, Message
 from ownlab.instruments.doctor.rule import Rule, SignRule
 from ownlab.instruments.doctor.rules import RULES, rule_named
 from ownlab.machine.recorded import load_machine
@@ -123,7 +123,18 @@ def test_a_code_that_is_not_there_is_answered_with_the_nearest() -> None:
 
 
 def test_the_worst_comes_first_and_causes_before_effects() -> None:
-    machine = load_machine(ROOT / "tests" / "machines" / "cpu.json")
-    order = {"error": 0, "warning": 1, "note": 2}
-    ranks = [order[finding.severity] for finding in diagnose(case_of(machine)).findings]
+    """A machine with a note, a warning and two errors, of which one blocks; rules stand in the order of causes."""
+    words = [
+        "This DataLoader will create 8 worker processes in total. Our suggested max number of worker in current system is 2",
+        "RuntimeError: CUDA error: device-side assert triggered",  # device-assert: error
+        "The NVIDIA driver on your system is too old (found version 11040)",  # driver-old: error, blocks
+    ]
+    machine = load_machine(ROOT / "tests" / "machines" / "gtx1080ti-x4.json")
+    found = diagnose(Case(machine, tuple(Message(line, "test") for line in words))).findings
+    codes = [finding.code for finding in found]
+    assert codes.index("device-assert") < codes.index("few-cores") < codes.index("no-bf16")
+    assert [finding.severity for finding in found] == sorted(
+        (finding.severity for finding in found), key=["error", "warning", "note"].index
+    )
+    ranks = [[rule.code for rule in RULES].index(finding.code) for finding in found if finding.severity == "note"]
     assert ranks == sorted(ranks)

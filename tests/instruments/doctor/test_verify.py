@@ -68,6 +68,7 @@ def test_trouble_on_one_device_is_told_of_that_device_alone(python: str, trouble
         assert not check.passed
         assert check.error is not None
         assert check.error.startswith(words)
+        assert check.wrong == (trouble in ("rounds", "nan"))
 
 
 def test_a_crash_fails_every_device_of_the_framework(python: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ownlab.catalog.architectures import Architecture, architecture_of, capability_of
@@ -11,7 +11,9 @@ from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine, PciDevice
 
 __all__ = [
+    "answers",
     "architecture",
+    "architecture_name",
     "capability",
     "card_name",
     "container_of",
@@ -21,11 +23,13 @@ __all__ = [
     "framework",
     "framework_name",
     "frameworks_of",
+    "is_musl",
     "is_wsl",
     "join",
     "module_loaded",
     "nvidia_cards",
     "nvidia_on_pci",
+    "of_cards",
     "oldest_capability",
     "package",
     "sees_devices",
@@ -48,6 +52,31 @@ def card_name(card: Card) -> str:
     """ "card 0 (NVIDIA H200)"."""
     name = value_of(card.name)
     return f"card {card.index} ({name})" if name else f"card {card.index}"
+
+
+def of_cards(cards: Iterable[Card], say: Callable[[Card], str]) -> list[str]:
+    """What is to be said of cards, each after its name; once for cards of one name of which the same is said.
+
+    "card 0 (Tesla T4): Turing"; "8 × Tesla V100-SXM2-16GB (cards 0 to 7): Volta".
+    """
+    alike: dict[tuple[str | None, str], list[Card]] = {}
+    for card in cards:
+        alike.setdefault((value_of(card.name), say(card)), []).append(card)
+    return [f"{_name_together(group, name)}{said}" for (name, said), group in alike.items()]
+
+
+def _name_together(cards: list[Card], name: str | None) -> str:
+    if len(cards) == 1:
+        return card_name(cards[0])
+    indices = [card.index for card in cards]
+    in_a_row = len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1))
+    numbers = f"cards {indices[0]} to {indices[-1]}" if in_a_row else f"cards {join(map(str, indices))}"
+    return f"{len(cards)} × {name} ({numbers})" if name else numbers
+
+
+def answers(card: Card) -> bool:
+    """Whether the driver has read this card now and found it sound: then an older line of the log is over."""
+    return value_of(card.health) == "OK"
 
 
 def capability(card: Card) -> str | None:
@@ -133,6 +162,11 @@ def is_wsl(machine: Machine) -> bool:
     return len(smi) == 3 and len(driver) == 2 and smi[0] <= driver[0] and smi[:2] != driver
 
 
+def is_musl(machine: Machine) -> bool:
+    """Whether the C library is musl: wheels of the frameworks, and NVIDIA's driver libraries, are made for glibc."""
+    return (value_of(machine.host.libc) or "").startswith("musl")
+
+
 def container_of(machine: Machine) -> str | None:
     """The kind of container that we are in; None where we are in none, or do not know."""
     kind = value_of(machine.host.container)
@@ -153,6 +187,12 @@ def oldest_capability(machine: Machine) -> str | None:
 def architecture(card: Card) -> Architecture | None:
     known = capability(card)
     return architecture_of(known) if known else None
+
+
+def architecture_name(card: Card) -> str:
+    """ "Volta"; for a card that no table knows, that it is not known."""
+    found = architecture(card)
+    return found.name if found else "architecture not known"
 
 
 def told(label: str, fact: Known[T] | Unknown) -> str:

@@ -53,6 +53,7 @@ class ProductCheck(Struct, frozen=True):
     device: str  # as the framework names it: cuda:0
     name: str  # the card's name
     passed: bool
+    wrong: bool = False  # it computed, and what it computed is not right; else it did not compute at all
     largest_error: float | None = None  # relative to the largest element
     tolerance: float | None = None
     ran_on: str | None = None  # where the result really was

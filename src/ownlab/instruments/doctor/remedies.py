@@ -26,6 +26,7 @@ __all__ = [
 # R580 is NVIDIA's long-term branch (to 2028-06), the first for CUDA 13 and the last for Maxwell, Pascal and Volta.
 _LONG_TERM = 580
 _GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+_FROM_NVIDIA = f"   # from NVIDIA's package repository: {_GUIDE}"
 _DOWNLOADS = "https://www.nvidia.com/drivers"
 # Platforms whose driver belongs to the provider: nothing that runs in the notebook can change it.
 _RENTED = {"colab": "Colab", "kaggle": "Kaggle", "sagemaker": "SageMaker", "gradient": "Gradient", "runpod": "RunPod"}
@@ -104,37 +105,43 @@ def driver_remedy(machine: Machine, *, floor: str | None = None, flavour: str | 
     command = _driver_command(machine, flavour or _flavour(machine))
     if command is None:
         return (f"Install {wanted}: {_GUIDE}",)
-    return (*command, as_root(machine, "reboot"))
+    return (command, as_root(machine, "reboot"))
 
 
 def _flavour(machine: Machine) -> str | None:
-    """The flavour of kernel module that the cards here need; None where they leave it open, or are not known."""
+    """The flavour of kernel module that the cards here need, or can use; None where they are not known."""
     known = [found.open_modules for found in map(architecture, nvidia_cards(machine)) if found is not None]
     if "impossible" in known:
         return "proprietary"
-    return "open" if "required" in known else None
+    if not known:  # a card that only the bus shows may be of any age
+        return None
+    return "open" if "required" in known else "any"
 
 
-def _driver_command(machine: Machine, flavour: str | None) -> tuple[str, ...] | None:
+def _driver_command(machine: Machine, flavour: str | None) -> str | None:
     manager = value_of(machine.host.package_manager)
     system = value_of(machine.host.system) or ""
     if manager == "apt" and "Ubuntu" in system:
-        if flavour is None:
-            return (as_root(machine, "ubuntu-drivers install"),)
+        if flavour in (None, "any"):
+            return as_root(machine, "ubuntu-drivers install")
         package = f"nvidia-driver-{_LONG_TERM}" + ("-open" if flavour == "open" else "")
-        return (as_root(machine, f"apt-get install -y {package}"),)
-    from_nvidia = f"   # from NVIDIA's package repository: {_GUIDE}"
-    if manager == "dnf" and re.search(r"\b[89](?:\.\d+)?\b", system):
-        stream = f"{_LONG_TERM}-dkms" if flavour == "proprietary" else "open-dkms"
-        return (as_root(machine, f"dnf module install -y nvidia-driver:{stream}{from_nvidia}"),)
+        return as_root(machine, f"apt-get install -y {package}")
+    streams = manager == "dnf" and re.search(r"\b[89](?:\.\d+)?\b", system)
     if flavour == "proprietary":
-        return (
-            f"Install driver branch R{_LONG_TERM} with proprietary kernel modules, the last for this card: {_GUIDE}",
-        )
-    if manager == "dnf" and "Fedora" in system:
-        return (as_root(machine, "dnf install -y akmod-nvidia   # from RPM Fusion's nonfree repository"),)
-    if manager in ("apt", "dnf", "zypper"):
-        return (as_root(machine, f"{_INSTALL[manager]} nvidia-open{from_nvidia}"),)
-    if manager == "pacman":
-        return (as_root(machine, "pacman -S --needed nvidia-open"),)
-    return None
+        if streams:
+            return as_root(machine, f"dnf module install -y nvidia-driver:{_LONG_TERM}-dkms{_FROM_NVIDIA}")
+        return f"Install driver branch R{_LONG_TERM} with proprietary kernel modules, the last for this card: {_GUIDE}"
+    if streams:
+        command, where = "dnf module install -y nvidia-driver:open-dkms", _FROM_NVIDIA
+    elif manager == "dnf" and "Fedora" in system:
+        command, where = "dnf install -y akmod-nvidia", "   # from RPM Fusion's nonfree repository"
+    elif manager in ("apt", "dnf", "zypper"):
+        command, where = f"{_INSTALL[manager]} nvidia-open", _FROM_NVIDIA
+    elif manager == "pacman":
+        command, where = "pacman -S --needed nvidia-open", ""
+    else:
+        return None
+    command = as_root(machine, command)
+    if flavour is None:
+        return f"Turing (GTX 16, RTX 20) and newer: {command}; older cards: the proprietary R{_LONG_TERM} driver{where}"
+    return command + where

@@ -14,38 +14,54 @@ from ownlab.units import format_bytes
 __all__ = ["accelerators_of", "anything_there", "judge", "name_cards"]
 
 _MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "google": "Google", "huawei": "Huawei"}
-# PCI vendors whose display controllers and accelerators do deep-learning work; others (ASPEED, Matrox, QXL) draw screens.
-_GPU_MAKERS = {"10de": "NVIDIA", "1002": "AMD"}
+_NVIDIA, _AMD = "10de", "1002"
+# First words of titles that are no names.
+_PLAIN_WORDS = {"A", "An", "Another", "Each", "It", "No", "Parts", "Some", "The", "There", "This", "Two"}
 
 
 def judge(case: Case, findings: Iterable[Finding], checks: tuple[ProductCheck, ...] = ()) -> Verdict:
     """The verdict over a case and what was found in it."""
     machine = case.machine
     cards = accelerators_of(machine)
-    blocking = [finding for finding in findings if finding.blocks]
+    found = tuple(findings)
+    blocking = [finding for finding in found if finding.blocks]
     if blocking:
         return Verdict("no", f"GPU work will not run, because {_inline(blocking[0].title)}.")
-    wrong = next((check for check in checks if not check.passed and check.error is None), None)
+    wrong = next((check for check in checks if check.wrong), None)
     if wrong is not None:
-        return Verdict("no", f"GPU work will not run right: {wrong.framework} computed wrongly on {wrong.name}.")
+        where = f"{wrong.name} ({wrong.device})"
+        return Verdict("no", f"GPU work will not run right: {wrong.framework} computed wrongly on {where}.")
     working = [framework for framework in _frameworks(machine) if value_of(framework.devices)]
     if working:
-        return _with_frameworks(machine, cards, working, {check.framework for check in checks if not check.passed})
+        return _with_frameworks(machine, cards, working, checks)
     if cards:
         return _with_cards(machine, cards)
     if _surely_none(machine):
         return Verdict("no", f"There is no accelerator here; work runs on the CPU{_cpu(machine)}.")
+    if case.messages and not found:
+        return Verdict("unknown", "No rule knows these words; whether GPU work will run cannot be told from them.")
     return Verdict("unknown", "Whether GPU work will run cannot be told from this alone.")
 
 
-def _with_frameworks(machine: Machine, cards: tuple[Card, ...], working: list[Framework], failed: set[str]) -> Verdict:
-    """Frameworks that see a device; those that failed to compute on it (--verify) are told apart."""
-    names = " and ".join(sorted(failed))
-    able = [framework for framework in working if framework.name not in failed]
+def _with_frameworks(
+    machine: Machine, cards: tuple[Card, ...], working: list[Framework], checks: tuple[ProductCheck, ...]
+) -> Verdict:
+    """Frameworks that see a device; where they were put to the proof, what failed is told apart."""
+    failed = {(check.framework, check.device) for check in checks if not check.passed}
+    proven = {(check.framework, check.device) for check in checks} - failed
+    able = [one for one in working if not checks or any(name == one.name for name, _ in proven)]
+    lame = " and ".join(sorted({name for name, _ in failed} - {one.name for one in able}))
     if not able:
-        return Verdict("no", f"GPU work will not run: {names} failed to compute on the device.")
-    but = f"; but {names} failed to compute there" if failed else ""
-    return Verdict("yes", f"GPU work will run: {_what_runs(machine, cards, able)}{but}.")
+        return Verdict("no", f"GPU work will not run: {lame} failed to compute on the device.")
+    partly = [
+        f"{name} failed to compute on {device}"
+        for name, device in sorted(failed)
+        if any(one.name == name for one in able)
+    ]
+    but = [f"{lame} failed to compute there"] if lame else []
+    return Verdict(
+        "yes", "; but ".join([f"GPU work will run: {_what_runs(machine, cards, able)}", *but, *partly]) + "."
+    )
 
 
 def _with_cards(machine: Machine, cards: tuple[Card, ...]) -> Verdict:
@@ -55,7 +71,7 @@ def _with_cards(machine: Machine, cards: tuple[Card, ...]) -> Verdict:
     driver = value_of(machine.nvidia.driver)
     if isinstance(machine.interpreter.frameworks, Known) and not machine.interpreter.frameworks.value:
         path = value_of(machine.interpreter.path) or "this Python"
-        return Verdict("unknown", f"The accelerator is ready ({named}), but {path} has no framework to use it with.")
+        return Verdict("unknown", f"There is {named}, but {path} has no framework to use it with.")
     blind = [framework for framework in _frameworks(machine) if value_of(framework.devices) == ()]
     if blind:
         names = " and ".join(framework.name for framework in blind)
@@ -110,7 +126,11 @@ def anything_there(machine: Machine) -> bool:
 
 
 def _on_the_bus(machine: Machine) -> bool:
-    return any(device.vendor in _GPU_MAKERS for device in value_of(machine.host.pci) or ())
+    """A card that no driver need serve. AMD's display controllers are mostly graphics inside a Ryzen, and prove nothing."""
+    return any(
+        device.vendor == _NVIDIA or (device.vendor == _AMD and device.kind == "accelerator")
+        for device in value_of(machine.host.pci) or ()
+    )
 
 
 def _surely_none(machine: Machine) -> bool:
@@ -131,5 +151,6 @@ def _cpu(machine: Machine) -> str:
 
 
 def _inline(title: str) -> str:
-    """A title inside a sentence: "The driver is too old" -> "the driver is too old"; "NVIDIA's …" stays."""
-    return title[0].lower() + title[1:] if title[1:2].islower() and not title.startswith("Xid") else title
+    """A title inside a sentence: "The driver is too old" -> "the driver is too old"; names stay as they are."""
+    first, _, rest = title.partition(" ")
+    return f"{first.lower()} {rest}" if first in _PLAIN_WORDS else title

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from ownlab.errors import OwnlabError
 from ownlab.guests import guest
-from ownlab.guests.beside import each_beside
 from ownlab.instruments.doctor.records import ProductCheck
 from ownlab.machine.facts import value_of
 from ownlab.machine.frameworks import GUEST_ENVIRONMENT
@@ -20,14 +19,14 @@ def verify(
 ) -> tuple[ProductCheck, ...]:
     """A check for each device and type, in each framework that sees a device; none where none does.
 
-    `deadline` is in seconds, for each framework by itself; they compute at the same time. `env` is added to ours.
+    `deadline` is in seconds, for each framework by itself. They compute one after the other, so that none takes the
+    memory, or in exclusive mode the whole card, from another. `env` is added to ours.
     """
     python = value_of(interpreter.path)
     if python is None:
         return ()
     able = [each for each in value_of(interpreter.frameworks) or () if value_of(each.devices)]
-    checks = each_beside(lambda framework: _verify_framework(python, framework, deadline, env), able)
-    return tuple(check for of_framework in checks for check in of_framework)
+    return tuple(check for framework in able for check in _verify_framework(python, framework, deadline, env))
 
 
 def _verify_framework(
@@ -40,7 +39,7 @@ def _verify_framework(
             [framework.name],
             answer=tuple[ProductCheck, ...],
             deadline=deadline,
-            env={**GUEST_ENVIRONMENT, **(env or {})},
+            env={**GUEST_ENVIRONMENT, "CUPY_TF32": "0", **(env or {})},
         )
     except OwnlabError as exc:  # it crashed or hung: so none of its devices is proved
         return _all_failed(framework, exc.message)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ownlab.instruments.doctor.rules.access import DevicePermission, RestrictedCounters
-from ownlab.machine.records import Amd, DeviceFile, Host, Machine, Nvidia
+from ownlab.machine.records import Amd, Card, DeviceFile, Host, Machine, Nvidia
 
 
 def test_nvidia_files_that_are_closed(of: Any, case: Any, find: Any) -> None:
@@ -39,6 +39,14 @@ def test_kfd(of: Any, case: Any, find: Any, paste: Any) -> None:
     inside = of(Machine, host=of(Host, container="docker"))
     (finding,) = find(DevicePermission, case(inside, paste("errors/amd-dev-kfd-permission.txt")))
     assert "--device /dev/kfd" in finding.fix[0]
+
+
+def test_kfd_of_graphics_inside_the_cpu_is_no_matter(of: Any, case: Any, find: Any) -> None:
+    kfd = of(Amd, kfd=DeviceFile("/dev/kfd", readable=False, writable=False))
+    inside = of(Card, vendor="amd", index=0, name="AMD Radeon Graphics", integrated=True)
+    assert find(DevicePermission, case(of(Machine, cards=(inside,), amd=kfd))) == []
+    beside = of(Card, vendor="amd", index=1, name="AMD Radeon RX 7900 XTX")
+    assert len(find(DevicePermission, case(of(Machine, cards=(inside, beside), amd=kfd)))) == 1
 
 
 @pytest.mark.parametrize("name", ["errors/counters-ncu.txt", "errors/counters-nvprof-and-params.txt"])

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ownlab.instruments.doctor.rules.builds import CpuBuild, NoKernel, RocmBuild
-from ownlab.machine.facts import Unknown
+from ownlab.instruments.doctor.rules.builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
+from ownlab.machine.facts import Known, Unknown
 from ownlab.machine.records import Card, Cpu, Framework, FrameworkDevice, Host, Interpreter, Machine, Nvidia, Package
 
 
@@ -30,7 +30,7 @@ def cpu_torch(of: Any) -> Any:
     return of(Framework, name="torch", version="2.11.0+cpu", build="cpu", devices=())
 
 
-@pytest.mark.parametrize("rule", [CpuBuild, RocmBuild, NoKernel])
+@pytest.mark.parametrize("rule", [CpuBuild, RocmBuild, XpuBuild, NoKernel])
 def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
@@ -65,6 +65,24 @@ def test_jax_and_cupy_are_named_for_the_drivers_cuda(of: Any, case: Any, find: A
     jax = of(Framework, name="jax", build="cpu", devices=())
     (finding,) = find(CpuBuild, case(machine_with(of, "NVIDIA H200", torch=jax, driver="535.104.05")))
     assert finding.fix == ("pip install -U 'jax[cuda12]'",)
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "driver", "fix"),
+    [
+        ("jax", "Tesla V100-SXM2-16GB", "580.159.04", "pip install -U 'jax[cuda12]'"),
+        ("cupy", "Tesla V100-SXM2-16GB", "580.159.04", "pip install cupy-cuda12x"),
+        ("cupy", "Tesla T4", "580.159.04", "pip install cupy-cuda13x"),
+        ("cupy", "Tesla K80", "470.256.02", "pip install cupy-cuda11x"),
+        ("jax", "Tesla M10", "580.159.04", "No jax for CUDA is known"),  # 5.0: JAX begins with 5.2
+    ],
+)
+def test_jax_and_cupy_are_named_for_the_card(
+    name: str, card: str, driver: str, fix: str, of: Any, case: Any, find: Any
+) -> None:
+    framework = of(Framework, name=name, build="cpu", devices=())
+    (finding,) = find(CpuBuild, case(machine_with(of, card, torch=framework, driver=driver)))
+    assert finding.fix[0].startswith(fix)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +134,40 @@ def test_a_mac_or_an_npu_has_no_cuda_build_to_want(elsewhere: dict[str, Any], of
     assert find(CpuBuild, case(machine)) == []
 
 
+@pytest.mark.parametrize(
+    ("card", "driver", "python", "advice"),
+    [
+        ("Tesla M2090", "390.157", None, "No torch wheel of our table (1.7 and newer) has code for this card"),
+        ("NVIDIA GeForce GTX 480", "390.157", None, "has code for this card (compute capability 2.0)"),
+        ("NVIDIA GeForce RTX 5090", "470.256.02", None, "install a newer driver"),
+        (
+            "NVIDIA GeForce RTX 5090",
+            "580.159.04",
+            "3.8.10",
+            "has wheels for Python 3.8.10: with Python 3.11 to 3.15, pip",
+        ),
+    ],
+)
+def test_a_card_that_no_wheel_serves_gets_an_answer_all_the_same(
+    card: str, driver: str, python: str | None, advice: str, of: Any, case: Any, find: Any
+) -> None:
+    machine = machine_with(of, card, torch=cpu_torch(of), driver=driver)
+    if python:
+        interpreter = msgspec.structs.replace(machine.interpreter, version=Known(python, source="python"))
+        machine = msgspec.structs.replace(machine, interpreter=interpreter)
+    (finding,) = find(CpuBuild, case(machine))
+    assert advice in finding.fix[0]
+
+
+def test_the_wheel_is_one_for_this_python(of: Any, case: Any, find: Any) -> None:
+    machine = machine_with(of, "Tesla P100-PCIE-16GB", torch=cpu_torch(of))
+    interpreter = msgspec.structs.replace(machine.interpreter, version=Known("3.9.18", source="python"))
+    (finding,) = find(CpuBuild, case(msgspec.structs.replace(machine, interpreter=interpreter)))
+    assert finding.fix == (
+        "pip install --force-reinstall 'torch==2.8.*' --index-url https://download.pytorch.org/whl/cu126",
+    )
+
+
 # --- rocm-build -------------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +195,56 @@ def test_a_rocm_build_that_sees_its_card(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0+rocm6.4", build="rocm", devices=(device,))
     machine = of(Machine, cards=(of(Card, vendor="amd", index=0),), interpreter=of(Interpreter, frameworks=(torch,)))
     assert find(RocmBuild, case(machine, "RuntimeError: HIP error: invalid device ordinal")) == []
+
+
+def other_vendor(of: Any, vendor: str, name: str, *more: Card, build: str = "cpu", **card: Any) -> Machine:
+    torch = of(Framework, name="torch", version="2.11.0", build=build, devices=())
+    cards = (of(Card, vendor=vendor, index=0, name=name, **card), *more)
+    machine: Machine = of(Machine, cards=cards, interpreter=of(Interpreter, frameworks=(torch,)))
+    return machine
+
+
+@pytest.mark.parametrize("build", ["cpu", "cuda"])
+def test_an_intel_card_wants_an_xpu_build(build: str, of: Any, case: Any, find: Any) -> None:
+    (finding,) = find(XpuBuild, case(other_vendor(of, "intel", "Intel Arc B580 (discrete GPU)", build=build)))
+    assert finding.blocks
+    assert finding.evidence == (
+        "card 0 (Intel Arc B580 (discrete GPU))",
+        f"torch 2.11.0 is a build for {build.upper()}",
+    )
+    assert finding.fix[0] == "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/xpu"
+
+
+def test_intel_cards_that_want_no_xpu_build(of: Any, case: Any, find: Any) -> None:
+    assert find(XpuBuild, case(other_vendor(of, "intel", "Intel UHD Graphics 770", integrated=True))) == []
+    assert find(XpuBuild, case(other_vendor(of, "intel", "Intel Gaudi 2"))) == []
+    assert find(XpuBuild, case(other_vendor(of, "intel", "Intel Arc B580", build="xpu"))) == []
+
+
+@pytest.mark.parametrize(("rule", "vendor"), [(RocmBuild, "amd"), (XpuBuild, "intel")])
+def test_graphics_inside_the_cpu_want_no_build_of_their_own(
+    rule: Any, vendor: str, of: Any, case: Any, find: Any
+) -> None:
+    assert find(rule, case(other_vendor(of, vendor, "Graphics", integrated=True))) == []
+
+
+@pytest.mark.parametrize(("rule", "vendor"), [(RocmBuild, "amd"), (XpuBuild, "intel")])
+def test_a_cuda_build_beside_nvidias_card_is_for_that_one(
+    rule: Any, vendor: str, of: Any, case: Any, find: Any
+) -> None:
+    geforce = of(Card, vendor="nvidia", index=0, name="NVIDIA GeForce RTX 3090")
+    assert find(rule, case(other_vendor(of, vendor, "Card", geforce, build="cuda"))) == []
+
+
+def test_on_musl_no_pip_line_is_given(of: Any, case: Any, find: Any) -> None:
+    alpine = machine_with(of, "NVIDIA H200", torch=cpu_torch(of), libc="musl")
+    (finding,) = find(CpuBuild, case(alpine))
+    assert finding.fix == (
+        "No wheel of a framework runs on musl: use a system or an image with glibc (see the finding musl).",
+    )
+    amd = msgspec.structs.replace(other_vendor(of, "amd", "AMD Instinct MI300X"), host=alpine.host)
+    (finding,) = find(RocmBuild, case(amd))
+    assert not any("pip install" in step for step in finding.fix)
 
 
 # --- no-kernel --------------------------------------------------------------------------------------------------------
@@ -253,3 +355,11 @@ def test_builds_that_have_the_card_or_that_nobody_knows(
 def test_a_rocm_build_is_not_measured_by_cudas_table(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0", build="rocm", arch_list=("gfx942",))
     assert find(NoKernel, case(machine_with(of, "NVIDIA H200", torch=torch))) == []
+
+
+def test_on_a_mac_the_gpu_has_another_name(of: Any, case: Any, find: Any) -> None:
+    mac = of(Machine, origin="pasted", host=of(Host, family="darwin"))
+    (finding,) = find(CpuBuild, case(mac, "AssertionError: Torch not compiled with CUDA enabled"))
+    assert "'mps'" in finding.fix[0]
+    assert not finding.blocks
+    assert find(CpuBuild, case(mac)) == []

@@ -109,3 +109,11 @@ def test_out_of_memory_while_the_cards_are_counted(of: Any, case: Any, find: Any
 def test_the_machines_own_memory_is_another_trouble(case: Any, find: Any, paste: Any) -> None:
     assert find(OutOfMemory, case(None, "Out of memory: Killed process 4711 (python)")) == []
     assert find(OutOfMemory, case(None, paste("errors/shm-dataloader-bus-error.txt"))) == []
+
+
+@pytest.mark.parametrize("size", ["1.2.3 GiB", ". GiB", "1..5 GiB", "GiB"])
+def test_a_size_that_is_none_is_left_out(size: str, case: Any, find: Any) -> None:
+    (finding,) = find(
+        OutOfMemory, case(None, f"CUDA out of memory. Tried to allocate {size} (GPU 0; 15.78 GiB total capacity)")
+    )
+    assert finding.meaning.startswith("The card works; the request did not fit: the card has 15.8 GiB")

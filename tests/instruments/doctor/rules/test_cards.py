@@ -41,8 +41,41 @@ def test_card_lost_by_health(of: Any, case: Any, find: Any) -> None:
 
 def test_sound_cards_are_not_lost(of: Any, case: Any, find: Any, paste: Any, h200: Machine) -> None:
     assert find(CardLost, case(h200)) == []
-    assert find(CardLost, case(machine_of(of, {"health": "integrated"}, {}))) == []
+    assert find(CardLost, case(machine_of(of, {"health": "OK"}, {}))) == []
     assert find(CardLost, case(None, paste("nvidia_smi/layout-525-narrow.txt"))) == []
+
+
+@pytest.mark.parametrize(
+    ("health", "title", "severity", "blocks"),
+    [
+        ("recovery action: reset the GPU", "The driver asks for a reset or a restart of a card", "error", True),
+        ("recovery action: reboot the node", "The driver asks for a reset or a restart of a card", "error", True),
+        ("GPU requires reset", "The driver asks for a reset or a restart of a card", "error", True),
+        (
+            "recovery action: drain peer-to-peer traffic",
+            "The driver asks that work between cards be ended",
+            "warning",
+            False,
+        ),
+    ],
+)
+def test_a_card_that_asks_for_a_reset_still_answers(
+    of: Any, case: Any, find: Any, health: str, title: str, severity: str, blocks: bool
+) -> None:
+    machine = machine_of(of, {"health": health})
+    (finding,) = find(CardLost, case(machine, health, where="card 0"))
+    assert (finding.title, finding.severity, finding.blocks) == (title, severity, blocks)
+    assert finding.evidence == (f"card 0: {health} (recorded)",)
+    assert "stopped answering" not in finding.meaning
+    assert "nvidia-smi --gpu-reset -i 0" in finding.fix[0]
+    (beside,) = find(CardLost, case(machine_of(of, {"health": health}, {"health": "OK"})))
+    assert not beside.blocks
+
+
+def test_a_lost_card_beside_one_that_asks_for_a_reset(of: Any, case: Any, find: Any) -> None:
+    machine = machine_of(of, {"health": "recovery action: reset the GPU"}, {"health": "GPU is lost"})
+    titles = [one.title for one in find(CardLost, case(machine))]
+    assert titles == ["The driver asks for a reset or a restart of a card", "A card no longer answers"]
 
 
 @pytest.mark.parametrize(
@@ -125,3 +158,21 @@ def test_bf16_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
 def test_bf16_by_card(of: Any, case: Any, find: Any, capability: str, lacks: bool) -> None:
     findings = find(NoBf16, case(machine_of(of, {"compute_capability": capability})))
     assert [one.severity for one in findings] == (["note"] if lacks else [])
+
+
+def test_cards_that_are_alike_are_named_once(of: Any, case: Any, find: Any) -> None:
+    volta = {"name": "Tesla V100-SXM2-16GB", "persistence": False}
+    machine = machine_of(of, *[volta] * 8, {"name": "Tesla T4"}, family="linux")
+    (finding,) = find(NoBf16, case(machine))
+    assert finding.evidence == (
+        "8 × Tesla V100-SXM2-16GB (cards 0 to 7): Volta, without bfloat16",
+        "card 8 (Tesla T4): Turing, without bfloat16",
+    )
+    (finding,) = find(Persistence, case(machine))
+    assert finding.evidence == ("8 × Tesla V100-SXM2-16GB (cards 0 to 7): persistence False (recorded)",)
+
+
+def test_the_runtimes_own_words_for_a_memory_error(case: Any, find: Any) -> None:
+    (finding,) = find(EccErrors, case(None, "RuntimeError: CUDA error: uncorrectable ECC error encountered"))
+    assert finding.severity == "error"
+    assert "nvidia-smi -r -i N" in finding.fix[0]

@@ -30,7 +30,7 @@ def test_hidden_wholly(of: Any, case: Any, find: Any, variables: Any, value: str
     (finding,) = find(HiddenDevices, case(machine_of(of, 2, variables(CUDA_VISIBLE_DEVICES=value))))
     assert finding.blocks
     assert finding.title == "The cards are hidden by CUDA_VISIBLE_DEVICES"
-    assert "hidden: card 1 (NVIDIA A100)" in finding.evidence
+    assert "hidden: 2 × NVIDIA A100 (cards 0 and 1)" in finding.evidence
     assert finding.fix[0].startswith("unset CUDA_VISIBLE_DEVICES")
 
 
@@ -135,3 +135,18 @@ def test_mig_with_instances(of: Any, case: Any, find: Any, h200: Machine) -> Non
     (finding,) = find(MigMode, case(machine_of(of, 1, mig=True, mig_instances=slices[:1])))
     assert finding.fix == ()
     assert find(MigMode, case(h200)) == []
+
+
+def test_graphics_inside_the_cpu_may_be_hidden(of: Any, case: Any, find: Any, variables: Any) -> None:
+    inside = of(Card, vendor="amd", index=0, name="AMD Radeon Graphics", integrated=True)
+    machine = of(Machine, cards=(inside,), environment=variables(HIP_VISIBLE_DEVICES="-1"))
+    assert find(HiddenDevices, case(machine)) == []
+    (finding,) = find(InvalidOrdinal, case(machine, "HIP error: invalid device ordinal"))
+    assert not any("card here" in line for line in finding.evidence)
+
+
+def test_a_text_that_sets_the_variable_rightly(of: Any, case: Any, find: Any) -> None:
+    said = ('os.environ["CUDA_VISIBLE_DEVICES"] = "1"', "RuntimeError: No CUDA GPUs are available")
+    assert find(HiddenDevices, case(machine_of(of, 2), *said)) == []
+    (finding,) = find(HiddenDevices, case(machine_of(of, 1), *said))
+    assert finding.evidence[-1] == 'CUDA_VISIBLE_DEVICES"] = "1"'

@@ -9,7 +9,7 @@ import pytest
 
 from ownlab.instruments.doctor.rules.driver import DriverEnd, DriverOld, NoDriver
 from ownlab.machine.facts import Known, Unknown
-from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine, Nvidia, PciDevice
+from ownlab.machine.records import Card, Cpu, Framework, Host, Interpreter, Machine, Nvidia, PciDevice
 
 
 def machine_with(of: Any, *, driver: str, cuda: str, name: str = "NVIDIA A10G", **host: Any) -> Machine:
@@ -54,6 +54,25 @@ def test_the_driver_of_wsl_is_windows_own(of: Any, case: Any, find: Any) -> None
     # 527.41 would do on Linux (floor 525.60.13), not on Windows (528.33).
     (finding,) = find(DriverOld, case(machine_with(of, driver="527.41", cuda="12.1", virtualisation="wsl2")))
     assert "On Windows, not in WSL" in finding.fix[0]
+
+
+def test_in_wsl_the_driver_is_windows_and_the_wheels_are_linuxs(of: Any, case: Any, find: Any) -> None:
+    # 527.41 is below CUDA 12's floor on Windows (528.33), so a build for 11.8: torch 2.7 is the last on Linux.
+    (finding,) = find(DriverOld, case(machine_with(of, driver="527.41", cuda="12.1", virtualisation="wsl2")))
+    assert any("'torch==2.7.*'" in step and "/whl/cu118" in step for step in finding.fix)
+
+
+def test_the_older_build_is_one_for_this_cpu(of: Any, case: Any, find: Any) -> None:
+    arm = {"name": "NVIDIA GH200 480GB", "cpu": of(Cpu, architecture="aarch64")}
+    (finding,) = find(DriverOld, case(machine_with(of, driver="550.54.15", cuda="13.0", **arm)))
+    assert any("'torch==2.14.*'" in step and "/whl/cu126" in step for step in finding.fix)
+    (finding,) = find(DriverOld, case(machine_with(of, driver="510.47.03", cuda="12.6", **arm)))
+    assert not any("download.pytorch.org" in step for step in finding.fix)  # none for CUDA 11 on ARM
+
+
+def test_the_newest_cuda_of_a_windows_driver(of: Any, case: Any, find: Any) -> None:
+    (finding,) = find(DriverOld, case(machine_with(of, driver="551.23", cuda="13.0", family="windows")))
+    assert "The newest CUDA that it serves is 12.4." in finding.meaning  # 551 is of branch R550
 
 
 def test_found_version_is_decoded(case: Any, find: Any, paste: Any) -> None:
@@ -148,3 +167,33 @@ def test_a_card_that_nouveau_holds_is_left_to_that_rule(of: Any, case: Any, find
     held = PciDevice("0000:01:00.0", "10de", "13c2", "display", "nouveau")
     machine = of(Machine, host=of(Host, pci=(held,), modules=("nouveau",)), cards=())
     assert find(NoDriver, case(machine)) == []
+
+
+def on_the_bus(of: Any, driver: str | None) -> Machine:
+    card = PciDevice("0000:01:00.0", "10de", "2684", "display", driver)
+    machine: Machine = of(Machine, origin="pasted", host=of(Host, pci=(card,)))
+    return machine
+
+
+def test_a_card_that_the_driver_holds_is_not_without_one(of: Any, case: Any, find: Any) -> None:
+    assert find(NoDriver, case(on_the_bus(of, "nvidia"))) == []
+    assert len(find(NoDriver, case(on_the_bus(of, None)))) == 1
+
+
+def test_a_card_that_is_set_aside_for_a_virtual_machine(of: Any, case: Any, find: Any) -> None:
+    (finding,) = find(NoDriver, case(on_the_bus(of, "vfio-pci")))
+    assert "vfio-pci" in finding.title
+    assert not any("nvidia-driver" in step for step in finding.fix)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Could not find cuda drivers on your machine, GPU will not be used.",
+        "failed call to cuInit: UNKNOWN ERROR (303)",
+        "bash: nvidia-smi: command not found",
+    ],
+)
+def test_other_words_for_no_driver(case: Any, find: Any, words: str) -> None:
+    (finding,) = find(NoDriver, case(None, words))
+    assert finding.title == "No NVIDIA driver is found, or there is no card"

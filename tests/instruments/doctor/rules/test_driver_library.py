@@ -46,6 +46,19 @@ def test_mismatch_in_a_container_is_mended_on_the_host(of: Any, case: Any, find:
     assert not any("apt-mark" in step for step in finding.fix)
 
 
+def test_a_mismatch_of_the_past_does_not_block(of: Any, case: Any, find: Any) -> None:
+    line = (
+        "NVRM: API mismatch: the client has the version 570.172.08, but this kernel module has the version 570.133.20."
+    )
+    card = of(Card, vendor="nvidia", index=0, health="OK")
+    for machine in (of(Machine, nvidia=of(Nvidia, nvml="13.580.95.05")), of(Machine, cards=(card,))):
+        (finding,) = find(DriverMismatch, case(machine, line, where="kernel log"))
+        assert (finding.severity, finding.blocks) == ("warning", False)
+        assert "NVML answers" in finding.meaning
+    (finding,) = find(DriverMismatch, case(of(Machine), line, where="kernel log"))
+    assert finding.blocks
+
+
 @pytest.mark.parametrize("name", ["errors/combo-803-torch.txt", "errors/combo-803-mxnet.txt"])
 def test_combination(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(DriverCombination, case(None, paste(name)))

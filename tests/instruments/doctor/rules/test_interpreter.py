@@ -1,4 +1,4 @@
-"""The Python that is asked about: broken, with broken frameworks, with none, with a misspelt allocator option."""
+"""The Python that is asked about: broken, with broken frameworks, with none, on musl, with a misspelt allocator option."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from ownlab.instruments.doctor.rules.interpreter import (
     FrameworkAbsent,
     FrameworkBroken,
     InterpreterBroken,
+    Musl,
 )
-from ownlab.machine.facts import Unknown
+from ownlab.machine.environment import ALLOCATOR_OPTIONS, read_environment
+from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine, Nvidia
 
 
@@ -32,7 +34,7 @@ def broken(of: Any, error: str, failure: str = "import", name: str = "torch") ->
     return of(Framework, name=name, error=error, failure=failure, devices=Unknown("it cannot be imported"))
 
 
-@pytest.mark.parametrize("rule", [InterpreterBroken, FrameworkBroken, FrameworkAbsent, AllocConf])
+@pytest.mark.parametrize("rule", [InterpreterBroken, FrameworkBroken, FrameworkAbsent, Musl, AllocConf])
 def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, of: Any, case: Any, find: Any) -> None:
     interpreter = msgspec.structs.replace(
         h200.interpreter,
@@ -191,6 +193,7 @@ def test_no_framework_beside_a_card(of: Any, case: Any, find: Any) -> None:
     ("vendor", "what"),
     [
         ("amd", "torch --index-url https://download.pytorch.org/whl/rocm7.14"),
+        ("intel", "torch --index-url https://download.pytorch.org/whl/xpu"),
         ("apple", "torch"),
         ("huawei", "torch torch-npu"),
         ("google", "'jax[tpu]'"),
@@ -210,6 +213,36 @@ def test_what_to_install_depends_on_the_accelerator(
 def test_frameworks_that_were_not_asked_are_not_absent(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, interpreter=of(Interpreter, frameworks=Unknown("frameworks were not asked")))
     assert find(FrameworkAbsent, case(machine)) == []
+
+
+def test_a_card_that_no_wheel_serves(of: Any, case: Any, find: Any) -> None:
+    (finding,) = find(FrameworkAbsent, case(with_frameworks(of, cards=("Tesla M2090",))))
+    assert "compute on the CPU" in finding.fix[0]
+
+
+def test_graphics_inside_the_cpu_get_the_cpu_build(of: Any, case: Any, find: Any) -> None:
+    inside = of(Card, vendor="intel", index=0, integrated=True)
+    (finding,) = find(FrameworkAbsent, case(of(Machine, cards=(inside,), interpreter=of(Interpreter, frameworks=()))))
+    assert finding.fix == ("pip install torch --index-url https://download.pytorch.org/whl/cpu",)
+
+
+# --- musl -------------------------------------------------------------------------------------------------------------
+
+
+def test_alpine_needs_another_c_library_first(of: Any, case: Any, find: Any) -> None:
+    alpine = of(Machine, cards=(), host=of(Host, libc="musl"), interpreter=of(Interpreter, frameworks=()))
+    (finding,) = find(Musl, case(alpine))
+    assert (finding.severity, finding.blocks) == ("note", False)
+    assert finding.evidence == ("C library: musl (recorded)",)
+    (absent,) = find(FrameworkAbsent, case(alpine))
+    assert "glibc" in absent.fix[0]
+    assert not any("pip install" in step for step in absent.fix)
+
+
+def test_glibc_and_what_works_are_left_alone(of: Any, case: Any, find: Any, h200: Machine) -> None:
+    assert find(Musl, case(of(Machine, host=of(Host, libc="glibc 2.39")))) == []
+    works = msgspec.structs.replace(h200, host=msgspec.structs.replace(h200.host, libc=Known("musl", source="/lib")))
+    assert find(Musl, case(works)) == []
 
 
 # --- alloc-conf -------------------------------------------------------------------------------------------------------
@@ -280,3 +313,12 @@ def test_the_old_name_on_a_newer_torch_is_a_note(with_allocator: Any, case: Any,
 )
 def test_settings_that_are_right(torch: str, name: str, text: str, with_allocator: Any, case: Any, find: Any) -> None:
     assert find(AllocConf, case(with_allocator(torch, **{name: text}))) == []
+
+
+def test_the_rule_and_the_machines_page_know_the_same_options(with_allocator: Any, case: Any, find: Any) -> None:
+    for option in ("roundup_bypass_threshold_mb", "expandable_segments_reserve", *ALLOCATOR_OPTIONS):
+        assert find(AllocConf, case(with_allocator("2.11.0", PYTORCH_ALLOC_CONF=f"{option}:1"))) == []
+        (meaning,) = (
+            one.meaning for one in value_of(read_environment({"PYTORCH_ALLOC_CONF": f"{option}:1"}, ())) or ()
+        )
+        assert "is no option" not in meaning

@@ -62,6 +62,14 @@ def test_no_smi_in_a_container_is_mended_on_the_host(of: Any, case: Any, find: A
     assert all("On the host" in step for step in finding.fix)
 
 
+def test_no_smi_on_a_machine_for_cpus(of: Any, case: Any, find: Any) -> None:
+    said = "NVML: Driver Not Loaded"
+    library = of(Nvidia, library_version="580.159.04")
+    assert find(NoSmi, case(of(Machine, host=of(Host, pci=(), modules=()), nvidia=library), said, where="NVML")) == []
+    wsl = of(Machine, host=of(Host, pci=(), modules=(), virtualisation="wsl2"), nvidia=library)
+    assert len(find(NoSmi, case(wsl, said, where="NVML"))) == 1  # its bus shows no card in any case
+
+
 def test_nouveau_on_the_bus(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, host=of(Host, package_manager="pacman", pci=card_on_bus("nouveau"), modules=("nouveau",)))
     (finding,) = find(Nouveau, case(machine))
@@ -97,6 +105,37 @@ def test_module_rejected(of: Any, case: Any, find: Any, paste: Any, name: str) -
     assert finding.blocks
     assert "mokutil --import /var/lib/shim-signed/mok/MOK.der" in finding.fix[0]
     assert finding.evidence[-1] == "Secure Boot: True (recorded)"
+
+
+@pytest.mark.parametrize(
+    ("words", "pci", "modules", "found"),
+    [
+        ("modprobe: ERROR: could not insert 'vboxdrv': Key was rejected by service", None, None, 0),
+        ("Loading of unsigned module is rejected", None, None, 0),
+        ("Loading of unsigned module is rejected", "none", (), 0),
+        ("Loading of unsigned module is rejected", "card", (), 1),
+        ("Loading of unsigned module is rejected", "card", ("nvidia",), 0),
+        ("modprobe: ERROR: could not insert 'vboxdrv': Key was rejected by service", "card", (), 0),
+        (
+            (
+                "could not insert 'vboxdrv': Key was rejected by service\n"
+                "could not insert 'nvidia': Key was rejected by service"
+            ),
+            None,
+            None,
+            1,
+        ),
+    ],
+)
+def test_other_modules_are_refused_with_the_same_words(
+    words: str, pci: str | None, modules: tuple[str, ...] | None, found: int, of: Any, case: Any, find: Any
+) -> None:
+    facts: dict[str, Any] = {} if modules is None else {"modules": modules}
+    if pci:
+        facts["pci"] = card_on_bus(None) if pci == "card" else ()
+    findings = find(ModuleRejected, case(of(Machine, host=of(Host, **facts)), words, where="kernel log"))
+    assert len(findings) == found
+    assert not any("vboxdrv" in line for finding in findings for line in finding.evidence)
 
 
 def test_an_unsigned_module_that_was_loaded_is_no_trouble(case: Any, find: Any) -> None:

@@ -140,18 +140,66 @@ def test_other_libraries_are_not_cudas(words: str, case: Any, find: Any) -> None
     assert find(CudnnMissing, case(None, words)) == []
 
 
+def missing(*names: str) -> str:
+    return "\n".join(f"OSError: {name}: cannot open shared object file: No such file or directory" for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "cuda", "wheels"),
+    [
+        (("libcufft.so.10", "libcudart.so.11.0"), 11, "nvidia-cufft-cu11 nvidia-cuda-runtime-cu11"),
+        (("libcufft.so.11",), 12, "nvidia-cufft-cu12"),
+        (("libcufft.so.12", "libcurand.so.10"), 13, "nvidia-cufft nvidia-curand"),
+        (("libcusparse.so.11",), 11, "nvidia-cusparse-cu11"),
+        (("libcusolver.so.11", "libcublas.so.12"), 12, "nvidia-cusolver-cu12 nvidia-cublas-cu12"),
+        (("libcusolver.so.12", "libnccl.so.2"), 13, "nvidia-cusolver nvidia-nccl-cu13"),
+        (("libnvrtc.so.11.2",), 11, "nvidia-cuda-nvrtc-cu11"),
+        (("libcupti.so.13", "libnvJitLink.so.13"), 13, "'nvidia-cuda-cupti==13.*' 'nvidia-nvjitlink==13.*'"),
+        (("cudart64_110.dll",), 11, "nvidia-cuda-runtime-cu11"),
+    ],
+)
+def test_the_name_tells_the_cuda(names: tuple[str, ...], cuda: int, wheels: str, of: Any, case: Any, find: Any) -> None:
+    torch = of(Framework, name="torch", version="2.4.0", build="cuda", cuda="10.2")  # says nothing of this program
+    machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
+    words = missing(*names) if "dll" not in names[0] else f"Could not load dynamic library '{names[0]}'"
+    (finding,) = find(LibraryMissing, case(machine, words))
+    assert f"built for CUDA {cuda}." in finding.meaning
+    assert f"pip install {wheels}" in finding.fix
+
+
+def test_a_name_that_several_cudas_share(of: Any, case: Any, find: Any) -> None:
+    (alone,) = find(LibraryMissing, case(None, missing("libcusparse.so.12")))
+    assert "which is the same in CUDA 12 and 13" in alone.meaning
+    assert alone.fix[0] == "pip install nvidia-cusparse   # for CUDA 13; take the program's own, if that is another"
+    torch = of(Framework, name="torch", version="2.7.0", build="cuda", cuda="12.8")
+    machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
+    (beside,) = find(LibraryMissing, case(machine, missing("libcusparse.so.12")))
+    assert "built for CUDA 12." in beside.meaning
+    assert beside.fix[0] == "pip install nvidia-cusparse-cu12"
+
+
+def test_a_cudnn_that_torchs_cuda_has_no_wheel_of(of: Any, case: Any, find: Any) -> None:
+    torch = of(Framework, name="torch", version="2.11.0", build="cuda", cuda="13.0")
+    machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
+    (finding,) = find(CudnnMissing, case(machine, missing("libcudnn.so.8")))
+    assert finding.fix[0] == "pip install 'nvidia-cudnn-cu12>=8.9,<9'   # for CUDA 12"
+
+
 # --- cudnn-missing ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("words", "wheel"),
     [
-        (TF_CUDNN_8, "'nvidia-cudnn-cu12==8.*'"),
-        ("ImportError: libcudnn.so.6: cannot open shared object file: No such file or directory", "==6.*"),
-        ("Couldn't open CUDA library libcudnn.so.5. LD_LIBRARY_PATH: /usr/local/cuda-8.0/lib64", "==5.*"),
+        (TF_CUDNN_8, "'nvidia-cudnn-cu12>=8.9,<9'"),
+        (
+            "ImportError: libcudnn.so.6: cannot open shared object file: No such file or directory",
+            "cuDNN 6 has no wheel",
+        ),
+        ("Couldn't open CUDA library libcudnn.so.5. LD_LIBRARY_PATH: /usr/local/cuda-8.0", "cuDNN 5 has no wheel"),
         (
             "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9, libcudnn_ops.so}",
-            "'nvidia-cudnn-cu12==9.*'",
+            "'nvidia-cudnn-cu12>=9,<10'",
         ),
     ],
 )
@@ -166,7 +214,8 @@ def test_cudnn_is_missing(words: str, wheel: str, case: Any, find: Any) -> None:
     ("version", "fix"),
     [
         ("2.18.0", "pip install 'tensorflow[and-cuda]==2.18.*'"),
-        ("2.12.1", "pip install 'nvidia-cudnn-cu11==8.6.*'"),
+        ("2.12.1", "pip install 'nvidia-cudnn-cu11>=8.6,<9'"),
+        ("2.4.0", "pip install 'nvidia-cudnn-cu11>=8.6,<9'"),  # built with 8.0, of which there is no wheel
         ("2.3.0", "conda install -c conda-forge cudatoolkit=10.1 cudnn=7.6"),
     ],
 )
@@ -181,7 +230,7 @@ def test_tensorflow_on_windows_itself(with_tensorflow: Any, case: Any, find: Any
     (finding,) = find(CudnnMissing, case(with_tensorflow("2.15.0", family="windows"), words))
     assert "WSL2" in finding.fix[0]
     (last,) = find(CudnnMissing, case(with_tensorflow("2.10.1", family="windows"), words))
-    assert "nvidia-cudnn-cu11==8.1" in last.fix[0]
+    assert last.fix[0] == "pip install 'nvidia-cudnn-cu11>=8.6,<9'"
 
 
 def test_tensorflow_that_does_not_name_what_it_misses(with_tensorflow: Any, case: Any, find: Any) -> None:

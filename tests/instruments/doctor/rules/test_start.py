@@ -57,6 +57,28 @@ def test_no_visible_gpu_leaves_it_to_the_variable(case: Any, find: Any, paste: A
     assert find(NoVisibleGpu, case(h200, "RuntimeError: No CUDA GPUs are available")) == []
 
 
+@pytest.mark.parametrize(("value", "found"), [("0", 1), ("1", 0), ("-1", 0), (None, 1)])
+def test_a_variable_that_names_the_card_rightly_explains_nothing(
+    value: str | None, found: int, of: Any, case: Any, find: Any, variables: Any
+) -> None:
+    machine = of(
+        Machine,
+        cards=(of(Card, vendor="nvidia", index=0),),
+        nvidia=of(Nvidia, driver="580.95.05"),
+        environment=variables(**({"CUDA_VISIBLE_DEVICES": value} if value is not None else {})),
+    )
+    findings = find(NoVisibleGpu, case(machine, "RuntimeError: No CUDA GPUs are available", where="torch"))
+    assert len(findings) == found
+    assert [finding.evidence[1:] for finding in findings] == (
+        [("CUDA_VISIBLE_DEVICES='0'",)] if value == "0" else [()] * found
+    )
+
+
+def test_to_speak_of_the_variable_is_not_to_set_it(case: Any, find: Any) -> None:
+    words = "RuntimeError: No CUDA GPUs are available. Is CUDA_VISIBLE_DEVICES set to what you want?"
+    assert len(find(NoVisibleGpu, case(None, words))) == 1
+
+
 @pytest.mark.parametrize("name", ["errors/fabric-802-torch.txt", "errors/fabric-802-old-wording.txt"])
 def test_fabric_by_words(of: Any, case: Any, find: Any, paste: Any, name: str) -> None:
     machine = of(Machine, host=of(Host, package_manager="apt"), nvidia=of(Nvidia, driver="550.54.15"))
@@ -88,3 +110,8 @@ def test_smi_hang(of: Any, case: Any, find: Any, h200: Machine) -> None:
 def test_what_is_missing_or_another_hang_is_not_the_drivers(of: Any, case: Any, find: Any) -> None:
     absent = of(Machine, nvidia=of(Nvidia, smi=Unknown("nvidia-smi is not installed, or not on PATH")))
     assert find(SmiHang, case(absent, "probe.torch did not answer in 60 s in /usr/bin/python3")) == []
+
+
+def test_the_runtimes_own_words_for_no_device(case: Any, find: Any) -> None:
+    (finding,) = find(NoVisibleGpu, case(None, "RuntimeError: CUDA error: no CUDA-capable device is detected"))
+    assert finding.blocks

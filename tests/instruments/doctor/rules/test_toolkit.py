@@ -112,6 +112,19 @@ def test_toolkits_that_can(nvcc: str, card: str, of: Any, case: Any, find: Any) 
     assert find(ToolkitArch, case(with_nvcc(of, nvcc, card))) == []
 
 
+@pytest.mark.parametrize(("nvcc", "card", "found"), [("11.4", "GRID K520", 1), ("11.4", "Tesla K80", 0)])
+def test_the_last_toolkit_differs_within_kepler(
+    nvcc: str, card: str, found: int, of: Any, case: Any, find: Any
+) -> None:
+    findings = find(ToolkitArch, case(with_nvcc(of, nvcc, card)))
+    assert [one.fix[0] for one in findings] == ["Install a toolkit: CUDA 6.0 to 10.2."] * found
+
+
+def test_cards_that_are_alike_are_named_once(of: Any, case: Any, find: Any) -> None:
+    (finding,) = find(ToolkitArch, case(with_nvcc(of, "13.0", *["Tesla V100-SXM2-16GB"] * 4)))
+    assert finding.evidence == ("nvcc is 13.0", "4 × Tesla V100-SXM2-16GB (cards 0 to 3): Volta, 7.0")
+
+
 def test_nvccs_own_words(case: Any, find: Any) -> None:
     (finding,) = find(ToolkitArch, case(None, "nvcc fatal   : Unsupported gpu architecture 'compute_89'"))
     assert finding.evidence == ("pasted text: nvcc fatal : Unsupported gpu architecture 'compute_89'",)

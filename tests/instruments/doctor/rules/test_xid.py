@@ -69,6 +69,16 @@ def test_another_card_goes_on(of: Any, case: Any, find: Any, paste: Any) -> None
     assert finding.blocks
 
 
+def test_a_card_that_answers_is_past_its_xid(of: Any, case: Any, find: Any) -> None:
+    line = "NVRM: Xid (PCI:0000:41:00): 109, pid=1234, name=python, Ch 00000008, errorString CTX SWITCH TIMEOUT"
+    card = of(Card, vendor="nvidia", index=0, bus_id="00000000:41:00.0", health="OK")
+    (finding,) = find(XidErrors, case(of(Machine, cards=(card,)), line, where="kernel log"))
+    assert (finding.severity, finding.blocks) == ("error", False)
+    ill = msgspec.structs.replace(card, health=Known("recovery action: reset the GPU", source="NVML"))
+    (finding,) = find(XidErrors, case(of(Machine, cards=(ill,)), line, where="kernel log"))
+    assert finding.blocks
+
+
 def test_an_unknown_number_is_left_unexplained(case: Any, find: Any) -> None:
     (finding,) = find(XidErrors, case(None, "NVRM: Xid (PCI:0000:01:00): 9999, something new"))
     assert finding.meaning == "None of our sources tells what Xid 9999 means."

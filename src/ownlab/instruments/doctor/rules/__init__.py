@@ -11,7 +11,7 @@ import difflib
 from ownlab.errors import UsageError
 from ownlab.instruments.doctor.rule import Rule
 from ownlab.instruments.doctor.rules.access import DevicePermission, RestrictedCounters
-from ownlab.instruments.doctor.rules.builds import CpuBuild, NoKernel, RocmBuild
+from ownlab.instruments.doctor.rules.builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
 from ownlab.instruments.doctor.rules.card_memory import HeldMemory, OutOfMemory
 from ownlab.instruments.doctor.rules.cards import CardLost, EccErrors, NoBf16, Persistence, SlowLink, Throttling
 from ownlab.instruments.doctor.rules.container import ContainerWithoutGpu, NvmlUnknown, RuntimeMissing, SmallShm, Wsl
@@ -34,7 +34,13 @@ from ownlab.instruments.doctor.rules.host import (
     RaidDegraded,
     SlowDisk,
 )
-from ownlab.instruments.doctor.rules.interpreter import AllocConf, FrameworkAbsent, FrameworkBroken, InterpreterBroken
+from ownlab.instruments.doctor.rules.interpreter import (
+    AllocConf,
+    FrameworkAbsent,
+    FrameworkBroken,
+    InterpreterBroken,
+    Musl,
+)
 from ownlab.instruments.doctor.rules.kernel_module import (
     HmmRegion,
     ModuleFlavour,
@@ -44,6 +50,17 @@ from ownlab.instruments.doctor.rules.kernel_module import (
     UvmMissing,
 )
 from ownlab.instruments.doctor.rules.libraries import CudnnMissing, CudnnShadow, LibraryMissing
+from ownlab.instruments.doctor.rules.programs import (
+    CompilerTooNew,
+    FlashAttentionCard,
+    ForkedCuda,
+    HostMemory,
+    ImageNeedsDriver,
+    ModuleMissing,
+    PtxTooNew,
+    QuantisationBuild,
+    ServingMemory,
+)
 from ownlab.instruments.doctor.rules.start import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
 from ownlab.instruments.doctor.rules.toolkit import CudaMismatch, ToolkitArch, ToolkitDiff
 from ownlab.instruments.doctor.rules.vendors import AscendHealth, AscendStack, MpsAbsent, Rosetta, TpuNoLibtpu
@@ -58,6 +75,7 @@ RULES: tuple[type[Rule], ...] = (
     EccErrors,
     # the way from the program to the driver
     RuntimeMissing,
+    ImageNeedsDriver,
     NvmlUnknown,
     ContainerWithoutGpu,
     Wsl,
@@ -89,17 +107,22 @@ RULES: tuple[type[Rule], ...] = (
     NoVisibleGpu,
     # the interpreter and its frameworks
     InterpreterBroken,
+    Musl,
     FrameworkBroken,
     LibraryMissing,
     CudnnMissing,
     CudnnShadow,
     CpuBuild,
     RocmBuild,
+    XpuBuild,
     NoKernel,
     CudaMismatch,
+    ModuleMissing,
     FrameworkAbsent,
     AllocConf,
     ToolkitArch,
+    CompilerTooNew,
+    PtxTooNew,
     ToolkitDiff,
     # other vendors
     AscendHealth,
@@ -122,6 +145,11 @@ RULES: tuple[type[Rule], ...] = (
     NcclError,
     DeviceMixed,
     CheckpointCuda,
+    ForkedCuda,
+    ServingMemory,
+    FlashAttentionCard,
+    QuantisationBuild,
+    HostMemory,
     # the machine around the cards
     SmallShm,
     OomKilled,

@@ -9,6 +9,7 @@ from ownlab.instruments.doctor.questions import container_of, some_framework_wor
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, initramfs_command, modprobe_option, on_host, rented
 from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.verdict import accelerators_of
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
 
@@ -43,7 +44,7 @@ class DevicePermission(SignRule):
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         files = [one for one in value_of(machine.nvidia.device_files) or () if _NEEDED.match(one.path)]
-        kfd = value_of(machine.amd.kfd)
+        kfd = value_of(machine.amd.kfd) if _may_compute_on_amd(machine) else None
         closed = [one for one in (*files, *((kfd,) if kfd else ())) if not (one.readable and one.writable)]
         quotes = self.quotes(case)
         if some_framework_works(machine) or not (closed or quotes):
@@ -70,6 +71,12 @@ class DevicePermission(SignRule):
             "See which group owns them: ls -l /dev/nvidia*",
             f"Join it: {as_root(machine, 'usermod -aG GROUP $USER')}; then log out and in again.",
         )
+
+
+def _may_compute_on_amd(machine: Machine) -> bool:
+    """Whether an AMD card may be here to compute on: /dev/kfd is there, and closed, for graphics inside a CPU as well."""
+    known = isinstance(machine.cards, Known)
+    return not known or any(card.vendor == "amd" for card in accelerators_of(machine))
 
 
 class RestrictedCounters(SignRule):

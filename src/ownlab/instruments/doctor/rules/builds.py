@@ -1,4 +1,4 @@
-"""Rules on what a framework's build has code for: any GPU at all, AMD's, and this very card."""
+"""Rules on what a framework's build has code for: any GPU at all, AMD's, Intel's, and this very card."""
 
 from __future__ import annotations
 
@@ -14,19 +14,29 @@ from ownlab.instruments.doctor.questions import (
     framework,
     framework_name,
     frameworks_of,
+    is_musl,
     join,
     nvidia_cards,
+    of_cards,
     package,
     sees_devices,
     some_framework_works,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.rule import SignRule
-from ownlab.instruments.doctor.wheels import framework_command, rocm_requirement, torch_command, torch_platform
+from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.verdict import accelerators_of
+from ownlab.instruments.doctor.wheels import (
+    framework_command,
+    instead_of_wheel,
+    rocm_requirement,
+    torch_command,
+    torch_platform,
+    xpu_requirement,
+)
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Card, Framework, Machine
 
-__all__ = ["CpuBuild", "NoKernel", "RocmBuild"]
+__all__ = ["CpuBuild", "NoKernel", "RocmBuild", "XpuBuild"]
 
 # torch names the card's capability in its warnings: "with CUDA capability sm_120 is not", "of cuda capability 6.1".
 _SAID_CAPABILITY = re.compile(r"CUDA capability (?:sm_)?(\d+?)\.?(\d)\b", re.IGNORECASE)
@@ -62,6 +72,9 @@ class CpuBuild(SignRule):
 
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
+        if value_of(machine.host.family) == "darwin":
+            yield from self._on_a_mac(self.quotes(case))
+            return
         cards = nvidia_cards(machine)
         on_cpu = [one for one in frameworks_of(machine) if value_of(one.build) == "cpu" and not one.failure]
         # JAX says the same where its plug-in for CUDA is there and fails: that is not a matter of the build.
@@ -84,6 +97,16 @@ class CpuBuild(SignRule):
             blocks=blocks,
         )
 
+    def _on_a_mac(self, quotes: tuple[str, ...]) -> Iterator[Finding]:
+        if quotes:
+            yield self.found(
+                title="The program asks for CUDA on a Mac",
+                evidence=quotes,
+                meaning="No Mac of today has CUDA. torch uses Apple's GPU under the name mps.",
+                fix=("In code: device = 'mps' if torch.backends.mps.is_available() else 'cpu'",),
+                blocks=False,
+            )
+
     @staticmethod
     def _may_have_a_card(machine: Machine) -> bool:
         """Of a pasted machine a CPU build cannot tell whether it has an NVIDIA card. Macs and NPUs have none."""
@@ -96,15 +119,29 @@ class CpuBuild(SignRule):
 
     @staticmethod
     def _fix(machine: Machine, names: Iterable[str], cards: bool) -> Iterator[str]:
-        for name in names:
-            command = framework_command(machine, name)
-            if command:
-                yield command
+        yield from (framework_command(machine, name) or instead_of_wheel(machine, name=name) for name in names)
         if not cards:
             yield (
                 "Without a GPU: let the program choose, device = 'cuda' if torch.cuda.is_available() else 'cpu', and"
                 " load checkpoints with map_location='cpu'."
             )
+
+
+def _for_another_vendor(machine: Machine, vendor: str) -> tuple[list[Card], Framework | None]:
+    """The vendor's cards that are there to compute on, and the torch that was not built for them.
+
+    Graphics inside the CPU are left out; so is a CUDA build beside NVIDIA's card, which is there for that one.
+    """
+    cards = [card for card in accelerators_of(machine) if card.vendor == vendor]
+    torch = framework(machine, "torch")
+    if not cards or torch is None or torch.failure or some_framework_works(machine):
+        return cards, None
+    wrong = ("cpu",) if nvidia_cards(machine) else ("cpu", "cuda")
+    return cards, torch if value_of(torch.build) in wrong else None
+
+
+def _is_build_for(torch: Framework) -> str:
+    return f"{framework_name(torch)} is a build for {(value_of(torch.build) or '').upper()}"
 
 
 class RocmBuild(SignRule):
@@ -129,16 +166,14 @@ class RocmBuild(SignRule):
 
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        cards = [card for card in value_of(machine.cards) or () if card.vendor == "amd"]
-        torch = framework(machine, "torch")
-        build = value_of(torch.build) if torch and cards and not some_framework_works(machine) else None
+        cards, torch = _for_another_vendor(machine, "amd")
         quotes = self.quotes(case)
-        evidence = [card_name(card) for card in cards]
-        if torch is not None and build in ("cpu", "cuda"):
-            evidence.append(f"{framework_name(torch)} is a build for {build.upper()}")
-        elif not quotes:
+        if torch is None and not quotes:
             return
-        fix = [f"pip install --force-reinstall {rocm_requirement()}"]
+        evidence = of_cards(cards, lambda card: "")
+        if torch is not None:
+            evidence.append(_is_build_for(torch))
+        fix = [_reinstall(machine, rocm_requirement())]
         if quotes:
             fix.insert(0, "export HSA_OVERRIDE_GFX_VERSION=10.3.0   # RDNA 2; 11.0.0 for RDNA 3; before Python starts")
         yield self.found(
@@ -146,6 +181,45 @@ class RocmBuild(SignRule):
             meaning="The card is AMD's, and this build has no code for it: AMD's cards need a ROCm build with their chip"
             " in it.",
             fix=fix,
+        )
+
+
+def _reinstall(machine: Machine, requirement: str) -> str:
+    return instead_of_wheel(machine) if is_musl(machine) else f"pip install --force-reinstall {requirement}"
+
+
+class XpuBuild(Rule):
+    """An Intel card is here, and torch was not built for it.
+
+    **Why it matters.** torch reaches Intel's cards (Arc, Data Center GPU Max) through its XPU builds, as
+    `torch.device("xpu")`. The CUDA and CPU builds do not see them, and everything runs on the CPU. Graphics inside the
+    CPU are not meant here.
+
+    **What to do.** Install the XPU build (Linux, Windows), and let code choose its device:
+    `"xpu" if torch.xpu.is_available() else "cpu"`.
+
+    **Sources.** pytorch.org, "Getting Started on Intel GPU"; Intel's installation guides for client and data-centre GPUs.
+    """
+
+    code = "xpu-build"
+    severity = "error"
+    title = "torch was not built for this Intel card"
+    blocks = True
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        machine = case.machine
+        cards, torch = _for_another_vendor(machine, "intel")
+        # Gaudi is Intel's too, and has a torch of its own.
+        cards = [card for card in cards if "Gaudi" not in (value_of(card.name) or "")]
+        if torch is None or not cards:
+            return
+        yield self.found(
+            evidence=(*of_cards(cards, lambda card: ""), _is_build_for(torch)),
+            meaning="The card is Intel's, and this build has no code for it: Intel's cards need an XPU build.",
+            fix=(
+                _reinstall(machine, xpu_requirement()),
+                'In code: device = "xpu" if torch.xpu.is_available() else "cpu"',
+            ),
         )
 
 
@@ -188,7 +262,7 @@ class NoKernel(SignRule):
         left_out = [(card, found) for card, found in cards if arch_list and not runs_on(arch_list, found)]
         if torch is not None and left_out:
             evidence = (
-                *(f"{card_name(card)} has compute capability {found}" for card, found in left_out),
+                *of_cards((card for card, _ in left_out), lambda card: f" has compute capability {capability(card)}"),
                 f"{framework_name(torch)} has code for {' '.join(arch_list)} ({source})",
                 *quotes,
             )
@@ -230,16 +304,11 @@ class NoKernel(SignRule):
         why = f"{named} is not among the cards of this build."
         if newest and parse_version(found) > newest:
             why = f"{named} is newer than anything in this build" + (f"; its first CUDA is {first}." if first else ".")
-        command = torch_command(machine, found)
         return self.found(
             title=f"{torch} has no code for {name or card_name(card)}",
             evidence=evidence,
             meaning=f"{why} torch.cuda.is_available() may say True; the first operation on the card fails.",
-            fix=[
-                command
-                or "No torch wheel in our table runs on this card with this driver: update the driver, or build torch"
-                " from source."
-            ],
+            fix=[torch_command(machine, found) or instead_of_wheel(machine, found)],
             severity="error" if blocks else "warning",
             blocks=blocks,
         )

@@ -110,7 +110,7 @@ class _Sizes(Struct, frozen=True):
     others: tuple[str, ...] = ()  # "process 28367 has 77.97 GiB"
 
 
-_SIZE = r"(?P<size>[\d.]+ ?(?:bytes|[KMGT]i?B))"
+_SIZE = r"(?P<size>\d+(?:\.\d+)? ?(?:bytes|[KMGT]i?B))"
 _TRIED = re.compile(rf"Tried to allocate {_SIZE}")
 _TOTAL = re.compile(rf"total capaci?ty of {_SIZE}|{_SIZE.replace('size', 'older')} total capacity")
 _FREE = re.compile(rf"of which {_SIZE} is free|; {_SIZE.replace('size', 'older')} free")

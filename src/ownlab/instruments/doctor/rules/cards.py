@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ownlab.instruments.doctor.questions import (
     architecture,
+    architecture_name,
     card_name,
     container_of,
     is_wsl,
     join,
     nvidia_cards,
+    of_cards,
     some_framework_works,
     told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, on_host, rented
 from ownlab.instruments.doctor.rule import Rule, SignRule
-from ownlab.machine.facts import Known, value_of
-from ownlab.machine.records import Card
+from ownlab.machine.facts import Fact, Known, value_of
+from ownlab.machine.records import Card, Machine
 
 __all__ = ["CardLost", "EccErrors", "NoBf16", "Persistence", "SlowLink", "Throttling"]
 
-# Health that says nothing bad: "integrated" marks a card inside a CPU.
-_SOUND = ("OK", "integrated")
+# Health of a card that answers, and asks for a reset: NVML's recovery action, and its words for a card that needs one.
+_ASKS = re.compile(r"recovery action: |requires? (?:a )?reset", re.IGNORECASE)
+# Of NVML's recovery actions these leave the card usable; work between cards is what suffers.
+_USABLE = re.compile(r"drain (?:peer-to-peer|p2p)|IMEX", re.IGNORECASE)
 
 
 class CardLost(SignRule):
@@ -53,16 +58,18 @@ class CardLost(SignRule):
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = nvidia_cards(machine)
-        ill = [card for card in cards if (value_of(card.health) or "OK") not in _SOUND]
-        quotes = self.quotes(case)
-        if not (ill or quotes):
+        ill = [card for card in cards if (value_of(card.health) or "OK") != "OK"]
+        asking = [card for card in ill if _ASKS.search(value_of(card.health) or "")]
+        lost = [card for card in ill if card not in asking]
+        sound = any(card not in ill for card in cards) or some_framework_works(machine)
+        said_of = {f"card {card.index}" for card in ill}
+        quotes = tuple(line for line in self.quotes(case) if line.split(":", 1)[0] not in said_of)
+        if asking:
+            yield self._asks(machine, asking, sound)
+        if not (lost or quotes):
             return
-        sound = any(card not in ill for card in cards)
-        facts = [told(f"{card_name(card)}:", card.health) for card in ill]
-        said = {fact.split(":", 1)[0] for fact in facts}
-        quotes = tuple(line for line in quotes if line.split(":", 1)[0] not in {one.split(" (")[0] for one in said})
         yield self.found(
-            evidence=[*facts, *quotes],
+            evidence=[*of_cards(lost, lambda card: told(":", card.health)), *quotes],
             meaning="The card stopped answering its driver: power, heat, seating, or a failing card. It comes back with a"
             " restart of the machine at the earliest.",
             fix=(
@@ -73,11 +80,35 @@ class CardLost(SignRule):
                 ),
                 "If it happens again: power cables, seating, cooling; then the maker. The finding xid tells more.",
             ),
-            blocks=not sound and not some_framework_works(machine),
+            blocks=not sound,
+        )
+
+    def _asks(self, machine: Machine, cards: list[Card], sound: bool) -> Finding:
+        """The cards answer, and the driver says what they need."""
+        usable = all(_USABLE.search(value_of(card.health) or "") for card in cards)
+        numbers = ",".join(str(card.index) for card in cards)
+        reset = as_root(machine, f"nvidia-smi --gpu-reset -i {numbers}")
+        return self.found(
+            title="The driver asks for a reset or a restart of a card"
+            if not usable
+            else "The driver asks that work between cards be ended",
+            evidence=of_cards(cards, lambda card: told(":", card.health)),
+            meaning="The card answers, but the driver met a fault that it can clear only so; until then programs on the card"
+            " may fail."
+            if not usable
+            else "The card itself computes; what cards exchange with each other may fail.",
+            fix=(
+                "Stop the session and start a new one: it gets another machine."
+                if rented(machine)
+                else on_host(machine, f"End all programs on it, then: {reset}   # or reboot, where it asks for that"),
+                "The kernel log says what happened: look for Xid lines (the finding xid).",
+            ),
+            severity="warning" if usable else "error",
+            blocks=not sound and not usable,
         )
 
 
-class EccErrors(Rule):
+class EccErrors(SignRule):
     """A card has memory errors that ECC could not correct, or rows that wait to be replaced.
 
     **Why it matters.** An uncorrected error ends the program that met it, and means wrong data if it did not. Cards since
@@ -92,24 +123,29 @@ class EccErrors(Rule):
     code = "ecc"
     severity = "error"
     title = "A card has uncorrected memory errors"
+    signs = (r"uncorrectable ECC error encountered", r"cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE")
 
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
+        quotes = self.quotes(case)
         erring = [card for card in nvidia_cards(machine) if (value_of(card.ecc.uncorrected) or 0) > 0]
         pending = [card for card in nvidia_cards(machine) if value_of(card.ecc.remap_pending)]
         failed = [card for card in nvidia_cards(machine) if value_of(card.ecc.remap_failed)]
-        if not (erring or pending or failed):
+        if not (erring or pending or failed or quotes):
             return
-        evidence = [told(f"{card_name(card)}: uncorrected errors", card.ecc.uncorrected) for card in erring]
-        evidence += [told(f"{card_name(card)}: row remap pending:", card.ecc.remap_pending) for card in pending]
-        evidence += [told(f"{card_name(card)}: row remap failed:", card.ecc.remap_failed) for card in failed]
-        index = (failed or pending or erring)[0].index
+        evidence = [
+            *quotes,
+            *of_cards(erring, lambda card: told(": uncorrected errors", card.ecc.uncorrected)),
+            *of_cards(pending, lambda card: told(": row remap pending:", card.ecc.remap_pending)),
+            *of_cards(failed, lambda card: told(": row remap failed:", card.ecc.remap_failed)),
+        ]
+        index = next((card.index for card in (*failed, *pending, *erring)), "N")
         reset = on_host(
             machine, f"{as_root(machine, f'nvidia-smi -r -i {index}')}   # end all programs on it first; or reboot"
         )
         if failed:
             title, meaning = "A card's memory is failing", "Its spare rows are used up: the card should be replaced."
-        elif erring:
+        elif erring or quotes:
             title, meaning = (
                 None,
                 "Data was lost since the driver was loaded. Once may be chance; more is a failing card.",
@@ -124,7 +160,7 @@ class EccErrors(Rule):
             evidence=evidence,
             meaning=meaning,
             fix=("Have the card replaced (warranty).", reset) if failed else (reset,),
-            severity="error" if failed or erring else "warning",
+            severity="error" if failed or erring or quotes else "warning",
         )
 
 
@@ -222,7 +258,7 @@ class Persistence(Rule):
             return
         daemon = as_root(machine, "systemctl enable --now nvidia-persistenced")
         yield self.found(
-            evidence=[told(f"{card_name(card)}: persistence", card.persistence) for card in off],
+            evidence=of_cards(off, lambda card: told(": persistence", card.persistence)),
             meaning="The driver lets go of a card when its last program ends; each start then takes seconds more. Harmless"
             " otherwise, and of no weight where a desktop keeps the card awake.",
             fix=("The platform's provider decides this.",)
@@ -254,17 +290,21 @@ class SlowLink(Rule):
 
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        evidence = []
-        for card in nvidia_cards(machine):
-            link = card.pcie
-            width, most = value_of(link.width), value_of(link.width_max)
-            if width and most and width < most:
-                evidence.append(f"{card_name(card)}: {told('PCIe width', link.width)}, at most {most}")
-            speed, best = value_of(link.generation), value_of(link.generation_max)
-            if speed and best and speed < best and _awake(card):
-                evidence.append(
-                    f"{card_name(card)}: {told('PCIe generation', link.generation)} at work, at most {best}"
-                )
+        narrow = [card for card in nvidia_cards(machine) if _below(card.pcie.width, card.pcie.width_max)]
+        slow = [card for card in nvidia_cards(machine) if _below(card.pcie.generation, card.pcie.generation_max)]
+        evidence = [
+            *of_cards(
+                narrow,
+                lambda card: f"{told(': PCIe width', card.pcie.width)}, at most {value_of(card.pcie.width_max)}",
+            ),
+            *of_cards(
+                filter(_awake, slow),
+                lambda card: (
+                    f"{told(': PCIe generation', card.pcie.generation)} at work,"
+                    f" at most {value_of(card.pcie.generation_max)}"
+                ),
+            ),
+        ]
         if not evidence:
             return
         virtual = value_of(machine.host.virtualisation) not in (None, "none")
@@ -279,6 +319,11 @@ class SlowLink(Rule):
                 "Seat the card anew; try another slot, without a riser; set the slot to its full width in the firmware.",
             ),
         )
+
+
+def _below(now: Fact[int], most: Fact[int]) -> bool:
+    ours, best = value_of(now), value_of(most)
+    return bool(ours and best and ours < best)
 
 
 def _awake(card: Card) -> bool:
@@ -308,15 +353,13 @@ class NoBf16(SignRule):
     )
 
     def examine(self, case: Case) -> Iterable[Finding]:
-        lacking = [
-            (card, found) for card in nvidia_cards(case.machine) if (found := architecture(card)) and not found.bf16
-        ]
+        lacking = [card for card in nvidia_cards(case.machine) if (found := architecture(card)) and not found.bf16]
         quotes = self.quotes(case)
         if not (lacking or quotes):
             return
         yield self.found(
             title="A program wants bfloat16, which this card does not have" if quotes else None,
-            evidence=[*quotes, *(f"{card_name(card)}: {found.name}, without bfloat16" for card, found in lacking)],
+            evidence=[*quotes, *of_cards(lacking, lambda card: f": {architecture_name(card)}, without bfloat16")],
             meaning="bfloat16 came with Ampere (8.0). On older cards it is refused, or emulated without gain.",
             fix=(
                 "Use float16: dtype=torch.float16, --dtype=half (vLLM), fp16=True (transformers); with a GradScaler in training.",

@@ -250,28 +250,19 @@ class Wsl(SignRule):
         quotes = self.quotes(case)
         if not is_wsl(machine) and not quotes:
             return
-        where = []
-        if isinstance(machine.host.virtualisation, Known):
-            where = [told("system:", machine.host.virtualisation)]
-        elif is_wsl(machine):
-            where = [
-                f"{told('nvidia-smi', machine.nvidia.smi)} with {told('driver', machine.nvidia.driver)}, as WSL has it"
-            ]
+        where = self._where(machine)
+        works = some_framework_works(machine)
+        library = machine.nvidia.library_version
+        foreign = isinstance(library, Known) and library.source.startswith("/") and "/wsl/" not in library.source
         if value_of(machine.host.virtualisation) == "wsl1":
-            yield self.found(
+            yield self._blocking(
                 title="WSL 1 has no access to GPUs",
                 evidence=where,
                 meaning="Only WSL 2 passes a card through.",
                 fix=("In PowerShell: wsl --set-version DISTRIBUTION 2",),
-                severity="error",
-                blocks=True,
             )
-            return
-        library = machine.nvidia.library_version
-        foreign = isinstance(library, Known) and library.source.startswith("/") and "/wsl/" not in library.source
-        works = some_framework_works(machine)
-        if foreign and not works:
-            yield self.found(
+        elif foreign and not works:
+            yield self._blocking(
                 title="A Linux driver is installed inside WSL",
                 evidence=[*where, told("the driver's library:", library), *quotes],
                 meaning="CUDA in WSL uses the driver of Windows, through /usr/lib/wsl/lib. A Linux driver's libcuda in front"
@@ -280,8 +271,6 @@ class Wsl(SignRule):
                     as_root(machine, "apt-get purge -y '*nvidia-driver*' 'libnvidia-compute-*' 'libcuda1'"),
                     "In PowerShell: wsl --shutdown; then see: ls -l /usr/lib/wsl/lib/libcuda.so.1",
                 ),
-                severity="error",
-                blocks=True,
             )
         elif value_of(machine.cards) or works:
             yield self.found(
@@ -291,11 +280,21 @@ class Wsl(SignRule):
                 fix=("For what is missing here: nvidia-smi.exe, or the Task Manager, on Windows.",),
             )
         elif quotes:
-            yield self.found(
+            yield self._blocking(
                 title="WSL finds no adapter",
                 evidence=[*where, *quotes],
                 meaning="Windows passes no card through to WSL: its driver is missing or too old, or there is no card.",
                 fix=("On Windows: install NVIDIA's driver from https://www.nvidia.com/drivers; then wsl --shutdown",),
-                severity="error",
-                blocks=True,
             )
+
+    @staticmethod
+    def _where(machine: Machine) -> list[str]:
+        """What shows that this is WSL."""
+        if isinstance(machine.host.virtualisation, Known):
+            return [told("system:", machine.host.virtualisation)]
+        if not is_wsl(machine):
+            return []
+        return [f"{told('nvidia-smi', machine.nvidia.smi)} with {told('driver', machine.nvidia.driver)}, as WSL has it"]
+
+    def _blocking(self, *, title: str, evidence: list[str], meaning: str, fix: tuple[str, ...]) -> Finding:
+        return self.found(title=title, evidence=evidence, meaning=meaning, fix=fix, severity="error", blocks=True)

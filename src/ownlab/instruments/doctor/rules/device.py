@@ -5,20 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ownlab.instruments.doctor.questions import card_name, join, nvidia_cards, some_framework_works, told, variable
+from ownlab.instruments.doctor.questions import (
+    card_name,
+    join,
+    nvidia_cards,
+    of_cards,
+    some_framework_works,
+    told,
+    variable,
+)
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, on_host, set_variable
 from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.verdict import accelerators_of
 from ownlab.machine.environment import visible_devices
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Card, Machine
 
-__all__ = ["DeviceOrder", "ExclusiveMode", "HiddenDevices", "InvalidOrdinal", "MigMode"]
+__all__ = ["DeviceOrder", "ExclusiveMode", "HiddenDevices", "InvalidOrdinal", "MigMode", "assigned_to_hide"]
 
 # The variables that choose cards, and whose cards they choose.
 _VARIABLES = (("CUDA_VISIBLE_DEVICES", "nvidia"), ("HIP_VISIBLE_DEVICES", "amd"), ("ROCR_VISIBLE_DEVICES", "amd"))
 # In a shell or in Python: CUDA_VISIBLE_DEVICES=1, os.environ["CUDA_VISIBLE_DEVICES"] = '1'.
-_ASSIGNED = re.compile(r"CUDA_VISIBLE_DEVICES\W{0,4}=[^\s;]*")
+_ASSIGNED = re.compile(r"CUDA_VISIBLE_DEVICES\W{0,4}=\s?(?P<value>[^\s;]*)")
 
 
 class HiddenDevices(SignRule):
@@ -41,7 +50,7 @@ class HiddenDevices(SignRule):
     def examine(self, case: Case) -> Iterable[Finding]:
         found = list(self._by_value(case))
         yield from found
-        said = [match[0] for message in case.messages for match in _ASSIGNED.finditer(message.text)]
+        said = assigned_to_hide(case)
         if not found and said and self.quotes(case) and not some_framework_works(case.machine):
             yield self.found(
                 title="The cards may be hidden by CUDA_VISIBLE_DEVICES",
@@ -55,9 +64,10 @@ class HiddenDevices(SignRule):
 
     def _by_value(self, case: Case) -> Iterable[Finding]:
         for name, vendor in _VARIABLES:
+            # ROCm counts graphics inside the CPU too, so they stay in the list; to hide them alone is no trouble.
             cards = [card for card in value_of(case.machine.cards) or () if card.vendor == vendor]
             value = variable(case.machine, name)
-            if value is not None and cards:
+            if value is not None and not all(card.integrated for card in cards):
                 yield from self._look(case.machine, name, value, cards)
 
     def _look(self, machine: Machine, name: str, value: str, cards: list[Card]) -> Iterable[Finding]:
@@ -66,12 +76,15 @@ class HiddenDevices(SignRule):
         if not visible.known or (visible.order and visible.problem is None) or (works and not visible.order):
             return
         blocks = not visible.order
-        hidden = [card for card in cards if card.index not in visible.order]
+        hidden = [card for card in cards if card.index not in visible.order and not card.integrated]
         what = visible.problem or "that value hides every card"
         list_them = "nvidia-smi -L" if name == "CUDA_VISIBLE_DEVICES" else "rocm-smi"
         yield self.found(
             title=f"{name} does not mean what it seems to" if visible.order else f"The cards are hidden by {name}",
-            evidence=[f"{name}={value!r}: {what}", *(f"hidden: {card_name(card)}" for card in hidden)],
+            evidence=[
+                f"{name}={value!r}: {what}",
+                *(f"hidden: {named}" for named in of_cards(hidden, lambda card: "")),
+            ],
             meaning="Programs started from here see "
             + (join(f"card {index}" for index in visible.order) + " alone." if visible.order else "no card.")
             + " It may be meant so.",
@@ -79,6 +92,13 @@ class HiddenDevices(SignRule):
             severity="error" if blocks else "warning",
             blocks=blocks,
         )
+
+
+def assigned_to_hide(case: Case) -> list[str]:
+    """Where a text itself sets CUDA_VISIBLE_DEVICES, and not to cards that are known to be here."""
+    cards = nvidia_cards(case.machine)
+    said = [match for message in case.messages for match in _ASSIGNED.finditer(message.text)]
+    return [match[0] for match in said if not visible_devices(match["value"].strip("\"'"), cards).order]
 
 
 _RESTART = "Then start Python anew: the variable is read once."
@@ -166,7 +186,7 @@ class InvalidOrdinal(SignRule):
             value = variable(machine, name)
             if value is not None:
                 facts.append(f"{name}={value}")
-        cards = [card for card in value_of(machine.cards) or () if card.vendor in ("nvidia", "amd")]
+        cards = [card for card in accelerators_of(machine) if card.vendor in ("nvidia", "amd")]
         if cards:
             facts.append(
                 f"{len(cards)} card{'' if len(cards) == 1 else 's'} here: numbers 0 to {len(cards) - 1} at most"
@@ -222,7 +242,7 @@ class ExclusiveMode(SignRule):
             title="The card's compute mode lets one process in at a time" if only_mode else None,
             evidence=[
                 *quotes,
-                *(told(f"{card_name(card)}: compute mode", card.compute_mode) for card in (*closed, *single)),
+                *of_cards((*closed, *single), lambda card: told(": compute mode", card.compute_mode)),
                 *pids,
             ],
             meaning="One process at a time may use the card in this mode; the next is refused."
@@ -269,7 +289,7 @@ class MigMode(Rule):
             blocks = len(empty) == len(cards) and not some_framework_works(machine)
             yield self.found(
                 title="MIG is on, but the card has no instance",
-                evidence=[told(f"{card_name(card)}: MIG", card.mig) for card in empty] + ["no MIG instance is listed"],
+                evidence=[*of_cards(empty, lambda card: told(": MIG", card.mig)), "no MIG instance is listed"],
                 meaning="CUDA finds no device on a card in MIG mode until an instance is made. From inside a container it"
                 " can also mean that none was given to it.",
                 fix=self._make_instances(machine, empty[0]),

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 
 from ownlab.catalog.cuda import branch_of, driver_floor, newest_cuda
-from ownlab.catalog.torch_wheels import wheel_for
 from ownlab.catalog.versions import parse_version
 from ownlab.instruments.doctor.questions import (
     architecture,
-    card_name,
     container_of,
     cuda_builds,
     driver_family,
@@ -19,13 +17,14 @@ from ownlab.instruments.doctor.questions import (
     module_loaded,
     nvidia_cards,
     nvidia_on_pci,
-    oldest_capability,
+    of_cards,
     some_framework_works,
     told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import driver_remedy, rented
 from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.wheels import torch_wheel
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Framework, Machine
 
@@ -59,7 +58,6 @@ class DriverOld(SignRule):
 
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        family = driver_family(machine)
         needs = [(one, floor) for one in cuda_builds(machine) if (floor := _floor_missed(machine, one))]
         quotes = self.quotes(case)
         if not needs and not quotes:
@@ -86,7 +84,7 @@ class DriverOld(SignRule):
             + served
             + decoded
             + ("" if needs else " Some programs say the same where there is no driver at all."),
-            fix=_newer_driver_or_older_build(machine, floors[-1] if floors else None, newest, family),
+            fix=_newer_driver_or_older_build(machine, floors[-1] if floors else None, newest),
             severity="error" if blocks else "warning",
             blocks=blocks,
         )
@@ -98,7 +96,9 @@ class DriverOld(SignRule):
                 number = int(match["found"])
                 return f"{number // 1000}.{number % 1000 // 10}"
         driver = value_of(case.machine.nvidia.driver)
-        return value_of(case.machine.nvidia.cuda) or (newest_cuda(driver) if driver else None)
+        return value_of(case.machine.nvidia.cuda) or (
+            newest_cuda(driver, driver_family(case.machine)) if driver else None
+        )
 
 
 def _floor_missed(machine: Machine, framework: Framework) -> str | None:
@@ -116,12 +116,10 @@ def _floor_missed(machine: Machine, framework: Framework) -> str | None:
     return floor if served is not None and parse_version(served)[:1] < parse_version(cuda)[:1] else None
 
 
-def _newer_driver_or_older_build(
-    machine: Machine, floor: str | None, served: str | None, family: str
-) -> tuple[str, ...]:
+def _newer_driver_or_older_build(machine: Machine, floor: str | None, served: str | None) -> tuple[str, ...]:
     # A driver that serves CUDA 11.6 is at least the floor of 11.x: enough to choose a build by.
-    driver = value_of(machine.nvidia.driver) or (driver_floor(served, family) if served else None)
-    wheel = wheel_for(oldest_capability(machine), driver, family) if driver else None
+    driver = value_of(machine.nvidia.driver) or (driver_floor(served, driver_family(machine)) if served else None)
+    wheel = torch_wheel(machine, driver=driver) if driver else None
     older = (
         f"{wheel.command}   # torch {wheel.torch} for CUDA {wheel.cuda} runs on the driver that is here"
         if wheel
@@ -168,7 +166,10 @@ class DriverEnd(Rule):
             until = f" NVIDIA keeps it until {ended}." if ended else ""
             yield self.found(
                 title=f"R{number[0]} is the last driver branch for {join(names)} cards",
-                evidence=[told("driver", machine.nvidia.driver), *(card_name(card) for card, _ in last)],
+                evidence=[
+                    told("driver", machine.nvidia.driver),
+                    *of_cards([card for card, _ in last], lambda card: ""),
+                ],
                 meaning=f"Newer branches do not serve these cards.{until} Nothing is wrong today.",
                 fix=(f"Stay on R{number[0]}: let no upgrade put a newer branch in its place.",),
             )
@@ -202,7 +203,13 @@ class NoDriver(SignRule):
     severity = "error"
     title = "No NVIDIA driver is found"
     blocks = True
-    signs = (r"Found no NVIDIA driver on your system", r"libcuda\.so(?:\.1)?: cannot open shared object file")
+    signs = (
+        r"Found no NVIDIA driver on your system",
+        r"libcuda\.so(?:\.1)?: cannot open shared object file",
+        r"Could not find cuda drivers on your machine",  # TensorFlow
+        r"failed call to cuInit: (?:UNKNOWN ERROR \(303\)|CUDA_ERROR_NO_DEVICE)",
+        r"nvidia-smi: (?:command )?not found",
+    )
 
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
@@ -220,17 +227,28 @@ class NoDriver(SignRule):
             return
         if not quotes and on_bus and all(one.driver == "nouveau" for one in on_bus):  # the rule nouveau says it
             return
+        if not quotes and any(one.driver == "nvidia" for one in on_bus or ()):  # it is there, as far as the bus knows
+            return
         if module_loaded(machine) and container_of(machine):  # the host has one: container-no-gpu says what is missing
             return
         evidence = [
             *(
-                f"PCI {one.bus_id}: NVIDIA {one.vendor}:{one.device}, driver: {one.driver or 'none'}"
+                f"PCI {one.bus_id}: NVIDIA{f' {one.vendor}:{one.device}' if one.device else ''}, driver: {one.driver or 'none'}"
                 for one in on_bus or ()
             ),
             *(f"{one.name} is built with {told('CUDA', one.cuda)} and sees no device" for one in builds),
             *quotes,
         ]
-        if on_bus:
+        if on_bus and all(one.driver == "vfio-pci" for one in on_bus):
+            yield self.found(
+                title="The NVIDIA card is set aside for a virtual machine (vfio-pci)",
+                evidence=evidence,
+                meaning="vfio-pci holds the card, so that it can be handed to a virtual machine; the host cannot use it.",
+                fix=(
+                    "Use it in the virtual machine; or take its ids out of the vfio-pci options in /etc/modprobe.d, and reboot.",
+                ),
+            )
+        elif on_bus:
             yield self.found(
                 title="An NVIDIA card is here, but no driver for it",
                 evidence=evidence,

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from ownlab.catalog.architectures import is_datacentre
 from ownlab.catalog.versions import parse_version
 from ownlab.instruments.doctor.questions import (
-    card_name,
+    answers,
     container_of,
     nvidia_cards,
+    of_cards,
     some_framework_works,
     told,
     variable,
@@ -62,11 +63,25 @@ class DriverMismatch(SignRule):
             for label, fact in (("kernel module", module), ("library", library))
             if isinstance(fact, Known)
         ]
+        if isinstance(machine.nvidia.nvml, Known) or any(map(answers, nvidia_cards(machine))):
+            yield self._over(facts, quotes)
+            return
         yield self.found(
             evidence=[*facts, *quotes],
             meaning="The driver was upgraded while its old kernel module stays loaded. Programs that run already go on;"
             " new ones cannot reach the card until the module is the new one.",
             fix=self._fix(machine),
+        )
+
+    def _over(self, facts: list[str], quotes: tuple[str, ...]) -> Finding:
+        return self.found(
+            title="A driver library that does not fit the kernel module was seen",
+            evidence=[*facts, *quotes],
+            meaning="NVML answers, so the library that is installed fits the loaded module. The line is of the past, or of"
+            " one program that brings a library of the driver of its own (an image, LD_LIBRARY_PATH).",
+            fix=("See which libcuda a program finds: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH",),
+            severity="warning",
+            blocks=False,
         )
 
     @staticmethod
@@ -174,7 +189,7 @@ class ForwardCompatibility(SignRule):
         unserved = [card for card in nvidia_cards(machine) if is_datacentre(value_of(card.name) or "") is False]
         if not quotes and not (paths and unserved):
             return
-        facts = [*(f"LD_LIBRARY_PATH has {part}" for part in paths), *(card_name(card) for card in unserved)]
+        facts = [*(f"LD_LIBRARY_PATH has {part}" for part in paths), *of_cards(unserved, lambda card: "")]
         if isinstance(machine.nvidia.driver, Known):
             facts.append(told("driver", machine.nvidia.driver))
         proven = bool(quotes)

@@ -1,4 +1,4 @@
-"""Rules on the Python that is asked about: broken, with broken frameworks, with none, with a misspelt allocator option."""
+"""Rules on the Python that is asked about: broken, with broken frameworks, with none, on musl, with a misspelt allocator option."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ownlab.instruments.doctor.questions import (
     framework,
     framework_name,
     frameworks_of,
+    is_musl,
     package,
     some_framework_works,
     told,
@@ -21,11 +22,18 @@ from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import set_variable
 from ownlab.instruments.doctor.rule import Rule, SignRule, quote
 from ownlab.instruments.doctor.verdict import accelerators_of, anything_there
-from ownlab.instruments.doctor.wheels import rocm_requirement, torch_command, torch_wheel
+from ownlab.instruments.doctor.wheels import (
+    instead_of_wheel,
+    rocm_requirement,
+    torch_command,
+    torch_wheel,
+    xpu_requirement,
+)
+from ownlab.machine.environment import ALLOCATOR_OPTIONS
 from ownlab.machine.facts import NOT_READ, Unknown, value_of
 from ownlab.machine.records import Framework, Machine
 
-__all__ = ["AllocConf", "FrameworkAbsent", "FrameworkBroken", "InterpreterBroken"]
+__all__ = ["AllocConf", "FrameworkAbsent", "FrameworkBroken", "InterpreterBroken", "Musl"]
 
 _LAST_LINES = 3
 
@@ -246,18 +254,27 @@ class FrameworkAbsent(Rule):
         yield self.found(
             evidence=[f"no torch, tensorflow, jax, cupy or numba in {python or 'the Python that was asked'}"],
             meaning="This environment cannot use an accelerator yet; another Python may have what is missing here.",
-            fix=(*_other_pythons(machine), f"{pip} {self._what(machine)}"),
+            fix=(*_other_pythons(machine), self._install(machine, pip)),
         )
 
     @staticmethod
-    def _what(machine: Machine) -> str:
-        """What to install for the accelerators that are here, as arguments of pip."""
+    def _install(machine: Machine, pip: str) -> str:
+        """The line that installs what suits the accelerators that are here."""
         vendors = {card.vendor for card in accelerators_of(machine)}
+        if is_musl(machine):
+            return instead_of_wheel(machine)
         if "nvidia" in vendors:
             wheel = torch_wheel(machine)
-            return wheel.command.removeprefix("pip install --force-reinstall ") if wheel else "torch"
+            return wheel.command.replace("pip install --force-reinstall", pip) if wheel else instead_of_wheel(machine)
+        return f"{pip} {FrameworkAbsent._what(vendors)}"
+
+    @staticmethod
+    def _what(vendors: set[str]) -> str:
+        """What to install for the cards of other vendors, as arguments of pip."""
         if "amd" in vendors:
             return rocm_requirement()
+        if "intel" in vendors:
+            return xpu_requirement()
         if "huawei" in vendors:
             return "torch torch-npu"
         if "google" in vendors:
@@ -265,34 +282,34 @@ class FrameworkAbsent(Rule):
         return "torch" if "apple" in vendors else "torch --index-url https://download.pytorch.org/whl/cpu"
 
 
-# From torch's own parsers, c10/core/AllocatorConfig and c10/cuda/CUDAAllocatorConfig, 1.10 to 2.15, read 2026-11.
-_OPTIONS = frozenset(
-    (
-        "backend",
-        "max_split_size_mb",
-        "max_non_split_rounding_mb",
-        "roundup_power2_divisions",
-        "roundup_bypass_threshold_mb",
-        "garbage_collection_threshold",
-        "expandable_segments",
-        "expandable_segments_reserve",
-        "expandable_segments_reserve_by_class",
-        "release_lock_on_cudamalloc",
-        "release_lock_on_hipmalloc",
-        "pinned_use_cuda_host_register",
-        "pinned_use_hip_host_register",
-        "pinned_num_register_threads",
-        "pinned_use_background_threads",
-        "pinned_reserve_segment_size_mb",
-        "pinned_max_round_threshold_mb",
-        "pinned_max_cached_size_mb",
-        "pinned_free_catch_all",
-        "graph_capture_record_stream_reuse",
-        "per_process_memory_fraction",
-        "throw_on_cudamalloc_oom",
-        "large_segment_size_mb",
-    )
-)
+class Musl(Rule):
+    """The system's C library is musl (Alpine), and the wheels of the frameworks are made for glibc.
+
+    **Why it matters.** torch, TensorFlow, JAX and CuPy publish wheels for glibc (manylinux) alone: on musl pip finds "no
+    matching distribution". NVIDIA's driver libraries, which a container gets from its host, are made for glibc too.
+
+    **What to do.** Work in a system with glibc: Debian, Ubuntu, Fedora; as a container, an image such as
+    `python:3.12-slim` instead of `python:3.12-alpine`.
+
+    **Sources.** PEP 600 (manylinux) and PEP 656 (musllinux); nvidia-docker#1606 (the driver is not made for musl).
+    """
+
+    code = "musl"
+    severity = "note"
+    title = "The C library is musl, and frameworks' wheels need glibc"
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        machine = case.machine
+        if not is_musl(machine) or some_framework_works(machine):
+            return
+        yield self.found(
+            evidence=[told("C library:", machine.host.libc)],
+            meaning="pip finds no wheel of torch, TensorFlow, JAX or CuPy for this system, and NVIDIA's driver libraries do"
+            " not load on it.",
+            fix=("Use a system with glibc; in a container: FROM python:3.12-slim   # Debian, instead of …-alpine",),
+        )
+
+
 _EXPANDABLE_SINCE = (2, 1)  # torch 2.0.1 refuses it: pytorch/pytorch#123505, deepseek-ai/DeepSeek-VL2#103
 
 
@@ -368,7 +385,7 @@ def _refused(text: str, release: tuple[int, ...]) -> Iterator[str]:
     """What torch would refuse in "max_split_size_mb:128,expandable_segments:True"."""
     for pair in re.sub(r"\[[^\]]*\]", "", text).split(","):
         option = pair.partition(":")[0].strip()
-        if option and option not in _OPTIONS:
+        if option and option not in ALLOCATOR_OPTIONS:
             yield f"{option} is no option of torch's allocator"
         elif option == "expandable_segments" and release and release < _EXPANDABLE_SINCE:
             yield f"torch {'.'.join(map(str, release))} does not know {option}: it came with 2.1"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ownlab.instruments.doctor.questions import (
     architecture,
-    card_name,
+    architecture_name,
     container_of,
     cuda_builds,
     is_wsl,
     module_loaded,
     nvidia_cards,
     nvidia_on_pci,
+    of_cards,
     some_framework_works,
     told,
 )
@@ -26,7 +28,7 @@ from ownlab.instruments.doctor.remedies import (
     on_host,
     rented,
 )
-from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.rule import SignRule, quote
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
 
@@ -59,14 +61,15 @@ class NoSmi(SignRule):
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
-        on_bus = nvidia_on_pci(machine) or ()
+        on_bus = nvidia_on_pci(machine)
         library = machine.nvidia.library_version
         absent = bool(on_bus) and module_loaded(machine) is False and isinstance(library, Known)
-        if some_framework_works(machine) or not (quotes or absent):
+        # The driver's libraries on a machine without a card (an image for GPUs on a machine for CPUs) miss nothing.
+        if some_framework_works(machine) or on_bus == () or not (quotes or absent):
             return
         evidence = [
             *quotes,
-            *(f"PCI {one.bus_id}: NVIDIA card, driver bound: {one.driver or 'none'}" for one in on_bus),
+            *(f"PCI {one.bus_id}: NVIDIA card, driver bound: {one.driver or 'none'}" for one in on_bus or ()),
         ]
         if module_loaded(machine) is False:
             evidence.append("module nvidia is not among the loaded ones (/proc/modules)")
@@ -203,7 +206,7 @@ class ModuleRejected(SignRule):
 
     def examine(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        quotes = self.quotes(case)
+        quotes = self._of_nvidia(case)
         if not quotes or some_framework_works(machine):
             return
         boot = [told("Secure Boot:", machine.host.secure_boot)] if isinstance(machine.host.secure_boot, Known) else []
@@ -211,6 +214,23 @@ class ModuleRejected(SignRule):
             evidence=[*quotes, *boot],
             meaning="The module was built and is not trusted: its signature is not among the keys that this machine accepts.",
             fix=self._fix(machine),
+        )
+
+    def _of_nvidia(self, case: Case) -> tuple[str, ...]:
+        """The lines that are about NVIDIA's module: they name it, or it is the one that is missing here.
+
+        The kernel refuses other modules (VirtualBox's, ZFS's) with the same words, and does not always name the one.
+        """
+        missing = bool(nvidia_on_pci(case.machine)) and module_loaded(case.machine) is False
+        lines = (
+            quote(message, match)
+            for message in case.messages
+            for match in re.finditer("|".join(self.signs), message.text, re.IGNORECASE)
+        )
+        return tuple(
+            line
+            for line in dict.fromkeys(lines)
+            if "nvidia" in line.lower() or (missing and "could not insert" not in line)
         )
 
     @staticmethod
@@ -256,9 +276,7 @@ class ModuleFlavour(SignRule):
         flavour = value_of(machine.nvidia.module_flavour)
         wrong = {"open": "impossible", "proprietary": "required"}.get(flavour or "")
         cards = [
-            (card, found)
-            for card in nvidia_cards(machine)
-            if (found := architecture(card)) and found.open_modules == wrong
+            card for card in nvidia_cards(machine) if (found := architecture(card)) and found.open_modules == wrong
         ]
         quotes = self.quotes(case)
         if some_framework_works(machine) or not (cards or quotes):
@@ -268,7 +286,7 @@ class ModuleFlavour(SignRule):
         facts = [told("kernel modules:", machine.nvidia.module_flavour)] if flavour else []
         yield self.found(
             title=f"This card needs the {needed} kernel modules",
-            evidence=[*facts, *(f"{card_name(card)}: {found.name}" for card, found in cards), *quotes],
+            evidence=[*facts, *of_cards(cards, lambda card: f": {architecture_name(card)}"), *quotes],
             meaning=f"The loaded modules cannot start this card; the {needed} ones can.",
             fix=driver_remedy(machine, flavour=needed),
         )
@@ -289,7 +307,7 @@ class UvmMissing(SignRule):
 
     code = "uvm"
     severity = "error"
-    title = "CUDA does not start (unknown error); its module nvidia_uvm is missing or stale"
+    title = "CUDA does not start: unknown error"
     blocks = True
     signs = (r"CUDA unknown error", r"\berror 999\b", r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN")
 
@@ -313,7 +331,8 @@ class UvmMissing(SignRule):
             evidence=[*quotes, *(["module nvidia is loaded, nvidia_uvm is not (/proc/modules)"] if missing else [])],
             meaning="The driver answers, CUDA's part of it does not."
             + (
-                " After a suspend, or where a program changed CUDA_VISIBLE_DEVICES after CUDA had started."
+                " Mostly its module nvidia_uvm is stale after a suspend; the same words come where a program changed"
+                " CUDA_VISIBLE_DEVICES after CUDA had started."
                 if quotes
                 else " It is loaded at the first use of CUDA where nvidia-modprobe is installed; else by hand."
             ),

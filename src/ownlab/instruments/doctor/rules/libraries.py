@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ownlab.catalog.frameworks import cudnn_of_torch, tensorflow_build, tensorflow_windows_last
+from ownlab.catalog.cuda_libraries import cuda_majors, library_names, library_wheel
+from ownlab.catalog.frameworks import cudnn_of_torch, cudnn_wheel, tensorflow_build, tensorflow_windows_last
 from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.instruments.doctor.questions import (
     container_of,
@@ -28,31 +29,9 @@ from ownlab.machine.records import LibraryInstall, Machine
 
 __all__ = ["CudnnMissing", "CudnnShadow", "LibraryMissing"]
 
-# CUDA's libraries -> the part of the name of NVIDIA's wheel that brings them. libnvinfer is left out on purpose:
-# TensorFlow says that it misses TensorRT on every machine, and works without.
-_WHEELS = {
-    "cudart": "cuda-runtime",
-    "cublas": "cublas",
-    "cublasLt": "cublas",
-    "cufft": "cufft",
-    "cufftw": "cufft",
-    "curand": "curand",
-    "cusolver": "cusolver",
-    "cusolverMg": "cusolver",
-    "cusparse": "cusparse",
-    "cusparseLt": "cusparselt",
-    "nvrtc": "cuda-nvrtc",
-    "nvrtc-builtins": "cuda-nvrtc",
-    "nvJitLink": "nvjitlink",
-    "nccl": "nccl",
-    "cupti": "cuda-cupti",
-    "cufile": "cufile",
-    "nvToolsExt": "nvtx",
-}
-# Those whose number is the CUDA major; libcufft.so.10 is CUDA 11's, libcurand.so.10 everyone's.
-_NUMBERED_AS_CUDA = ("cudart", "cublas", "cublasLt", "nvrtc", "nvrtc-builtins", "nvJitLink", "cupti")
 _DRIVERS = ("libcuda.so", "nvcuda.dll")
-_LIBRARY = rf"(?:lib(?:cuda|{'|'.join(_WHEELS)})\.so[.\d]*|(?:nvcuda|(?:{'|'.join(_WHEELS)})64_\d+)\.dll)"
+_NAMES = "|".join(library_names())
+_LIBRARY = rf"(?:lib(?:cuda|{_NAMES})\.so[.\d]*|(?:nvcuda|(?:{_NAMES})64_\d+)\.dll)"
 _CUDNN = r"(?:libcudnn\w*\.so[.\d]*|cudnn\w*\.dll)"
 # A program that says so went on without the GPU, or ended.
 _GAVE_UP = re.compile(r"ImportError|OSError|Cannot dlopen some GPU libraries|Skipping registering GPU|Aborted")
@@ -139,13 +118,15 @@ class LibraryMissing(_MissingRule):
                 blocks=self.blocks_here(case),
             )
         if others:
-            majors = sorted({major for name in others if (major := _cuda_major(name))})
-            built = f", so this program was built for CUDA {join(map(str, majors))}" if majors else ""
+            torch = framework(case.machine, "torch")
+            cuda = parse_version((value_of(torch.cuda) if torch else None) or "")
+            built = _built_for(others, cuda[0] if cuda else None)
             yield self.found(
                 title=f"{join(others)} {'is' if len(others) == 1 else 'are'} not found",
                 evidence=others.values(),
-                meaning=f"The loader finds no library of this very name{built}. Another version does not stand in for it.",
-                fix=self._bring(case.machine, others, majors),
+                meaning=f"The loader finds no library of this very name{self._whose(built)}. Another version does not"
+                " stand in for it.",
+                fix=self._bring(case.machine, built, cuda[0] if cuda else None),
                 blocks=self.blocks_here(case),
             )
 
@@ -161,42 +142,45 @@ class LibraryMissing(_MissingRule):
         )
 
     @staticmethod
-    def _bring(machine: Machine, names: Iterable[str], majors: list[int]) -> Iterator[str]:
+    def _whose(built: dict[str, tuple[int, ...]]) -> str:
+        """Which CUDA the program was built for, as far as the names tell."""
+        sure = sorted({majors[0] for majors in built.values() if len(majors) == 1})
+        if sure:
+            return f", so this program was built for CUDA {join(map(str, sure))}"
+        several = sorted({major for majors in built.values() for major in majors})
+        return f", which is the same in CUDA {join(map(str, several))}" if several else ""
+
+    @staticmethod
+    def _bring(machine: Machine, built: dict[str, tuple[int, ...]], ours: int | None) -> Iterator[str]:
         torch = framework(machine, "torch")
         if torch is not None and torch.failure and (command := torch_command(machine)):
             yield command
-        cuda = value_of(torch.cuda) if torch else None
-        if cuda and majors and parse_version(cuda)[0] not in majors:
-            yield f"Install the program in its build for CUDA {parse_version(cuda)[0]}, which torch brings here."
-        major = majors[-1] if majors else parse_version(cuda)[0] if cuda else None
-        wheels = dict.fromkeys(wheel for name in names if (wheel := _wheel(name, major)))
+        if ours and any(built.values()) and not any(ours in majors for majors in built.values()):
+            yield f"Install the program in its build for CUDA {ours}, which torch brings here."
+        # Where the name leaves several open: the newest, which is the likeliest.
+        chosen = {name: majors[-1] if majors else ours for name, majors in built.items()}
+        wheels = dict.fromkeys(
+            wheel for name, major in chosen.items() if major and (wheel := library_wheel(name, major))
+        )
+        majors = sorted({major for major in chosen.values() if major})
         if wheels:
-            yield f"pip install {' '.join(wheels)}"
+            unsure = any(len(majors) > 1 for majors in built.values())
+            another = f"   # for CUDA {majors[-1]}; take the program's own, if that is another" if unsure else ""
+            yield f"pip install {' '.join(wheels)}{another}"
             yield _ADD_WHEELS_TO_PATH
-        elif major is not None and major < 11:
-            yield f"CUDA {major} has no wheels of NVIDIA's: install that toolkit, or a newer build of the program."
+        elif majors and majors[-1] < 11:
+            yield f"CUDA {majors[-1]} has no wheels of NVIDIA's: install that toolkit, or a newer build of the program."
         else:
             yield "Find it: ldconfig -p | grep -E 'libcu|libnv'; then put its folder on LD_LIBRARY_PATH."
 
 
-def _stem(library: str) -> str:
-    """ "libcudart.so.11.0" -> "cudart"; "cudart64_110.dll" -> "cudart"."""
-    return re.sub(r"^lib|\.so.*$|64_\d+\.dll$", "", library)
-
-
-def _cuda_major(library: str) -> int | None:
-    number = re.search(r"\.so\.(\d+)", library)
-    return int(number[1]) if number and _stem(library) in _NUMBERED_AS_CUDA else None
-
-
-def _wheel(library: str, major: int | None) -> str | None:
-    """NVIDIA's wheel with a library. From CUDA 13 on most have lost the suffix (PyPI, 2026-11)."""
-    part = _WHEELS.get(_stem(library))
-    if part is None or major is None or major < 11:
-        return None
-    if major >= 13 and part not in ("nccl", "cusparselt"):
-        return f"'nvidia-{part}=={major}.*'"
-    return f"nvidia-{part}-cu{major}"
+def _built_for(names: Iterable[str], torch: int | None) -> dict[str, tuple[int, ...]]:
+    """Each library with the CUDA majors that have one of this name, fewer where the others or torch's CUDA tell."""
+    found = {name: cuda_majors(name) for name in names}
+    sure = {majors[0] for majors in found.values() if len(majors) == 1}
+    for hint in (sure, {torch}):
+        found = {name: tuple(one for one in majors if one in hint) or majors for name, majors in found.items()}
+    return found
 
 
 class CudnnMissing(_MissingRule):
@@ -259,21 +243,31 @@ class CudnnMissing(_MissingRule):
             yield "On Windows itself TensorFlow uses no GPU since 2.11: run it in WSL2."
         elif build and parse_version(build.version) >= (2, 14):
             yield f"pip install 'tensorflow[and-cuda]=={build.version}.*'"
-        elif build and parse_version(build.cuda)[0] >= 11:
-            yield f"pip install 'nvidia-cudnn-cu{parse_version(build.cuda)[0]}=={build.cudnn}.*'"
+        elif build and (wheel := cudnn_wheel(build.cudnn, parse_version(build.cuda)[0])):
+            # A newer cuDNN of the same major stands in for the one that TensorFlow was built with.
+            yield f"pip install '{wheel}'"
             yield _ADD_WHEELS_TO_PATH
         elif build:
             yield f"conda install -c conda-forge cudatoolkit={build.cuda} cudnn={build.cudnn}"
         elif tensorflow:
             yield "pip install 'tensorflow[and-cuda]'   # TensorFlow 2.14 or newer"
         else:
-            torch = framework(machine, "torch")
-            cuda = value_of(torch.cuda) if torch else None
-            suffix = parse_version(cuda)[0] if cuda else 12
-            yield f"pip install 'nvidia-cudnn-cu{suffix}{f'=={asked}.*' if asked else ''}'   # for CUDA {suffix}"
-            yield _ADD_WHEELS_TO_PATH
+            yield from _cudnn_for_words(machine, asked)
             if package(machine, "ctranslate2"):
                 yield "Or a CTranslate2 for the cuDNN that is here: 4.5 and newer want cuDNN 9, 4.4 wants 8."
+
+
+def _cudnn_for_words(machine: Machine, asked: str | None) -> Iterator[str]:
+    """The wheel of the cuDNN that the loader asked for: for torch's CUDA, or for one that has a wheel of it."""
+    torch = framework(machine, "torch")
+    ours = parse_version((value_of(torch.cuda) if torch else None) or "")[:1]
+    for major in (*ours, 12, 11):
+        wheel = cudnn_wheel(asked, major) if asked else f"nvidia-cudnn-cu{major}"
+        if wheel:
+            yield f"pip install '{wheel}'   # for CUDA {major}"
+            yield _ADD_WHEELS_TO_PATH
+            return
+    yield f"cuDNN {asked} has no wheel of NVIDIA's: take a newer release of the program, or the image that it was made for."
 
 
 def _tensorflow_version(machine: Machine) -> str | None:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from ownlab.catalog.versions import parse_version
 from ownlab.instruments.doctor.questions import (
-    card_name,
     container_of,
     cuda_builds,
     module_loaded,
     nvidia_cards,
     nvidia_on_pci,
+    of_cards,
     some_framework_works,
     told,
     variable,
@@ -19,6 +19,8 @@ from ownlab.instruments.doctor.questions import (
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, driver_remedy, install_command, on_host
 from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.rules.device import assigned_to_hide
+from ownlab.machine.environment import visible_devices
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Machine
 
@@ -118,6 +120,7 @@ class NoVisibleGpu(SignRule):
         r"No CUDA GPUs are available",
         r"CUDA driver initialization failed",
         r"CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice",
+        r"no CUDA-capable device is detected",
         r"cuda driver library init failure",
     )
 
@@ -125,8 +128,10 @@ class NoVisibleGpu(SignRule):
         machine = case.machine
         quotes = self.quotes(case)
         # A variable that hides them is the reason then, and the rule hidden says it.
-        hiding = variable(machine, "CUDA_VISIBLE_DEVICES") is not None
-        hiding = hiding or any("CUDA_VISIBLE_DEVICES" in message.text for message in case.messages)
+        value, cards = variable(machine, "CUDA_VISIBLE_DEVICES"), nvidia_cards(machine)
+        visible = visible_devices(value, cards)
+        hiding = bool(cards) and visible.known and not visible.order
+        hiding = hiding or bool(assigned_to_hide(case))
         # A build that sees nothing, where no driver is known of either, is the rule no-driver's.
         driverless = not isinstance(machine.nvidia.driver, Known) and any(
             isinstance(one.devices, Known) for one in cuda_builds(machine)
@@ -134,7 +139,7 @@ class NoVisibleGpu(SignRule):
         if not quotes or hiding or driverless or some_framework_works(machine):
             return
         yield self.found(
-            evidence=quotes,
+            evidence=(*quotes, *([f"CUDA_VISIBLE_DEVICES={value!r}"] if value is not None else [])),
             meaning="The driver's library is there and offers no card. Why cannot be told from these words: the cards may be"
             " hidden, not given to this container or job, or not started by the driver.",
             fix=(
@@ -177,7 +182,7 @@ class FabricNotReady(SignRule):
         quotes = self.quotes(case)
         if some_framework_works(machine) or not (waiting or quotes):
             return
-        facts = [told(f"{card_name(card)}: fabric", card.fabric) for card in waiting]
+        facts = of_cards(waiting, lambda card: told(": fabric", card.fabric))
         if isinstance(machine.nvidia.driver, Known):
             facts.append(told("driver", machine.nvidia.driver))
         yield self.found(

@@ -7,10 +7,18 @@ from collections.abc import Iterable, Iterator
 
 from ownlab.catalog.architectures import architecture_of
 from ownlab.catalog.versions import major_minor, parse_version
-from ownlab.instruments.doctor.questions import capability, card_name, framework, nvidia_cards, package
+from ownlab.instruments.doctor.questions import (
+    architecture_name,
+    capability,
+    framework,
+    nvidia_cards,
+    of_cards,
+    package,
+)
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.rule import Rule, SignRule
 from ownlab.machine.facts import value_of
+from ownlab.machine.records import Card
 
 __all__ = ["CudaMismatch", "ToolkitArch", "ToolkitDiff"]
 
@@ -100,23 +108,15 @@ class ToolkitArch(SignRule):
 
     def examine(self, case: Case) -> Iterable[Finding]:
         nvcc = value_of(case.machine.toolkits.nvcc)
-        evidence: list[str] = []
-        ranges: list[str] = []
-        for card in nvidia_cards(case.machine):
-            found = capability(card)
-            family = architecture_of(found) if found else None
-            if nvcc is None or found is None or family is None:
-                continue
-            first, last = family.first_cuda.get(found), family.last_cuda
-            ours = parse_version(major_minor(nvcc))
-            if (first and ours < parse_version(first)) or (last and ours > parse_version(last)):
-                evidence.append(f"nvcc is {nvcc}; {card_name(card)} is {family.name} {found}")
-                ranges.append(f"CUDA {first or 'any'} to {last or 'the newest'}")
+        lacking = [card for card in nvidia_cards(case.machine) if nvcc and not _compiles_for(nvcc, card)]
         quotes = self.quotes(case)
-        if evidence or quotes:
-            wanted = ranges[0] if ranges else "a CUDA that knows the architecture in the message"
+        if lacking or quotes:
+            first, last = _toolkits_for(lacking[0]) if lacking else (None, None)
+            wanted = f"CUDA {first or 'any'} to {last or 'the newest'}"
+            wanted = wanted if lacking else "a CUDA that knows the architecture in the message"
+            cards = of_cards(lacking, lambda card: f": {architecture_name(card)}, {capability(card)}")
             yield self.found(
-                evidence=(*dict.fromkeys(evidence), *quotes),
+                evidence=(*([f"nvcc is {nvcc}"] if lacking else []), *cards, *quotes),
                 meaning="Extensions cannot be compiled for this card with this nvcc. Wheels that bring their own CUDA"
                 " still run.",
                 fix=(
@@ -124,6 +124,19 @@ class ToolkitArch(SignRule):
                     "export CUDA_HOME=/usr/local/cuda-X.Y PATH=/usr/local/cuda-X.Y/bin:$PATH   # with its version",
                 ),
             )
+
+
+def _toolkits_for(card: Card) -> tuple[str | None, str | None]:
+    """The first and the last toolkit that compile for a card; None: the oldest, the newest, or not known."""
+    found = capability(card)
+    family = architecture_of(found) if found else None
+    return (family.first_cuda.get(found), family.last_cuda_for(found)) if family and found else (None, None)
+
+
+def _compiles_for(nvcc: str, card: Card) -> bool:
+    first, last = _toolkits_for(card)
+    ours = parse_version(major_minor(nvcc))
+    return not (first and ours < parse_version(first)) and not (last and ours > parse_version(last))
 
 
 class ToolkitDiff(Rule):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from ownlab.catalog.xids import xid
-from ownlab.instruments.doctor.questions import join, nvidia_cards, some_framework_works
+from ownlab.instruments.doctor.questions import answers, join, nvidia_cards, some_framework_works
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import on_host, rented
 from ownlab.instruments.doctor.rule import Rule
@@ -70,7 +70,7 @@ class XidErrors(Rule):
         recovery = _RECOVERY.search(lines[-1].text) if number == _RECOVERY_CHANGED else None
         due = recovery["action"] if recovery and recovery["action"] != "None" else None
         grave = due is not None or (known.severity == "error" and bool(re.search("reset|reboot", known.action or "")))
-        blocks = grave and not _others_work(machine, cards)
+        blocks = grave and not _some_card_works(machine, cards)
         do = f"{due}: {known.do}" if due else known.do
         return self.found(
             title=f"Xid {number}: {known.name}",
@@ -85,11 +85,12 @@ class XidErrors(Rule):
         )
 
 
-def _others_work(machine: Machine, places: list[str]) -> bool:
-    """Whether a framework sees a device now (the line may be days old), or other cards than these are here."""
+def _some_card_works(machine: Machine, places: list[str]) -> bool:
+    """Whether a framework sees a device, a card answers its driver (the line may be days old), or others are here."""
     ill = {_place(place) for place in places}
-    known = {_place(value_of(card.bus_id) or "") for card in nvidia_cards(machine)} - {None}
-    return some_framework_works(machine) or bool(known - ill)
+    cards = nvidia_cards(machine)
+    known = {_place(value_of(card.bus_id) or "") for card in cards} - {None}
+    return some_framework_works(machine) or any(map(answers, cards)) or bool(known - ill)
 
 
 def _place(bus_id: str) -> tuple[int, ...] | None:

@@ -68,21 +68,17 @@ def test_a_bad_entry_in_the_list_of_cards_is_found() -> None:
 
 
 def test_who_holds_the_card_is_named() -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         _, found = diagnosis()
-        cards = found["machine"]["cards"]["value"]
-        used = cards[0]["memory_used"]["value"]
-        assert used >= 48 * 1024**3
-        pids = [process["pid"] for process in cards[0]["processes"].get("value", [])]
-        assert holder.pid in pids, cards[0]["processes"]
-        assert "held" in codes(found)
-    finally:
-        assert holder.stdin is not None
-        holder.stdin.close()
-        holder.wait(30)
+        holder.communicate("", timeout=60)  # its standard input ends, and so does it
+    cards = found["machine"]["cards"]["value"]
+    assert cards[0]["memory_used"]["value"] >= 48 * 1024**3
+    assert holder.pid in [process["pid"] for process in cards[0]["processes"].get("value", [])], cards[0]["processes"]
+    assert "held" in codes(found)
 
 
 def test_a_saved_machine_gives_the_same_diagnosis(tmp_path: Path) -> None:

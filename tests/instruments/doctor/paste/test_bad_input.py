@@ -106,7 +106,9 @@ def test_binary(data: bytes | str) -> None:
         read_paste(data, name="core.1234")
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "gb18030", "latin-1"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "gb18030", "latin-1"]
+)
 def test_encodings(encoding: str) -> None:
     words = {"gb18030": "错误", "latin-1": "é"}.get(encoding, "错误 é")
     case = read_paste(f"RuntimeError: CUDA {words}\n".encode(encoding))
@@ -185,7 +187,16 @@ def test_a_long_kernel_log_is_cut() -> None:
         "".join(f"[{number}.123456] NVRM: Xid (PCI:0000:cb:00): 13, pid={number}\n" for number in range(5000))
     )
     assert len(value_of(case.machine.host.kernel_log) or ()) == 1000
-    assert "1,000 of 5,000" in case.recognised[0]
+    assert case.recognised == ("kernel log (the first and the last 500 of 5,000 lines)",)
+
+
+def test_what_is_left_out_of_log_and_errors_is_told_of_each() -> None:
+    log = "".join(f"[{number}.123456] NVRM: Xid (PCI:0000:cb:00): 13, pid={number}\n" for number in range(1200))
+    errors = "".join(f"RuntimeError: CUDA error: number {number}\n" for number in range(3000))
+    assert read_paste(log + errors).recognised == (
+        "kernel log (the first and the last 500 of 1,200 lines)",
+        "error text (2,000 of 3,000 lines are kept)",
+    )
 
 
 ODD = (
@@ -195,6 +206,8 @@ ODD = (
     '{"a": 1}\n', "&lt;", "* Intel\n", "PyTorch version: 2.1.0+cu121\n", ">>> torch.__version__\n", "torch.__version__ ", "Agent 1\n",
     "GPU[0]\t: x: y\n", "GPU: 0\n   A: b\n", "PyTorch built with:\n  - a\n", "=" * 30 + "\n", "CUDA_HOME=/x\n", "Name: torch\nVersion: 2.1\n",
     "0, NVIDIA A100, 8 MiB\n", "<nvidia_smi_log>", "<nvidia_smi_log><gpu>", "x -1  | ", "[1:2:3] [a] ", "nvidia-smi --query-gpu ", "9" * 5000,
+    "caught ", "flash", "-> ' ", "--" * 900 + "> (\n", "Error ", "if (", "a 'b c", "a: ",
+    'File "', '  File "a", line 1\n', "x = ", "the driver of\nthe card is\n", "RTX 4090 ", "A100\n",
     "OMP_NUM_THREADS=" + "9" * 5000 + "\n", "| 0  NVIDIA" + " " * 900 + "\n", "Architecture:" + " " * 3000 + "x\n",
 )  # fmt: skip
 

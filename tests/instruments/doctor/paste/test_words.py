@@ -158,5 +158,62 @@ def test_prose_that_names_an_accelerator_is_taken_but_not_called_an_error() -> N
     assert isinstance(case.machine.cards, Unknown)
 
 
+ERRORS = (
+    "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE, Timeout(ms)=600000)",
+    "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.0.0 as it may crash.",
+    "HIP out of memory. Tried to allocate 2.00 GiB",
+    "MPS backend out of memory (MPS allocated: 17.09 GB, other allocations: 784.00 KB, max allowed: 18.13 GB)",
+    "NPU out of memory. Tried to allocate 20.00 MiB",
+    "failed call to cuInit: UNKNOWN ERROR (303)",
+    "CUDA error: unspecified launch failure",
+    "no CUDA-capable device is detected",
+    "uncorrectable ECC error encountered",
+    "the provided PTX was compiled with an unsupported toolchain",
+    "Could not find cuda drivers on your machine, GPU will not be used.",
+    "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
+    "Cannot re-initialize CUDA in forked subprocess",
+    "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+    "Free memory on device (3.0/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 21.3 GiB)",
+    "ModuleNotFoundError: No module named 'torch'",
+    "FlashAttention only supports Ampere GPUs or newer.",
+    "#error -- unsupported GNU version! gcc versions later than 12 are not supported!",
+    "ZeroDivisionError: division by zero",
+    "zsh: command not found: python",
+    "thread 'main' panicked: fatal: the disk is on fire",
+)
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_any_error_is_taken_and_asks_for_reports(line: str) -> None:
+    case = read_paste(line)
+    assert case.recognised == ("error text",)
+    assert [message.text for message in case.messages] == [line]
+    assert case.missing
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[ 1234.567890] Out of memory: Killed process 4242 (python) total-vm:123456kB, anon-rss:65536kB",
+        "Memory cgroup out of memory: Killed process 4242 (python)",
+        "[ 1234.567890] python invoked oom-killer: gfp_mask=0xcc0, order=0, oom_score_adj=0",
+        "[ 1234.567890] mce: [Hardware Error]: Machine check events logged",
+    ],
+)
+def test_what_the_kernel_says_of_other_things(line: str) -> None:
+    case = read_paste(line)
+    assert case.recognised == ("kernel log",)
+    assert [(message.where, message.text) for message in case.messages] == [("kernel log", line)]
+
+
+def test_nvidia_smi_is_not_there() -> None:
+    assert read_paste("nvidia-smi: command not found").recognised == ("failure of nvidia-smi",)
+
+
+def test_npu_words_ask_for_npu_smi_and_apples_for_neither() -> None:
+    assert "`npu-smi info`" in read_paste("RuntimeError: NPU out of memory. Tried to allocate 1 GiB").missing[0]
+    assert not any("-smi" in line for line in read_paste("RuntimeError: MPS backend out of memory").missing)
+
+
 def test_rocm_words_ask_for_rocminfo() -> None:
     assert "`rocminfo`" in read_paste("RuntimeError: HIP error: invalid device ordinal").missing[0]

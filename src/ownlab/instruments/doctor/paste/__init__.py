@@ -9,53 +9,34 @@ import msgspec
 
 from ownlab.errors import NotRecognised
 from ownlab.instruments.doctor.diagnose import case_of
-from ownlab.instruments.doctor.paste import (
-    collect_env,
-    gpu_list,
-    lscpu,
-    packages,
-    saved,
-    smi_csv,
-    smi_query,
-    smi_table,
-    toolkit,
-    vendors,
-)
+from ownlab.instruments.doctor.paste import saved
 from ownlab.instruments.doctor.paste.clean import clean
 from ownlab.instruments.doctor.paste.files import decode, read_file
 from ownlab.instruments.doctor.paste.merge import merge
-from ownlab.instruments.doctor.paste.messages import Heard, hear
+from ownlab.instruments.doctor.paste.messages import Block, Heard, hear
 from ownlab.instruments.doctor.paste.missing import missing_from
+from ownlab.instruments.doctor.paste.prose import cards_in_prose
+from ownlab.instruments.doctor.paste.reports import KINDS, Reports, read_reports
 from ownlab.instruments.doctor.paste.said import cards_named, read_said
-from ownlab.instruments.doctor.paste.sections import Kind, Section, split
+from ownlab.instruments.doctor.paste.sections import split
 from ownlab.instruments.doctor.paste.variables import environment_of
+from ownlab.instruments.doctor.paste.wraps import unwrap
 from ownlab.instruments.doctor.records import Case, Message
 from ownlab.machine.facts import Known, Unknown, value_of
-from ownlab.machine.records import Host, Machine, Nvidia
+from ownlab.machine.records import Card, Host, Machine, Nvidia
 
 __all__ = ["merge", "read_file", "read_paste"]
 
-# In the order of trust: where two reports know the same thing, the one that stands first here is believed.
-_KINDS: tuple[Kind, ...] = (
-    *saved.KINDS,
-    vendors.XML_KIND,
-    smi_query.KIND,
-    smi_query.VERSION_KIND,
-    *smi_csv.KINDS,
-    smi_table.KIND,
-    *gpu_list.KINDS,
-    *vendors.OTHERS,
-    *toolkit.KINDS,
-    collect_env.KIND,
-    lscpu.KIND,
-    *packages.KINDS,
-)
 _UNDERSTOOD = (
     "Understood are: a saved machine (ownlab machine --save FILE), `python -m torch.utils.collect_env`, `nvidia-smi` (plain, "
     "-q, -q -x, -L, CSV), `npu-smi info`, `amd-smi`, `rocm-smi`, `rocminfo`, `nvcc --version`, `lspci -k`, `dmesg`, `pip list`, "
     "and error messages or tracebacks."
 )
-_ERRORS_INSIDE = re.compile(r"\s*(?:ERROR|WARNING)\b")
+_NO_DRIVER = re.compile(
+    r"found no nvidia driver|libcuda\.so\S*: cannot open|no cuda-capable device|not find cuda drivers|\bnouveau\b|"
+    r"driver (?:is |was )?not (?:installed|loaded|detected|found)",
+    re.IGNORECASE,
+)
 
 
 def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
@@ -67,13 +48,13 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
     if machine is not None:
         return msgspec.structs.replace(case_of(machine), recognised=("saved machine",))
     lines = clean(text)
-    found, left = split(lines.bare, _KINDS)
-    parts, recognised, unread = _read_sections(found)
-    blocks = [lines.shown[start:end] for start, end in left] + unread
-    heard = hear(blocks)
-    said = read_said([line for block in blocks for line in block])
-    parts += [part for part in (_heard_machine(heard), said) if part is not None]
-    recognised += _kinds_of_words(heard)
+    sections, left = split(lines.bare, KINDS)
+    reports = read_reports(sections)
+    blocks = _blocks(lines.shown, left, reports)
+    heard = hear(blocks, smi_worked=reports.smi_worked)
+    said = read_said([line for block in blocks for line in block.lines])
+    parts = reports.machines + [part for part in (_heard_machine(heard), said) if part is not None]
+    recognised = reports.recognised + _kinds_of_words(heard)
     if recognised and lines.left_out:
         recognised[-1] += f" ({lines.left_out:,} lines in the middle are left out)"
     if not recognised and said is None and not heard.telling:
@@ -81,47 +62,11 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
     return _case(parts, recognised or ["words about accelerators"], heard, blocks)
 
 
-def _read_sections(sections: Sequence[Section]) -> tuple[list[Machine], list[str], list[list[str]]]:
-    """The machines of the reports, in the order of trust; what was recognised; and the lines that no reader could read."""
-    parts: list[tuple[int, Machine]] = []
-    recognised: list[str] = []
-    unread: list[list[str]] = []
-    used: dict[int, int] = {}
-    for rank, lines in _reports(sections):
-        kind = _KINDS[rank]
-        if kind.several == "first" and used.get(rank):
-            used[rank] += 1
-            continue
-        machine = kind.read(lines)
-        if machine is None:
-            unread.append(lines)
-            continue
-        used[rank] = 1
-        parts.append((rank, machine))
-        recognised.append(kind.name)
-        unread.append([line for line in lines if _ERRORS_INSIDE.match(line)])
-    more = {_KINDS[rank].name: count for rank, count in used.items() if count > 1}
-    named = [f"{name} (the first of {more[name]:,})" if name in more else name for name in dict.fromkeys(recognised)]
-    return [machine for _, machine in sorted(parts, key=lambda part: part[0])], named, unread
-
-
-def _reports(sections: Sequence[Section]) -> list[tuple[int, list[str]]]:
-    """Sections by the rank of their kind; the pieces of one report are put together again."""
-    reports: list[tuple[int, list[str]]] = []
-    begun: dict[int, list[str]] = {}
-    for kind, lines in sections:
-        rank = _KINDS.index(kind)
-        if kind.several == "pieces" and rank in begun:
-            if any(re.match(kind.again, line) for line in lines) and any(
-                re.match(kind.again, line) for line in begun[rank]
-            ):
-                continue  # a second report: of another moment, or another machine
-            begun[rank] += ["", *lines]
-            continue
-        report = list(lines)
-        begun[rank] = report
-        reports.append((rank, report))
-    return reports
+def _blocks(lines: Sequence[str], left: Sequence[tuple[int, int]], reports: Reports) -> list[Block]:
+    """What belongs to no report, up to where another machine's report begins: from there on, errors may be that one's."""
+    last = len(lines) if reports.end is None else reports.end
+    spans = [(start, min(end, last)) for start, end in left if start < last]
+    return [Block(start, unwrap(lines[start:end])) for start, end in spans] + reports.unread
 
 
 def _heard_machine(heard: Heard) -> Machine | None:
@@ -142,7 +87,7 @@ def _kinds_of_words(heard: Heard) -> list[str]:
     if heard.smi_failure is not None:
         kinds.append("failure of nvidia-smi")
     if heard.kernel_log:
-        kinds.append("kernel log")
+        kinds.append(f"kernel log ({heard.kernel_cut})" if heard.kernel_cut else "kernel log")
     if heard.errors:
         kinds.append("error text")
     if kinds and heard.cut:
@@ -150,7 +95,7 @@ def _kinds_of_words(heard: Heard) -> list[str]:
     return kinds
 
 
-def _case(parts: Sequence[Machine], recognised: Sequence[str], heard: Heard, blocks: Sequence[Sequence[str]]) -> Case:
+def _case(parts: Sequence[Machine], recognised: Sequence[str], heard: Heard, blocks: Sequence[Block]) -> Case:
     machine = Machine(origin="pasted")
     if parts:
         machine = parts[0]
@@ -161,12 +106,21 @@ def _case(parts: Sequence[Machine], recognised: Sequence[str], heard: Heard, blo
         messages += tuple(message for message in case_of(machine).messages if message not in messages)
         return Case(machine, messages, tuple(recognised))
     if not isinstance(machine.cards, Known):
-        named = cards_named([line for block in blocks for line in block])
-        if named:
-            machine = msgspec.structs.replace(machine, cards=Known(named, "pasted warning of torch"))
+        said = _cards_said([line for block in blocks for line in block.lines], heard)
+        machine = msgspec.structs.replace(machine, cards=said or machine.cards)
     variables = {variable.name: variable.value for variable in value_of(machine.environment) or ()}
     if variables:
         # Once more, since now the cards are known that CUDA_VISIBLE_DEVICES speaks of.
         machine = msgspec.structs.replace(machine, environment=environment_of(variables, value_of(machine.cards) or ()))
     missing = missing_from(machine, messages, smi_failed=heard.smi_failure is not None)
     return Case(machine, messages, tuple(recognised), missing)
+
+
+def _cards_said(lines: Sequence[str], heard: Heard) -> Known[tuple[Card, ...]] | None:
+    """The cards that torch names in its warnings; else those that a person names."""
+    if warned := cards_named(lines):
+        return Known(warned, "pasted warning of torch")
+    if heard.smi_failure is not None or any(_NO_DRIVER.search(message.text) for message in heard.messages):
+        return None  # rules take a card of `cards` as one that a driver shows, and here is none that does
+    named = cards_in_prose(lines)
+    return Known(named, "pasted text") if named else None

@@ -66,6 +66,7 @@ OPENING = (
     r"Python version\s*: \d|Python: \d)\s*"
     rf"|{PACKAGE_LINE}\s|Collecting[ `]environment information"
 )
+_ANEW = re.compile(r"\s*(?:PyTorch version:|Collecting[ `]environment information)")  # where a next report begins
 _HEADING = re.compile(
     r"\s*(?:=+\s*$|(?:System Info|PyTorch Info|Python Environment|CUDA / GPU Info|CPU Info|vLLM Info|Environment Variables|"
     r"Versions of relevant libraries)\s*$)"
@@ -98,9 +99,13 @@ class Report(NamedTuple):
 
 def extent(lines: Sequence[str], start: int) -> int:
     """A report is a bag of lines of known shapes, in an order that differs by program and version."""
-    end, section = start, ""
+    end, section, versions = start, "", 0
     for index in range(start, len(lines)):
         line = lines[index]
+        if _ANEW.match(line):
+            versions += line.lstrip()[:1] == "P"
+            if versions > 1 or (versions and line.lstrip()[:1] == "C"):
+                break
         if not line.strip():
             # The processor's part ends at its blank line; everything else may have some inside.
             section = "" if section == "cpu" else section

@@ -54,7 +54,7 @@ def read_file(path: str) -> bytes:
 
 
 def decode(data: bytes | str, name: str) -> str:
-    """The text: UTF-8, UTF-16 with its mark, else what old Windows consoles write. InputError where it is not text."""
+    """The text: UTF-8, UTF-16 with its mark or without, else what old Windows consoles write. InputError where it is not text."""
     if len(data) > LIMIT:
         raise InputError(f"{name} cannot be read: {_TOO_LONG}", hint=_CUT_IT)
     text = data if isinstance(data, str) else _decode_bytes(data, name)
@@ -67,6 +67,9 @@ def _decode_bytes(data: bytes, name: str) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")
+    unmarked = _unmarked(data[:_SAMPLE])
+    if unmarked is not None:
+        return codecs.getincrementaldecoder(unmarked)(errors="replace").decode(data, final=False)
     try:
         # Not final: a character that was cut in two at the end is no reason to refuse the rest.
         return codecs.getincrementaldecoder("utf-8")().decode(data, final=False)
@@ -78,3 +81,13 @@ def _decode_bytes(data: bytes, name: str) -> str:
         return data.decode("gb18030")
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+def _unmarked(sample: bytes) -> str | None:
+    """UTF-16 that lost its mark: the upper half of every ASCII character is a NUL, always on the same side."""
+    low, high = sample[::2].count(0), sample[1::2].count(0)
+    if not low and not high:
+        return None
+    encoding, nuls, others = ("utf-16-le", high, low) if high > low else ("utf-16-be", low, high)
+    # A tenth: Chinese text has few such characters, but it has line ends and digits. A program has NULs on both sides.
+    return encoding if not others and nuls * 20 >= len(sample) else None

@@ -30,6 +30,7 @@ class Kind(NamedTuple):
 class Section(NamedTuple):
     kind: Kind
     lines: list[str]
+    start: int  # its first line's place in the text
 
 
 class Split(NamedTuple):
@@ -51,7 +52,7 @@ def split(lines: Sequence[str], kinds: Sequence[Kind]) -> Split:
             for kind, pattern in each:
                 end = kind.extent(lines, index) if pattern.match(line) else index
                 if end > index:
-                    sections.append(Section(kind, [line[: kind.width] for line in lines[index:end]]))
+                    sections.append(Section(kind, [line[: kind.width] for line in lines[index:end]], index))
                     if begin < index:
                         left.append((begin, index))
                     begin = end

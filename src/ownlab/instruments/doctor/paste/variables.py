@@ -58,7 +58,7 @@ def find_variables(lines: Sequence[str]) -> dict[str, str]:
     """Those that a text names outside of every report."""
     found: dict[str, str] = {}
     for index, line in enumerate(lines):
-        if not _HINT.search(line):
+        if ("=" not in line and "echo" not in line) or not _HINT.search(line):
             continue
         match = _ASSIGNED.match(line[:_LONGEST]) or _IN_PYTHON.match(line[:_LONGEST])
         if match is not None:

@@ -1,0 +1,141 @@
+"""Reads the reports that were found in a text: in the order of trust, and of the first machine only, should there be two."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ownlab.instruments.doctor.paste import (
+    collect_env,
+    gpu_list,
+    lscpu,
+    packages,
+    saved,
+    smi_csv,
+    smi_query,
+    smi_table,
+    toolkit,
+    vendors,
+)
+from ownlab.instruments.doctor.paste.messages import Block
+from ownlab.instruments.doctor.paste.sections import Kind, Section
+from ownlab.machine.facts import value_of
+from ownlab.machine.records import Machine
+
+__all__ = ["KINDS", "Reports", "read_reports"]
+
+# In the order of trust: where two reports know the same thing, the one that stands first here is believed.
+KINDS: tuple[Kind, ...] = (
+    *saved.KINDS,
+    vendors.XML_KIND,
+    smi_query.KIND,
+    smi_query.VERSION_KIND,
+    *smi_csv.KINDS,
+    smi_table.KIND,
+    *gpu_list.KINDS,
+    *vendors.OTHERS,
+    *toolkit.KINDS,
+    collect_env.KIND,
+    lscpu.KIND,
+    *packages.KINDS,
+)
+_ERRORS_INSIDE = re.compile(r"\s*(?:ERROR|WARNING)\b")
+# How many further reports of a kind are compared with the first: `nvidia-smi -l` prints thousands.
+_COMPARED = 20
+
+
+class Reports(NamedTuple):
+    machines: list[Machine]  # in the order of trust
+    recognised: list[str]
+    unread: list[Block]  # lines that no reader could read, and the errors inside of those that were read
+    end: int | None  # the line at which the report of another machine begins; None: there is none
+    smi_worked: int  # the line of the last report of nvidia-smi that shows a card; -1: none does
+
+
+class _Report(NamedTuple):
+    rank: int
+    start: int
+    lines: list[str]
+
+
+def read_reports(sections: Sequence[Section]) -> Reports:
+    first, counted, end = _first_machine(sections)
+    parts: list[tuple[int, Machine]] = []
+    unread: list[Block] = []
+    unreadable: Counter[int] = Counter()
+    smi_worked = -1
+    for rank, start, lines in first:
+        kind = KINDS[rank]
+        if kind.several == "first" and any(rank == read for read, _ in parts):
+            continue
+        machine = kind.read(lines)
+        if machine is None:
+            unread.append(Block(start, lines))
+            unreadable[rank] += 1
+            continue
+        parts.append((rank, machine))
+        unread.append(Block(start, [line for line in lines if _ERRORS_INSIDE.match(line)]))
+    for rank, start, _ in first:
+        if KINDS[rank].name.startswith("nvidia-smi") and any(rank == read and _cards(one) for read, one in parts):
+            smi_worked = max(smi_worked, start)
+    counted.subtract(unreadable)
+    names = dict.fromkeys(KINDS[rank].name for rank, _ in parts)
+    several = {KINDS[rank].name: count for rank, count in counted.items() if count > 1}
+    recognised = [f"{name} (the first of {several[name]:,})" if name in several else name for name in names]
+    return Reports([one for _, one in sorted(parts, key=lambda part: part[0])], recognised, unread, end, smi_worked)
+
+
+def _first_machine(sections: Sequence[Section]) -> tuple[list[_Report], Counter[int], int | None]:
+    """The reports of the first machine, pieces put together; how many there are of each kind; and where another begins."""
+    reports: list[_Report] = []
+    begun: dict[int, _Report] = {}
+    counted: Counter[int] = Counter()
+    closed: set[int] = set()  # kinds of which a second report began: what follows is a piece of that one
+    end: int | None = None
+    for kind, lines, start in sections:
+        rank = KINDS.index(kind)
+        whole = kind.several == "first" or bool(kind.again and _has(kind.again, lines))
+        piece = kind.several == "pieces" and rank in begun
+        counted[rank] += whole
+        if end is not None:
+            continue
+        if rank in begun and whole and (kind.several == "first" or _has(kind.again, begun[rank].lines)):
+            closed.add(rank)
+            if counted[rank] <= _COMPARED and _is_other(kind, begun[rank].lines, lines):
+                end = start
+                continue
+        if piece:
+            if rank not in closed:
+                begun[rank].lines.extend(["", *lines])
+            continue
+        report = _Report(rank, start, list(lines))
+        begun.setdefault(rank, report)
+        reports.append(report)
+    return reports, counted, end
+
+
+def _has(pattern: str, lines: Sequence[str]) -> bool:
+    return any(re.match(pattern, line) for line in lines)
+
+
+def _is_other(kind: Kind, one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two reports of a kind are of two machines: no card in common, or (where a report names both) two drivers.
+
+    A later table of nvidia-smi with another driver is the same machine after an upgrade.
+    """
+    first, second = kind.read(one), kind.read(other)
+    if first is None or second is None:
+        return False
+    cards = _cards(first), _cards(second)
+    drivers = value_of(first.nvidia.driver), value_of(second.nvidia.driver)
+    if all(cards) and cards[0].isdisjoint(cards[1]):
+        return True
+    return kind is collect_env.KIND and all(drivers) and drivers[0] != drivers[1]
+
+
+def _cards(machine: Machine) -> frozenset[str]:
+    """The names of its cards."""
+    names = (value_of(card.name) for card in value_of(machine.cards) or ())
+    return frozenset(name for name in names if name)

@@ -94,7 +94,7 @@ def test_every_page_says_what_why_and_how(rule: type[Rule]) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_every_rule_is_tested(rule: type[Rule]) -> None:
-    tests = "".join(path.read_text() for path in (Path(__file__).parent / "rules").glob("test_*.py"))
+    tests = "".join(path.read_text() for path in (Path(__file__).parent / "rules").rglob("test_*.py"))
     assert len(re.findall(rf"\b{rule.__name__}\b|[\"']{rule.code}[\"']", tests)) >= 2
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ownlab.instruments.doctor.diagnose import diagnose
 from ownlab.instruments.doctor.paste import read_paste
-from ownlab.instruments.doctor.paste.spoken import spoken
+from ownlab.instruments.doctor.paste.words.spoken import spoken
 
 TRACEBACK = """\
 Traceback (most recent call last):

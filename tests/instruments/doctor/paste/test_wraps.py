@@ -9,7 +9,7 @@ import pytest
 
 from ownlab.instruments.doctor.diagnose import diagnose
 from ownlab.instruments.doctor.paste import read_paste
-from ownlab.instruments.doctor.paste.wraps import unwrap
+from ownlab.instruments.doctor.paste.words.wraps import unwrap
 
 ERRORS = {
     "driver-old": "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11060). Please update"

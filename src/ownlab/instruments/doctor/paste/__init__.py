@@ -10,17 +10,17 @@ import msgspec
 from ownlab.errors import NotRecognised
 from ownlab.instruments.doctor.diagnose import case_of
 from ownlab.instruments.doctor.paste import saved
-from ownlab.instruments.doctor.paste.clean import clean
-from ownlab.instruments.doctor.paste.files import decode, read_file
 from ownlab.instruments.doctor.paste.merge import merge
-from ownlab.instruments.doctor.paste.messages import Block, Heard, hear
 from ownlab.instruments.doctor.paste.missing import missing_from
-from ownlab.instruments.doctor.paste.prose import cards_in_prose
 from ownlab.instruments.doctor.paste.reports import KINDS, Reports, read_reports
-from ownlab.instruments.doctor.paste.said import cards_named, read_said
-from ownlab.instruments.doctor.paste.sections import split
 from ownlab.instruments.doctor.paste.variables import environment_of
-from ownlab.instruments.doctor.paste.wraps import unwrap
+from ownlab.instruments.doctor.paste.words.clean import clean
+from ownlab.instruments.doctor.paste.words.files import decode, read_file
+from ownlab.instruments.doctor.paste.words.messages import Block, Heard, hear
+from ownlab.instruments.doctor.paste.words.prose import cards_in_prose
+from ownlab.instruments.doctor.paste.words.said import cards_named, read_said
+from ownlab.instruments.doctor.paste.words.sections import split
+from ownlab.instruments.doctor.paste.words.wraps import unwrap
 from ownlab.instruments.doctor.records import Case, Message
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Host, Machine, Nvidia

@@ -7,20 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ownlab.instruments.doctor.paste import (
-    collect_env,
-    gpu_list,
-    lscpu,
-    packages,
-    saved,
-    smi_csv,
-    smi_query,
-    smi_table,
-    toolkit,
-    vendors,
-)
-from ownlab.instruments.doctor.paste.messages import Block
-from ownlab.instruments.doctor.paste.sections import Kind, Section
+from ownlab.instruments.doctor.paste import saved, toolkit, vendors
+from ownlab.instruments.doctor.paste.frameworks import collect_env, lscpu, packages
+from ownlab.instruments.doctor.paste.nvidia_smi import gpu_list, smi_csv, smi_query, smi_table
+from ownlab.instruments.doctor.paste.words.messages import Block
+from ownlab.instruments.doctor.paste.words.sections import Kind, Section
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Machine
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ownlab.instruments.doctor.paste.sections import Kind
 from ownlab.instruments.doctor.paste.vendors import read_amd_json
+from ownlab.instruments.doctor.paste.words.sections import Kind
 from ownlab.machine.recorded import decode_machine
 from ownlab.machine.records import Machine
 

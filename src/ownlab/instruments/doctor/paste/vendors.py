@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ownlab.errors import NotRecognised
-from ownlab.instruments.doctor.paste.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.words.sections import Kind, run_of
 from ownlab.machine.facts import NOT_READ, Known
 from ownlab.machine.nvidia import smi_xml
 from ownlab.machine.records import Amd, Card, Machine

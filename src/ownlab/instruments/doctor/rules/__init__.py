@@ -10,23 +10,14 @@ import difflib
 
 from ownlab.errors import UsageError
 from ownlab.instruments.doctor.rule import Rule
-from ownlab.instruments.doctor.rules.access import DevicePermission, RestrictedCounters
-from ownlab.instruments.doctor.rules.builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
-from ownlab.instruments.doctor.rules.card_memory import HeldMemory, OutOfMemory
-from ownlab.instruments.doctor.rules.cards import CardLost, EccErrors, NoBf16, Persistence, SlowLink, Throttling
-from ownlab.instruments.doctor.rules.container import ContainerWithoutGpu, NvmlUnknown, RuntimeMissing, SmallShm, Wsl
-from ownlab.instruments.doctor.rules.device import DeviceOrder, ExclusiveMode, HiddenDevices, InvalidOrdinal, MigMode
-from ownlab.instruments.doctor.rules.driver import DriverEnd, DriverOld, NoDriver
-from ownlab.instruments.doctor.rules.driver_library import DriverCombination, DriverMismatch, ForwardCompatibility
-from ownlab.instruments.doctor.rules.faults import (
-    CheckpointCuda,
-    CublasError,
-    DeviceAssert,
-    DeviceMixed,
-    IllegalAccess,
-    NcclError,
+from ownlab.instruments.doctor.rules.around.container import (
+    ContainerWithoutGpu,
+    NvmlUnknown,
+    RuntimeMissing,
+    SmallShm,
+    Wsl,
 )
-from ownlab.instruments.doctor.rules.host import (
+from ownlab.instruments.doctor.rules.around.host import (
     DiskFull,
     FewCores,
     NoAccelerator,
@@ -34,14 +25,25 @@ from ownlab.instruments.doctor.rules.host import (
     RaidDegraded,
     SlowDisk,
 )
-from ownlab.instruments.doctor.rules.interpreter import (
-    AllocConf,
-    FrameworkAbsent,
-    FrameworkBroken,
-    InterpreterBroken,
-    Musl,
+from ownlab.instruments.doctor.rules.devices.access import DevicePermission, RestrictedCounters
+from ownlab.instruments.doctor.rules.devices.card_memory import HeldMemory, OutOfMemory
+from ownlab.instruments.doctor.rules.devices.cards import CardLost, EccErrors, NoBf16, Persistence, SlowLink, Throttling
+from ownlab.instruments.doctor.rules.devices.device import (
+    DeviceOrder,
+    ExclusiveMode,
+    HiddenDevices,
+    InvalidOrdinal,
+    MigMode,
 )
-from ownlab.instruments.doctor.rules.kernel_module import (
+from ownlab.instruments.doctor.rules.devices.vendors import AscendHealth, AscendStack, MpsAbsent, Rosetta, TpuNoLibtpu
+from ownlab.instruments.doctor.rules.devices.xid import XidErrors
+from ownlab.instruments.doctor.rules.drivers.driver import DriverEnd, DriverOld, NoDriver
+from ownlab.instruments.doctor.rules.drivers.driver_library import (
+    DriverCombination,
+    DriverMismatch,
+    ForwardCompatibility,
+)
+from ownlab.instruments.doctor.rules.drivers.kernel_module import (
     HmmRegion,
     ModuleFlavour,
     ModuleRejected,
@@ -49,8 +51,25 @@ from ownlab.instruments.doctor.rules.kernel_module import (
     Nouveau,
     UvmMissing,
 )
-from ownlab.instruments.doctor.rules.libraries import CudnnMissing, CudnnShadow, LibraryMissing
-from ownlab.instruments.doctor.rules.programs import (
+from ownlab.instruments.doctor.rules.drivers.start import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
+from ownlab.instruments.doctor.rules.software.builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
+from ownlab.instruments.doctor.rules.software.faults import (
+    CheckpointCuda,
+    CublasError,
+    DeviceAssert,
+    DeviceMixed,
+    IllegalAccess,
+    NcclError,
+)
+from ownlab.instruments.doctor.rules.software.interpreter import (
+    AllocConf,
+    FrameworkAbsent,
+    FrameworkBroken,
+    InterpreterBroken,
+    Musl,
+)
+from ownlab.instruments.doctor.rules.software.libraries import CudnnMissing, CudnnShadow, LibraryMissing
+from ownlab.instruments.doctor.rules.software.programs import (
     CompilerTooNew,
     FlashAttentionCard,
     ForkedCuda,
@@ -61,10 +80,7 @@ from ownlab.instruments.doctor.rules.programs import (
     QuantisationBuild,
     ServingMemory,
 )
-from ownlab.instruments.doctor.rules.start import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
-from ownlab.instruments.doctor.rules.toolkit import CudaMismatch, ToolkitArch, ToolkitDiff
-from ownlab.instruments.doctor.rules.vendors import AscendHealth, AscendStack, MpsAbsent, Rosetta, TpuNoLibtpu
-from ownlab.instruments.doctor.rules.xid import XidErrors
+from ownlab.instruments.doctor.rules.software.toolkit import CudaMismatch, ToolkitArch, ToolkitDiff
 
 __all__ = ["RULES", "rule_named"]
 

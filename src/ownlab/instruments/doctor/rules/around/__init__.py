@@ -1,0 +1,1 @@
+"""Rules on what stands around the cards: containers and the machine itself."""

@@ -1,0 +1,1 @@
+"""Rules on the driver: its version, its kernel module, its library, its start."""

@@ -1,0 +1,1 @@
+"""Rules on software: builds, libraries, interpreters, toolkits, and the words of programs."""

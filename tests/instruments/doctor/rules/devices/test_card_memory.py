@@ -1,0 +1,119 @@
+"""A card's memory: taken, or not enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ownlab.instruments.doctor.rules.devices.card_memory import HeldMemory, OutOfMemory
+from ownlab.machine.facts import Unknown
+from ownlab.machine.records import Card, CardProcess, Host, Machine
+from ownlab.units import GIB, MIB
+
+# vllm-project/vllm#8432
+WHILE_COUNTING = (
+    "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before "
+    "calling NumCudaDevices() that might have already set an error? Error 2: out of memory (Triggered internally at "
+    "CUDAFunctions.cpp:108.)"
+)
+
+
+def machine_with(of: Any, used: int, processes: Any, **host: Any) -> Machine:
+    card = of(
+        Card, vendor="nvidia", index=0, name="NVIDIA L40S", memory_total=45 * GIB, memory_used=used, processes=processes
+    )
+    machine: Machine = of(Machine, host=of(Host, **host), cards=(card,))
+    return machine
+
+
+def test_held_names_who(of: Any, case: Any, find: Any) -> None:
+    worker = of(CardProcess, pid=4711, kind="compute", memory=42 * GIB, command="python serve.py", user="ada")
+    (finding,) = find(HeldMemory, case(machine_with(of, 43 * GIB, (worker,))))
+    assert finding.severity == "warning"
+    assert not finding.blocks
+    assert finding.evidence == (
+        "card 0 (NVIDIA L40S): 43 GiB of 45 GiB used by python serve.py (pid 4711, ada, 42 GiB)",
+    )
+    (finding,) = find(HeldMemory, case(machine_with(of, 20 * GIB, (worker,))))
+    assert finding.severity == "note"
+
+
+def test_held_by_nobody_that_is_seen(of: Any, case: Any, find: Any) -> None:
+    (finding,) = find(HeldMemory, case(machine_with(of, 30 * GIB, (), pid_namespace=True)))
+    assert "cannot be seen from here" in finding.title
+    assert "PID namespace of our own" in finding.evidence[1]
+    assert "--pid=host" in finding.fix[0]
+    (finding,) = find(HeldMemory, case(machine_with(of, 30 * GIB, (), pid_namespace=False)))
+    assert "died without giving it back" in finding.meaning
+
+
+def test_held_by_whom_is_not_known(of: Any, case: Any, find: Any) -> None:
+    (finding,) = find(HeldMemory, case(machine_with(of, 30 * GIB, Unknown("WSL does not tell"), virtualisation="wsl2")))
+    assert "WSL does not tell" in finding.evidence[0]
+
+
+def test_a_desktop_or_an_idle_card_holds_nothing_worth_a_word(of: Any, case: Any, find: Any, h200: Machine) -> None:
+    desktop = of(CardProcess, pid=1, kind="graphics", memory=2 * GIB)
+    assert find(HeldMemory, case(machine_with(of, 2 * GIB, (desktop,)))) == []
+    assert find(HeldMemory, case(machine_with(of, 600 * MIB, ()))) == []
+    assert find(HeldMemory, case(h200)) == []
+
+
+def test_out_of_memory_with_others_on_the_card(case: Any, find: Any, paste: Any) -> None:
+    (finding,) = find(OutOfMemory, case(None, paste("errors/oom-new-wording.txt")))
+    assert not finding.blocks
+    assert "it wanted 2.5 GiB, the card has 79.2 GiB, free were 1 GiB" in finding.meaning
+    assert "process 4711 has 78.16 GiB" in finding.meaning
+    assert any("--query-compute-apps" in step for step in finding.fix)
+    assert not any("expandable_segments" in step for step in finding.fix)  # 1.4 GiB in pieces, 2.5 wanted
+
+
+def test_out_of_memory_in_pieces(case: Any, find: Any, paste: Any) -> None:
+    # The old words give allocated (13.13) and reserved (14.80): 1.67 GiB in pieces, 512 MiB wanted.
+    (finding,) = find(OutOfMemory, case(None, paste("errors/oom-old-wording.txt")))
+    assert "fragmented" in finding.meaning
+    assert finding.fix[0].startswith("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+    (finding,) = find(OutOfMemory, case(None, paste("errors/oom-mid-wording-2024.txt")))
+    assert "torch had reserved without use 195 MiB" in finding.meaning
+
+
+def test_out_of_memory_beside_free_memory(case: Any, find: Any, paste: Any) -> None:
+    (finding,) = find(OutOfMemory, case(None, paste("errors/oom-with-free-memory-cached.txt")))
+    assert "More was free than it wanted" in finding.meaning
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        # TensorFlow's and XLA's own words.
+        ("ResourceExhaustedError: OOM when allocating tensor with shape[64,512]", "TF_FORCE_GPU_ALLOW_GROWTH=true"),
+        (
+            "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.",
+            "XLA_PYTHON_CLIENT_PREALLOCATE=false",
+        ),
+    ],
+)
+def test_out_of_memory_in_other_frameworks(case: Any, find: Any, said: str, advice: str) -> None:
+    (finding,) = find(OutOfMemory, case(None, said))
+    assert any(advice in step for step in finding.fix)
+
+
+def test_out_of_memory_while_the_cards_are_counted(of: Any, case: Any, find: Any, paste: Any) -> None:
+    wsl = of(Machine, host=of(Host, virtualisation="wsl2"))
+    (finding,) = find(OutOfMemory, case(wsl, WHILE_COUNTING))
+    assert finding.blocks
+    assert "WSL fails so with many cards" in finding.meaning
+
+
+def test_the_machines_own_memory_is_another_trouble(case: Any, find: Any, paste: Any) -> None:
+    assert find(OutOfMemory, case(None, "Out of memory: Killed process 4711 (python)")) == []
+    assert find(OutOfMemory, case(None, paste("errors/shm-dataloader-bus-error.txt"))) == []
+
+
+@pytest.mark.parametrize("size", ["1.2.3 GiB", ". GiB", "1..5 GiB", "GiB"])
+def test_a_size_that_is_none_is_left_out(size: str, case: Any, find: Any) -> None:
+    (finding,) = find(
+        OutOfMemory, case(None, f"CUDA out of memory. Tried to allocate {size} (GPU 0; 15.78 GiB total capacity)")
+    )
+    assert finding.meaning.startswith("The card works; the request did not fit: the card has 15.8 GiB")

@@ -17,7 +17,7 @@ from ownlab.show.terminal.machine import show_brief
 __all__ = ["show_diagnosis", "show_page", "show_rules"]
 
 _MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold yellow"), "note": ("·", "cyan")}
-_LABEL_WIDTH = 8
+_LABEL_WIDTH = 9
 _PAGE_WIDTH = 100
 # "Or, without a new driver: pip install …"
 _COMMAND_WITHIN = re.compile(r": (?:sudo|pip|export|docker|podman|[A-Z_]+=\S+) ")
@@ -47,7 +47,7 @@ def show_diagnosis(diagnosis: Diagnosis, out: Console, *, verified: bool = False
 
 def _show_finding(finding: Finding, out: Console) -> None:
     mark, style = _MARKS[finding.severity]
-    severity = (f"{mark} {finding.severity:8}", style)
+    severity = (f"{mark} {finding.severity:9}", style)
     out.print(Text.assemble(severity, (finding.title, "bold"), (f"  [{finding.code}]", "dim")))
     for number, seen in enumerate(finding.evidence):
         labelled(out, "seen" if number == 0 else "", seen, width=_LABEL_WIDTH)
@@ -102,4 +102,4 @@ def show_rules(rules: Iterable[type[Rule]], out: Console) -> None:
     width = max(len(rule.code) for rule in listed) + 2
     for rule in listed:
         mark, style = _MARKS[rule.severity]
-        out.print(Text.assemble((rule.code.ljust(width), "bold"), (f"{mark} {rule.severity:8}", style), rule.title))
+        out.print(Text.assemble((rule.code.ljust(width), "bold"), (f"{mark} {rule.severity:9}", style), rule.title))

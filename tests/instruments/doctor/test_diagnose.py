@@ -125,3 +125,10 @@ def test_words_that_no_rule_knows_are_said_to_be_unknown() -> None:
 )
 def test_a_title_stands_rightly_inside_a_sentence(words: str, sentence: str) -> None:
     assert sentence in diagnose(Case(Machine(origin="pasted"), (Message(words, "kernel log"),))).verdict.sentence
+
+
+def test_what_was_asked_about_comes_first() -> None:
+    words = Message("RuntimeError: CUDA error: device-side assert triggered", "pasted text")
+    found = diagnose(Case(Machine(origin="pasted"), (words,)))
+    assert found.verdict.gpu_work == "unknown"
+    assert found.verdict.sentence.startswith(f"{found.findings[0].title}. Whether GPU work will run")

@@ -35,12 +35,19 @@ def judge(case: Case, findings: Iterable[Finding], checks: tuple[ProductCheck, .
     if working:
         return _with_frameworks(machine, cards, working, checks)
     if cards:
-        return _with_cards(machine, cards)
+        return _with_cards(machine, cards, found)
     if _surely_none(machine):
         return Verdict("no", f"There is no accelerator here; work runs on the CPU{_cpu(machine)}.")
     if case.messages and not found:
         return Verdict("unknown", "No rule knows these words; whether GPU work will run cannot be told from them.")
-    return Verdict("unknown", "Whether GPU work will run cannot be told from this alone.")
+    return _cannot_tell(found, "Whether GPU work will run cannot be told from this alone.")
+
+
+def _cannot_tell(found: tuple[Finding, ...], sentence: str) -> Verdict:
+    """Where a trouble was found that stops one program, that comes first: it is what was asked about."""
+    if found and found[0].severity != "note":
+        return Verdict("unknown", f"{found[0].title}. {sentence}")
+    return Verdict("unknown", sentence)
 
 
 def _with_frameworks(
@@ -64,7 +71,7 @@ def _with_frameworks(
     )
 
 
-def _with_cards(machine: Machine, cards: tuple[Card, ...]) -> Verdict:
+def _with_cards(machine: Machine, cards: tuple[Card, ...], found: tuple[Finding, ...]) -> Verdict:
     """Cards without a framework that was seen to use them."""
     named = name_cards(cards)
     builds = [framework for framework in _frameworks(machine) if value_of(framework.build) not in (None, "cpu")]
@@ -80,10 +87,9 @@ def _with_cards(machine: Machine, cards: tuple[Card, ...]) -> Verdict:
         # Nothing that is known stands in the way, though nobody saw a framework reach the card.
         return Verdict("yes", f"GPU work should run: {_what_runs(machine, cards, builds)}.")
     if driver:
-        return Verdict(
-            "unknown", f"Driver {driver} serves {named}; whether work runs depends on the framework, not known here."
-        )
-    return Verdict("unknown", f"Whether GPU work will run on {named} cannot be told from this alone.")
+        serves = f"Driver {driver} serves {named}; whether work runs depends on the framework, not known here."
+        return _cannot_tell(found, serves)
+    return _cannot_tell(found, f"Whether GPU work will run on {named} cannot be told from this alone.")
 
 
 def accelerators_of(machine: Machine) -> tuple[Card, ...]:

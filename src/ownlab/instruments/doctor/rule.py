@@ -14,10 +14,12 @@ from typing import ClassVar
 
 from ownlab.instruments.doctor.records import Case, Finding, Message, Severity
 
-__all__ = ["Rule", "SignRule", "quote"]
+__all__ = ["Rule", "SignRule", "WordsRule", "quote"]
 
 # A quoted line longer than this is cut: evidence is to be read.
 _QUOTE_LENGTH = 240
+# The same error repeated a hundred times says no more than a few times.
+_QUOTES = 3
 
 
 class Rule(ABC):
@@ -76,6 +78,19 @@ class SignRule(Rule):
     def quotes(self, case: Case) -> tuple[str, ...]:
         """The lines that bear a sign, each once, as evidence."""
         return tuple(dict.fromkeys(quote(message, match) for message, match in self.signs_in(case)))
+
+
+class WordsRule(SignRule):
+    """A rule whose words tell it whole: they mean the same, and want the same, wherever they are said."""
+
+    meaning: ClassVar[str]
+    fix: ClassVar[tuple[str, ...]]
+
+    def examine(self, case: Case) -> Iterable[Finding]:
+        """A finding with the first lines that bear a sign."""
+        quotes = self.quotes(case)
+        if quotes:
+            yield self.found(evidence=quotes[:_QUOTES], meaning=self.meaning, fix=self.fix)
 
 
 def quote(message: Message, match: re.Match[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ownlab.instruments.doctor.questions import container_of, variable
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import set_variable
-from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.rule import SignRule, WordsRule
 from ownlab.machine.facts import value_of
 from ownlab.units import GIB, format_bytes
 
@@ -222,7 +222,7 @@ class NcclError(SignRule):
         )
 
 
-class DeviceMixed(SignRule):
+class DeviceMixed(WordsRule):
     """Tensors on different devices meet in one operation.
 
     **Why it matters.** torch moves nothing by itself: model, inputs and every tensor that is made on the way must lie on
@@ -243,22 +243,15 @@ class DeviceMixed(SignRule):
         r"Input type \(\S+\) and weight type \((?:torch\.)?\S+\) should be the same",
         r"indices should be either on cpu or on the same device",
     )
-
-    def examine(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if quotes:
-            yield self.found(
-                evidence=quotes[:_QUOTES],
-                meaning="The machine is fine. One tensor lies on the CPU (or another card), the others elsewhere.",
-                fix=(
-                    "x = x.to(next(model.parameters()).device)   # inputs go where the model is",
-                    "torch.zeros(…, device=x.device)   # and so do tensors that are made on the way",
-                    "self.register_buffer('mask', mask)   # so that model.to(device) moves it too",
-                ),
-            )
+    meaning = "The machine is fine. One tensor lies on the CPU (or another card), the others elsewhere."
+    fix = (
+        "x = x.to(next(model.parameters()).device)   # inputs go where the model is",
+        "torch.zeros(…, device=x.device)   # and so do tensors that are made on the way",
+        "self.register_buffer('mask', mask)   # so that model.to(device) moves it too",
+    )
 
 
-class CheckpointCuda(SignRule):
+class CheckpointCuda(WordsRule):
     """A checkpoint that was saved on a GPU is loaded where there is none.
 
     **Why it matters.** torch.load puts each tensor where it was when it was saved. Without a usable GPU (or with fewer
@@ -276,15 +269,8 @@ class CheckpointCuda(SignRule):
         r"Attempting to deserialize object on a CUDA\s+device but torch\.cuda\.is_available\(\) is False",
         r"Attempting to deserialize object on CUDA device \d+ but torch\.cuda\.device_count\(\) is \d+",
     )
-
-    def examine(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if quotes:
-            yield self.found(
-                evidence=quotes[:_QUOTES],
-                meaning="The file says where its tensors were when it was saved, and that device is not here.",
-                fix=(
-                    "torch.load(path, map_location='cpu')   # or map_location=device",
-                    "If a GPU should be here: the other findings, or ownlab doctor on that machine, say why it is not seen.",
-                ),
-            )
+    meaning = "The file says where its tensors were when it was saved, and that device is not here."
+    fix = (
+        "torch.load(path, map_location='cpu')   # or map_location=device",
+        "If a GPU should be here: the other findings, or ownlab doctor on that machine, say why it is not seen.",
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ownlab.instruments.doctor.questions import capability, card_name, nvidia_cards
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.rule import SignRule, WordsRule
 from ownlab.instruments.doctor.wheels import torch_command
 from ownlab.machine.facts import value_of
 
@@ -62,7 +62,7 @@ class PtxTooNew(SignRule):
         )
 
 
-class ForkedCuda(SignRule):
+class ForkedCuda(WordsRule):
     """A process that had used CUDA was forked, and its child used CUDA as well.
 
     **Why it matters.** CUDA does not survive fork(). Python's multiprocessing forks by default on Linux (before Python
@@ -78,21 +78,14 @@ class ForkedCuda(SignRule):
     severity = "error"
     title = "CUDA was used before a fork, and again after it"
     signs = (r"Cannot re-initialize CUDA in forked subprocess",)
-
-    def examine(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if quotes:
-            yield self.found(
-                evidence=quotes,
-                meaning="The parent process had started CUDA, and the worker that was forked from it cannot use it.",
-                fix=(
-                    "In code, before CUDA is touched: torch.multiprocessing.set_start_method('spawn')",
-                    "vLLM: export VLLM_WORKER_MULTIPROC_METHOD=spawn",
-                ),
-            )
+    meaning = "The parent process had started CUDA, and the worker that was forked from it cannot use it."
+    fix = (
+        "In code, before CUDA is touched: torch.multiprocessing.set_start_method('spawn')",
+        "vLLM: export VLLM_WORKER_MULTIPROC_METHOD=spawn",
+    )
 
 
-class ServingMemory(SignRule):
+class ServingMemory(WordsRule):
     """vLLM (or a server like it) found too little free memory for its cache.
 
     **Why it matters.** vLLM reserves a share of the card (0.9 by default) when it starts. Model weights, other processes
@@ -113,19 +106,12 @@ class ServingMemory(SignRule):
         r"The model's max seq len .* is larger than the maximum number of tokens that can be stored in KV cache",
         r"KV cache is needed, which is larger than the available KV cache memory",
     )
-
-    def examine(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if quotes:
-            yield self.found(
-                evidence=quotes,
-                meaning="Weights, other processes and the context asked for leave no room for the cache in the reserved share.",
-                fix=(
-                    "See who else is on the card: nvidia-smi",
-                    "vllm serve … --max-model-len 8192 --gpu-memory-utilization 0.85   # less context; less share if others use the card",
-                    "Or spread it over cards: vllm serve … --tensor-parallel-size 2",
-                ),
-            )
+    meaning = "Weights, other processes and the context asked for leave no room for the cache in the reserved share."
+    fix = (
+        "See who else is on the card: nvidia-smi",
+        "vllm serve … --max-model-len 8192 --gpu-memory-utilization 0.85   # less context; less share if others use the card",
+        "Or spread it over cards: vllm serve … --tensor-parallel-size 2",
+    )
 
 
 class FlashAttentionCard(SignRule):
@@ -274,7 +260,7 @@ class ImageNeedsDriver(SignRule):
         )
 
 
-class QuantisationBuild(SignRule):
+class QuantisationBuild(WordsRule):
     """bitsandbytes was loaded without its CUDA library.
 
     **Why it matters.** bitsandbytes chooses its library by the CUDA version of torch. Where it finds none that fits, or
@@ -296,18 +282,11 @@ class QuantisationBuild(SignRule):
         r"Configured CUDA binary not found at .*libbitsandbytes",
         r"Required library version not found: libbitsandbytes",
     )
-
-    def examine(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if quotes:
-            yield self.found(
-                evidence=quotes,
-                meaning="It found no library of its own for this torch's CUDA, and fell back on the one for CPUs.",
-                fix=("pip install -U bitsandbytes", "python -m bitsandbytes   # what it looks for, and what it finds"),
-            )
+    meaning = "It found no library of its own for this torch's CUDA, and fell back on the one for CPUs."
+    fix = ("pip install -U bitsandbytes", "python -m bitsandbytes   # what it looks for, and what it finds")
 
 
-class HostMemory(SignRule):
+class HostMemory(WordsRule):
     """The machine's own memory ran out, not the card's.
 
     **Why it matters.** "DefaultCPUAllocator: can't allocate memory" and "Cannot allocate memory" speak of RAM. Loading a
@@ -322,15 +301,8 @@ class HostMemory(SignRule):
     severity = "error"
     title = "The machine's own memory ran out"
     signs = (r"DefaultCPUAllocator: (?:can't|not enough memory)", r"DefaultCPUAllocator: .*allocate memory")
-
-    def examine(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if quotes:
-            yield self.found(
-                evidence=quotes,
-                meaning="This is the computer's memory (RAM), not the card's.",
-                fix=(
-                    "Fewer workers and smaller batches in the DataLoader; free what is no longer needed.",
-                    "Load checkpoints without a copy: torch.load(…, mmap=True, map_location='cuda')",
-                ),
-            )
+    meaning = "This is the computer's memory (RAM), not the card's."
+    fix = (
+        "Fewer workers and smaller batches in the DataLoader; free what is no longer needed.",
+        "Load checkpoints without a copy: torch.load(…, mmap=True, map_location='cuda')",
+    )

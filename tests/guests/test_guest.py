@@ -51,6 +51,11 @@ def test_an_interpreter_that_hangs(tmp_path: Path) -> None:
         ask(python(tmp_path, "sleep 600"), "probe.packages", answer=Version, deadline=0.3)
 
 
+def test_an_interpreter_that_prints_for_ever_is_not_said_to_be_silent(tmp_path: Path) -> None:
+    with pytest.raises(DeadlineError, match=r"probe\.packages in .*: python said more than 64 MiB"):
+        ask(python(tmp_path, "exec yes"), "probe.packages", answer=Version, deadline=60)
+
+
 def test_a_module_that_does_not_exist_shows_its_error() -> None:
     with pytest.raises(GuestCrashed, match=r"No module named 'ownlab_guest.nothing'"):
         ask(sys.executable, "nothing", answer=Version, deadline=20)

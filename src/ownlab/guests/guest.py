@@ -56,7 +56,7 @@ def ask(
     except children.ToolMissing as exc:
         raise InterpreterError(f"{python} is not a Python that can be run: {exc.message}") from exc
     except DeadlineError as exc:
-        raise DeadlineError(f"{module} did not answer in {deadline:g} s in {python}") from exc
+        raise DeadlineError(f"{module} in {python}: {exc.message}") from exc
     try:
         return msgspec.json.decode(ran.stdout, type=answer)
     except msgspec.DecodeError as exc:

@@ -14,12 +14,12 @@ from typing import ClassVar
 
 from ownlab.instruments.doctor.records import Case, Finding, Message, Severity
 
-__all__ = ["Rule", "SignRule", "WordsRule", "quote"]
+__all__ = ["QUOTES_SHOWN", "Rule", "SignRule", "WordsRule", "quote"]
 
 # A quoted line longer than this is cut: evidence is to be read.
 _QUOTE_LENGTH = 240
-# The same error repeated a hundred times says no more than a few times.
-_QUOTES = 3
+# Of one error: a run on eight cards says it eight times.
+QUOTES_SHOWN = 3
 
 
 class Rule(ABC):
@@ -90,7 +90,7 @@ class WordsRule(SignRule):
         """A finding with the first lines that bear a sign."""
         quotes = self.quotes(case)
         if quotes:
-            yield self.found(evidence=quotes[:_QUOTES], meaning=self.meaning, fix=self.fix)
+            yield self.found(evidence=quotes[:QUOTES_SHOWN], meaning=self.meaning, fix=self.fix)
 
 
 def quote(message: Message, match: re.Match[str]) -> str:

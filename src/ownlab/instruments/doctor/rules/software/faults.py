@@ -8,14 +8,11 @@ from collections.abc import Iterable, Iterator
 from ownlab.instruments.doctor.questions import container_of, variable
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import set_variable
-from ownlab.instruments.doctor.rule import SignRule, WordsRule
+from ownlab.instruments.doctor.rule import QUOTES_SHOWN, SignRule, WordsRule
 from ownlab.machine.facts import value_of
 from ownlab.units import GIB, format_bytes
 
 __all__ = ["CheckpointCuda", "CublasError", "DeviceAssert", "DeviceMixed", "IllegalAccess", "NcclError"]
-
-# Evidence of one error is one line: a run on eight cards says it eight times.
-_QUOTES = 3
 
 
 class DeviceAssert(SignRule):
@@ -45,7 +42,7 @@ class DeviceAssert(SignRule):
         quotes = self.quotes(case)
         if quotes:
             yield self.found(
-                evidence=quotes[:_QUOTES],
+                evidence=quotes[:QUOTES_SHOWN],
                 meaning="The card is fine. A value that was used as an index or a class label was out of range, and the"
                 " program's hold on the card is lost: whatever follows in the same process fails too.",
                 fix=(
@@ -90,7 +87,7 @@ class IllegalAccess(SignRule):
             line for message in case.messages for line in re.findall(r"NVRM: Xid[^\n]*: (?:13|31),[^\n]*", message.text)
         ]
         yield self.found(
-            evidence=(*quotes[:_QUOTES], *(f"kernel log: {line[:200]}" for line in dict.fromkeys(logged[:1]))),
+            evidence=(*quotes[:QUOTES_SHOWN], *(f"kernel log: {line[:200]}" for line in dict.fromkeys(logged[:1]))),
             meaning="A bug in a kernel (an extension's, mostly) or an extension that was built for another torch. The"
             " process has lost the card; a new one can use it."
             + (" The Xid in the kernel log is this same event." if logged else ""),
@@ -130,7 +127,7 @@ class CublasError(SignRule):
         path = variable(case.machine, "LD_LIBRARY_PATH")
         yield self.found(
             title="cuBLAS could not start: mostly the card's memory was full" if no_room else "cuBLAS failed",
-            evidence=(*quotes[:_QUOTES], *([f"LD_LIBRARY_PATH={path}"] if path else [])),
+            evidence=(*quotes[:QUOTES_SHOWN], *([f"LD_LIBRARY_PATH={path}"] if path else [])),
             meaning="The card's memory was full when cuBLAS wanted its workspace, or an earlier error (an index out of"
             " range) had already broken the program's hold on the card."
             if no_room
@@ -197,7 +194,7 @@ class NcclError(SignRule):
         small = shm is not None and shm < self._SMALL_SHM
         yield self.found(
             evidence=(
-                *quotes[:_QUOTES],
+                *quotes[:QUOTES_SHOWN],
                 *([f"shared memory is {format_bytes(shm)}"] if shm is not None and small else []),
             ),
             meaning=meaning,

@@ -25,7 +25,7 @@ def command(as_json: bool, python: str | None, machine: str | None, save: str | 
     """Show all that is known of this machine, each fact with its source.
 
     A fact that cannot be read says why. A machine that was saved (--save) can be looked at elsewhere, and stands in for
-    the real one in every command (--machine FILE).
+    the real one wherever a machine is looked at (--machine FILE).
     """
     with working("Reading this machine"):
         record = read_machine(resolve_machine_options(python=python, machine=machine))

@@ -6,10 +6,13 @@ OwnlabError                 3   something went wrong that is not a bug of ours
 │   ├── NotRecognised       3   nothing in the text looks like a report that we know
 │   └── RecordError         3   a saved record is damaged, or of a newer format
 ├── DeviceUnusable          1   an accelerator is there and cannot be used, or is required and missing
+├── CardsTaken              1   the cards that were asked for are in other hands
+├── LabError                3   a lab or a runtime is not as it should be: not running, not answering, not yours
+│   └── StoreError          3   the store of runtimes and leases cannot be used
 ├── InterpreterError        4   the Python that was asked about cannot be run
 └── DeadlineError           5   something did not answer in its time
 
-The doors (`cli/main.py`, later `server/routes.py`) alone turn these into exit codes and HTTP statuses. A message says
+The doors (`cli/main.py`, `server/routes.py`) alone turn these into exit codes and HTTP statuses. A message says
 what happened; `meaning` what it usually means; `hint` what to do.
 """
 
@@ -18,13 +21,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "CardsTaken",
     "DeadlineError",
     "DeviceUnusable",
     "InputError",
     "InterpreterError",
+    "LabError",
     "NotRecognised",
     "OwnlabError",
     "RecordError",
+    "StoreError",
     "UsageError",
 ]
 
@@ -71,6 +77,27 @@ class DeviceUnusable(OwnlabError):
 
     exit_code = 1
     http_status = 409
+
+
+class CardsTaken(OwnlabError):
+    """The cards that were asked for are in other hands. The message says who holds which, and since when."""
+
+    exit_code = 1
+    http_status = 409
+
+
+class LabError(OwnlabError):
+    """A lab or a runtime is not as it should be: not running, not answering, not yours."""
+
+    exit_code = 3
+    http_status = 409
+
+
+class StoreError(LabError):
+    """The store of runtimes and leases cannot be used."""
+
+    http_status = 503
+    meaning = "The disk is full, the folder may not be written, or the store belongs to a newer ownlab."
 
 
 class InterpreterError(OwnlabError):

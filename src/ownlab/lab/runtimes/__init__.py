@@ -1,0 +1,1 @@
+"""Runtime types, leases, limits, metering, the provisioner and the supervisor."""

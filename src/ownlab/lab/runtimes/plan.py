@@ -1,0 +1,78 @@
+"""What a supervisor is told: one file, written by whoever starts a runtime, readable by its owner alone.
+
+It never holds the environment: that is passed on as the supervisor's own environment. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+from ownlab.lab.store.rows import Device, Want
+
+__all__ = ["Limits", "Plan", "read_plan", "write_private"]
+
+
+class Limits(NamedTuple):
+    """In seconds; None: no limit. A busy kernel is never ended for idleness."""
+
+    idle: float | None = None
+    session: float | None = None
+    card_seconds_per_week: float | None = None
+    warn: float = 600.0  # so long before the end people are warned
+    extend: float = 3600.0  # what one extension gives; 0: may not be extended
+    on_end: float = 30.0  # what functions given to ownlab.on_end have to save their work
+
+
+class Plan(NamedTuple):
+    """One runtime, before it has anything."""
+
+    runtime: str  # the kernel's id
+    home: str  # the runtime's own folder (0700): plan.json, state.json, kernel.json, log
+    sockets: str  # where its sockets are: `home`, or a folder under /tmp where that path is too long for a socket
+    store: str  # the store's folder
+    type: str
+    label: str
+    argv: list[str]  # starts the kernel; "{connection_file}" in it is replaced
+    cwd: str
+    connection: dict[
+        str, Any
+    ]  # as a Jupyter connection file; port 0: any free one. With curve keys: clients must use them
+    want: Want = Want()
+    devices: tuple[Device, ...] = ()  # the candidates, as they were when this was written
+    probe: list[str] | None = None  # prints the devices anew, as JSON; None: they never change (a recorded machine)
+    lab: str | None = None
+    notebook: str = ""
+    detached: bool = False  # True: outlives its starter. False: ends when its stdin is closed
+    wait: bool = False  # True: waits in the queue where no card is free. False: ends with state "refused"
+    limits: Limits = Limits()
+    units_per_hour: float = 0.0
+
+    def to_json(self) -> str:
+        """As it is written to disk."""
+        nested = {"want": self.want._asdict(), "limits": self.limits._asdict()}
+        return json.dumps({**self._asdict(), **nested, "devices": [one._asdict() for one in self.devices]})
+
+
+def read_plan(path: str) -> Plan:
+    """The plan in a file that `write_private` wrote."""
+    with open(path, encoding="utf-8") as file:
+        given = json.load(file)
+    given["want"] = Want(**given["want"])
+    given["limits"] = Limits(**given["limits"])
+    given["devices"] = tuple(Device(**{**one, "strangers": tuple(one["strangers"])}) for one in given["devices"])
+    return Plan(**given)
+
+
+def write_private(path: str, text: str) -> None:
+    """Replace a file at once, so that no reader ever sees a part of it; only its owner may read it."""
+    temporary = f"{path}.{os.getpid()}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,152 @@
+"""Runtimes, cards and types as records: what `ownlab runtimes --json` prints, the page is sent, and the terminal shows.
+
+Sizes are in bytes, times in seconds since the epoch. None: not known, or there is none.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ownlab.lab.store.rows import State
+
+__all__ = [
+    "CardHolder",
+    "CardShare",
+    "CardState",
+    "HostState",
+    "Point",
+    "Runtime",
+    "RuntimeType",
+    "Snapshot",
+    "Usage",
+    "UsageLine",
+]
+
+
+class RuntimeType(Struct, frozen=True):
+    """A kind of runtime that can be started: a kernelspec."""
+
+    name: str  # ownlab-cpu, ownlab-1-nvidia-h200, ownlab-half-nvidia-h200, ownlab-myenv-cpu
+    label: str  # "Python 3 (1 × NVIDIA H200)"
+    environment: str  # "default", or the name given to `ownlab env add`
+    python: str  # the interpreter that it starts
+    kind: str | None  # the card's name; None: CPU
+    cards: int
+    parts: int  # twelfths of each card
+    units_per_hour: float
+    free: bool = True  # whether it could start now without waiting
+    why_not: str = ""  # "held by ann (train.ipynb) since 10:02"
+
+
+class CardShare(Struct, frozen=True):
+    """A card in the hands of a runtime."""
+
+    uuid: str
+    index: int | None  # None: the card is no longer there
+    name: str
+    parts: int
+    vram: int | None = None  # used by this runtime on this card
+    booked: int | None = None  # its share of the card's memory; more than this is overuse
+
+
+class Runtime(Struct, frozen=True):
+    """One runtime: a kernel with its supervisor, and what it holds."""
+
+    id: str
+    person: str
+    mine: bool  # may be stopped and extended by whoever asks
+    notebook: str
+    lab: str | None  # folder of the lab that started it, where that is known
+    type: str
+    label: str
+    state: State
+    place: int | None  # in the queue, 1 is next
+    why: str  # why it waits, or why it is ending
+    queued_at: float
+    started_at: float | None
+    busy: bool
+    changed_at: float
+    cards: tuple[CardShare, ...]
+    ram: int | None
+    vram: int | None
+    ends_at: float | None
+    ends_why: str
+    warned: bool  # the end is near enough to tell people
+    may_extend: bool
+    units_per_hour: float
+    units: float  # used up to now
+    kernel_pid: int | None
+
+
+class CardHolder(Struct, frozen=True):
+    runtime: str
+    person: str
+    notebook: str
+    parts: int
+    since: float
+
+
+class CardState(Struct, frozen=True):
+    """One card, and who has it."""
+
+    uuid: str
+    vendor: str
+    index: int
+    name: str
+    memory: int | None
+    memory_used: int | None
+    utilisation: int | None  # percent of time in which any kernel ran
+    free_parts: int
+    holders: tuple[CardHolder, ...]
+    strangers: tuple[str, ...]
+
+
+class HostState(Struct, frozen=True):
+    cpu: float | None  # percent of all cores
+    memory: int | None
+    memory_used: int | None
+
+
+class Point(Struct, frozen=True):
+    """One point of the graph of the last minutes."""
+
+    at: float
+    cpu: float | None
+    memory_used: int | None
+    vram_used: int | None
+    utilisation: float | None  # mean over the cards
+
+
+class Snapshot(Struct, frozen=True):
+    """Everything that the panel shows."""
+
+    at: float
+    person: str
+    store: str
+    shared: bool
+    runtimes: tuple[Runtime, ...]
+    cards: tuple[CardState, ...]
+    types: tuple[RuntimeType, ...]
+    host: HostState
+    notices: tuple[str, ...] = ()  # what people should know: "The store is on a network file system."
+    history: tuple[Point, ...] = ()
+
+
+class UsageLine(Struct, frozen=True):
+    """What a person used in a week, or a runtime in it."""
+
+    week: str  # "2026-W46", the week's ISO name (UTC)
+    person: str
+    notebook: str | None
+    label: str | None
+    hours: float
+    card_hours: float
+    units: float
+    card_hours_left: float | None = None  # of the week's quota
+
+
+class Usage(Struct, frozen=True):
+    """`ownlab runtimes usage --json`."""
+
+    weeks: int
+    lines: tuple[UsageLine, ...]

@@ -1,0 +1,1 @@
+"""What a notebook may call: runs in the kernel."""

@@ -1,0 +1,1 @@
+"""The Jupyter server extension: routes read, call, write; kernels that outlive the server."""

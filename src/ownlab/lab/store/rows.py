@@ -29,7 +29,7 @@ class Device(NamedTuple):
 
     uuid: str  # as CUDA_VISIBLE_DEVICES takes it: GPU-…, MIG-…; "amd:0" where a vendor's tool gives no UUID
     vendor: str  # nvidia, amd, intel, huawei, …
-    index: int  # in the order of its vendor's tool
+    number: int  # in the order of its vendor's tool
     name: str  # "NVIDIA H200": its kind; requests ask for a kind
     memory: int | None = None  # bytes
     whole_only: bool = False  # a MIG instance is not divided further

@@ -1,4 +1,4 @@
-# make lab      set everything up and start
+# make lab      set everything up and open the lab (FOLDER=… serves another folder than notebooks/)
 # make test     set everything up and pass all tests
 .DEFAULT_GOAL := help
 .PHONY: help install lab test check bench test-gpu golden clean
@@ -10,19 +10,25 @@ help:
 install:
 	@scripts/setup lab
 
-lab: install
-	@.venv/bin/ownlab doctor
+# The folder that the lab serves.
+FOLDER ?= notebooks
 
-# make check    ruff, mypy and the architecture, without the other tests
+lab: install
+	@mkdir -p "$(FOLDER)"
+	@.venv/bin/ownlab up "$(FOLDER)"
+
+# make check    ruff, mypy, tsc and the architecture, without the other tests
 check:
 	@scripts/setup test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	PATH="$$PATH:$(CURDIR)/.venv/bin" npm --prefix labextension run --silent check
 	.venv/bin/pytest -q tests/test_architecture.py
 
 test: check
 	.venv/bin/pytest -q
+	.venv/bin/pytest -q tests_browser
 
 # make bench    measure against peers, and write benchmarks/RESULTS.md
 bench:
@@ -39,4 +45,4 @@ golden:
 	OWNLAB_GOLDEN=write .venv/bin/pytest -q tests -k "golden or generated"
 
 clean:
-	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist labextension/dist labextension/lib labextension/node_modules .mypy_cache .pytest_cache .ruff_cache

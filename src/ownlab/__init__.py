@@ -10,7 +10,12 @@
 #   catalog/       what could be had: drivers, CUDA releases, architectures, wheels, Xids, as data with sources
 #   instruments/   what the facts mean
 #     doctor/      rules over a machine (live, recorded, or rebuilt from pasted text) -> findings and a verdict
+#   lab/           where work runs and is kept
+#     store/       the machine's records of runtimes, leases and usage: SQLite and locks, standard library alone
+#     runtimes/    runtime types, how they are started, the supervisor of each, limits, what they use
 #   show/          one renderer per medium: terminal (Rich), JSON documents and their schemas
+#   notebook/      what a notebook may call: runs in the kernel
+#   server/        the lab: JupyterLab with kernels that outlive it, its routes, its record, its watchdog
 #   cli/           one file per command: parse, call, show; main() only turns errors into exit codes
 #
 # Beside this package stands ownlab_guest: what runs inside the user's interpreter (torch, JAX, NVML), started by guests/.
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from ownlab.machine.read import read_machine
     from ownlab.machine.recorded import load_machine, save_machine
     from ownlab.machine.records import Machine
+    from ownlab.notebook.ends import on_end
 
 __version__ = "0.1.0"
 
@@ -44,6 +50,7 @@ _PUBLIC = {
     "case_of": "ownlab.instruments.doctor.diagnose",
     "diagnose": "ownlab.instruments.doctor.diagnose",
     "load_machine": "ownlab.machine.recorded",
+    "on_end": "ownlab.notebook.ends",
     "read_machine": "ownlab.machine.read",
     "read_paste": "ownlab.instruments.doctor.paste",
     "save_machine": "ownlab.machine.recorded",
@@ -60,6 +67,7 @@ __all__ = [
     "case_of",
     "diagnose",
     "load_machine",
+    "on_end",
     "read_machine",
     "read_paste",
     "save_machine",

@@ -30,6 +30,16 @@ class Entry(NamedTuple):
 
 # Grouped in the help by the question that a command answers.
 COMMANDS = {
+    "up": Entry("up", "Give me a notebook on a GPU, now", "Serve a folder as a lab in the browser."),
+    "down": Entry("down", "Give me a notebook on a GPU, now", "End a lab; with --all, its runtimes too."),
+    "status": Entry("status", "Give me a notebook on a GPU, now", "Show your labs: address, token, folder."),
+    "runtimes": Entry(
+        "runtimes", "Give me a notebook on a GPU, now", "Show who holds which card; stop, extend, usage by week."
+    ),
+    "types": Entry("types", "Where does work run?", "List the runtime types, and write them for Jupyter."),
+    "env": Entry("env", "Where does work run?", "Let notebooks run in your own Python environments."),
+    "config": Entry("config", "How is it set up?", "Show every setting, its value, and where that came from."),
+    "store": Entry("store", "How is it set up?", "Show where leases are recorded; make a store for a group."),
     "doctor": Entry("doctor", "What is here, and what is wrong?", "Say whether GPU work will run, and what to mend."),
     "machine": Entry(
         "machine", "What is here, and what is wrong?", "Show all that is known of this machine, or save it."

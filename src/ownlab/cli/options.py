@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["json_option", "machine_options"]
+__all__ = ["json_below", "json_option", "machine_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -15,6 +15,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 def json_option(function: F) -> F:
     """--json, the same for every command."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
+
+
+def json_below(context: click.Context, as_json: bool) -> None:
+    """Let `ownlab GROUP --json COMMAND` mean the same as `ownlab GROUP COMMAND --json`."""
+    assert isinstance(context.command, click.Group)
+    context.default_map = {name: {"as_json": as_json} for name in context.command.commands}
 
 
 def machine_options(function: F) -> F:

@@ -2,61 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Mapping
-
-from msgspec import Struct
+from ownlab.options.machine import MachineOptions, resolve_machine_options
 
 __all__ = ["MachineOptions", "resolve_machine_options"]
-
-
-class MachineOptions(Struct, frozen=True):
-    """Which machine is meant, and which Python on it."""
-
-    python: str
-    python_origin: str
-    machine_file: str | None = None
-    machine_origin: str = "this machine"
-
-
-def resolve_machine_options(
-    *, python: str | None = None, machine: str | None = None, environ: Mapping[str, str] = os.environ
-) -> MachineOptions:
-    """From the command line, else the environment, else this machine and the environment that is active."""
-    interpreter, origin = _resolve_python(python, environ)
-    if machine:
-        return MachineOptions(interpreter, origin, machine, "--machine")
-    if environ.get("OWNLAB_MACHINE"):
-        return MachineOptions(interpreter, origin, environ["OWNLAB_MACHINE"], "OWNLAB_MACHINE")
-    return MachineOptions(interpreter, origin)
-
-
-def _resolve_python(asked: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    if asked:
-        return _executable(asked), "--python"
-    if environ.get("OWNLAB_PYTHON"):
-        return _executable(environ["OWNLAB_PYTHON"]), "OWNLAB_PYTHON"
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        folder = environ.get(variable)
-        if folder and (found := _python_in(folder)):
-            return found, variable
-    return sys.executable, "the Python that runs ownlab"
-
-
-def _executable(asked: str) -> str:
-    """A path, a name on PATH, or an environment's folder; left as it is where it is none of these."""
-    path = os.path.expanduser(asked)
-    if os.path.isdir(path):
-        return _python_in(path) or path
-    return path if os.path.exists(path) else shutil.which(asked) or asked
-
-
-def _python_in(environment: str) -> str | None:
-    # os.path, not pathlib, whose exists() raises PermissionError under a closed folder until Python 3.12.
-    for name in ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe"):
-        path = os.path.join(environment, name)
-        if os.path.exists(path):
-            return path
-    return None

@@ -9,9 +9,26 @@ from msgspec import Struct
 from ownlab.errors import OwnlabError
 from ownlab.instruments.doctor.records import Diagnosis, Severity
 from ownlab.instruments.doctor.rule import Rule
+from ownlab.lab.runtimes.listings import EnvironmentList, RemovedTypes, TypeList
+from ownlab.lab.runtimes.records import Snapshot, Usage
+from ownlab.lab.store.records import StoreView
 from ownlab.machine.records import Machine
+from ownlab.options.shown import Configuration
 
-__all__ = ["RECORDS", "CompletionScript", "Failure", "RuleList", "RulePage", "echo_record", "schema_of"]
+__all__ = [
+    "RECORDS",
+    "CompletionScript",
+    "Failure",
+    "LabDown",
+    "LabState",
+    "LabStates",
+    "RuleList",
+    "RulePage",
+    "RuntimeTold",
+    "RuntimeWord",
+    "echo_record",
+    "schema_of",
+]
 
 
 class RulePage(Struct, frozen=True):
@@ -42,6 +59,54 @@ class CompletionScript(Struct, frozen=True):
     install: str
 
 
+class LabState(Struct, frozen=True):
+    """A lab that is up: `ownlab up --json`."""
+
+    url: str  # without the token
+    token: str
+    address: str  # what a browser is given: with the token
+    pid: int  # of the server
+    watchdog: int | None  # pid of the process that starts the server again; None: there is none
+    folder: str
+    port: int
+    started: float  # seconds since the epoch
+    runtimes: int  # how many the lab started that still run
+    log: str
+
+
+class LabStates(Struct, frozen=True):
+    """`ownlab status --json`: the labs of this person that are up."""
+
+    labs: tuple[LabState, ...]
+
+
+class RuntimeWord(Struct, frozen=True):
+    """A runtime in a few words."""
+
+    id: str
+    notebook: str
+    folder: str | None  # of the lab that started it, where that is known
+    label: str
+    state: str  # "busy for 2 h 10 min"
+
+
+class LabDown(Struct, frozen=True):
+    """`ownlab down --json`."""
+
+    folders: tuple[str, ...]  # of the labs that were ended
+    ended: tuple[RuntimeWord, ...]
+    running: tuple[RuntimeWord, ...]  # what goes on without a lab
+
+
+class RuntimeTold(Struct, frozen=True):
+    """`ownlab runtimes stop|extend --json`."""
+
+    runtime: str
+    notebook: str
+    told: str  # stop, extend
+    ends_at: float | None = None  # when it will end now, after it was extended
+
+
 class FailureDetails(Struct, frozen=True):
     kind: str  # the name of the error's class
     message: str
@@ -64,11 +129,22 @@ class Failure(Struct, frozen=True):
 # Document -> its record; docs/schemas/<document>.json is generated from it (make golden) and checked.
 RECORDS: dict[str, type[Struct]] = {
     "completion": CompletionScript,
+    "config": Configuration,
     "doctor": Diagnosis,
+    "down": LabDown,
+    "env": EnvironmentList,
     "error": Failure,
     "explain": RulePage,
     "explain-all": RuleList,
     "machine": Machine,
+    "runtimes": Snapshot,
+    "runtimes-told": RuntimeTold,
+    "runtimes-usage": Usage,
+    "status": LabStates,
+    "store": StoreView,
+    "types": TypeList,
+    "types-removed": RemovedTypes,
+    "up": LabState,
 }
 
 

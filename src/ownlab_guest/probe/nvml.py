@@ -64,18 +64,9 @@ PROCESSES_BROKEN = re.compile(r"535\.(43|54|86)\.")
 
 def answer(arguments: List[str]) -> JSON:
     """NVML's facts: {"driver": …, "cuda": …, "nvml": …, "cards": […]}, or {"error": …} where it cannot be asked."""
-    try:
-        import pynvml
-    except Exception as exc:
-        return {"error": "nvidia-ml-py cannot be imported: %s: %s" % (type(exc).__name__, exc)}
-    try:
-        pynvml.nvmlInit()
-    except Exception as exc:
-        return {
-            "error": "Failed to initialize NVML: " + words(pynvml, exc),
-            "code": code_of(exc),
-            "library": loaded_library(),
-        }
+    pynvml, failure = start()
+    if failure is not None:
+        return failure
     system = Questions(pynvml)
     driver = system.fact(pynvml.nvmlSystemGetDriverVersion)
     return {
@@ -85,6 +76,19 @@ def answer(arguments: List[str]) -> JSON:
         "cuda": system.fact(lambda: cuda_version(pynvml)),
         "cards": cards(pynvml, str(driver.get("value", ""))),
     }
+
+
+def start() -> Tuple[Any, Optional[JSON]]:
+    """NVML, ready to be asked; or the answer that says why it is not."""
+    try:
+        import pynvml
+    except Exception as exc:
+        return None, {"error": "nvidia-ml-py cannot be imported: %s: %s" % (type(exc).__name__, exc)}
+    _, error = attempt(pynvml.nvmlInit)
+    if error is None:
+        return pynvml, None
+    said = "Failed to initialize NVML: " + words(pynvml, error)
+    return None, {"error": said, "code": code_of(error), "library": loaded_library()}
 
 
 def code_of(error: BaseException) -> Optional[int]:

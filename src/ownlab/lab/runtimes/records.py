@@ -10,6 +10,7 @@ from msgspec import Struct
 from ownlab.lab.store.rows import State
 
 __all__ = [
+    "CPU_TYPE",
     "CardHolder",
     "CardShare",
     "CardState",
@@ -21,6 +22,10 @@ __all__ = [
     "Usage",
     "UsageLine",
 ]
+
+
+# The name of the type that every machine has.
+CPU_TYPE = "ownlab-cpu"
 
 
 class RuntimeType(Struct, frozen=True):

@@ -14,7 +14,7 @@ from ownlab.machine.host.mounts import Mount, read_mounts, without_credentials
 from ownlab.machine.host.waiting import ask_all
 from ownlab.machine.records import Disk, RaidArray
 
-__all__ = ["parse_mdstat", "read_disks", "read_raid"]
+__all__ = ["is_remote", "parse_mdstat", "read_disks", "read_raid"]
 
 _DEADLINE = 2.0  # seconds, for all disks together
 
@@ -73,7 +73,7 @@ def _choose(mounts: tuple[Mount, ...], root: Path) -> list[Mount]:
     on_top = {mount.point: mount for mount in mounts}  # a later mount on the same point covers the earlier
     best: dict[str, Mount] = {}
     for mount in on_top.values():
-        if not _holds_files(mount) or not (_is_remote(mount) or os.path.isdir(root / mount.point.lstrip("/"))):
+        if not _holds_files(mount) or not (is_remote(mount) or os.path.isdir(root / mount.point.lstrip("/"))):
             continue  # containers bind single files: /etc/hosts, libcuda.so
         # A pool's or a bind mount's number may differ from its sibling's; what it is mounted from does not.
         key = mount.source if mount.filesystem in _POOLED or not mount.numbers else mount.numbers
@@ -92,10 +92,11 @@ def _holds_files(mount: Mount) -> bool:
         return True
     if mount.filesystem in _IMAGES or mount.filesystem in _FUSE_VIEWS or mount.point.startswith(_WINDOWS_DRIVERS):
         return False
-    return _is_remote(mount) or mount.filesystem in _POOLED or mount.source.startswith("/dev/")
+    return is_remote(mount) or mount.filesystem in _POOLED or mount.source.startswith("/dev/")
 
 
-def _is_remote(mount: Mount) -> bool:
+def is_remote(mount: Mount) -> bool:
+    """Whether its files lie on another machine, or behind a program: locks may not hold there."""
     if mount.filesystem == "fuseblk" or mount.filesystem in _FUSE_VIEWS:  # fuseblk: NTFS and exFAT on a local disk
         return False
     return mount.filesystem in _REMOTE or mount.filesystem == "fuse" or mount.filesystem.startswith("fuse.")
@@ -118,7 +119,7 @@ def _disk(mount: Mount, answer: os.statvfs_result | OSError | None, deadline: fl
         total=total,
         free=free,
         rotational=_rotational(mount, root),
-        remote=_is_remote(mount),
+        remote=is_remote(mount),
     )
 
 
@@ -126,7 +127,7 @@ def _disk(mount: Mount, answer: os.statvfs_result | OSError | None, deadline: fl
 
 
 def _rotational(mount: Mount, root: Path) -> Fact[bool]:
-    if _is_remote(mount):
+    if is_remote(mount):
         return Unknown("another machine's disk, or none: it is not told")
     device = _block_device(mount, root)
     if device is None:

@@ -1,0 +1,25 @@
+/** ownlab in JupyterLab: the list of its plugins. */
+import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import type { ServiceManagerPlugin } from '@jupyterlab/services';
+import { connectionLost, connectionNotice, reachability, serverSettings } from './plugins/connection';
+import { indicator } from './plugins/indicator';
+import { panel } from './plugins/panel';
+import { queue } from './plugins/queue';
+import { runtimes } from './plugins/runtimes';
+import { stream } from './plugins/stream';
+import { warnings } from './plugins/warnings';
+
+const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
+  reachability,
+  serverSettings,
+  connectionLost,
+  connectionNotice,
+  stream,
+  runtimes,
+  indicator,
+  panel,
+  queue,
+  warnings
+];
+
+export default plugins;

@@ -1,0 +1,75 @@
+/** The page while the server is away: a quiet notice instead of a box, and everything connected again when it is back. */
+import { IConnectionLost, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { IConnectionStatus, IServerSettings, ServerConnection, type ServiceManagerPlugin } from '@jupyterlab/services';
+import { patientSocket } from '../patient';
+import { type Reach, Reachability } from '../reachability';
+import { IReachability } from '../tokens';
+import { Absence } from '../widgets/absence';
+
+/** A server that is back within this time was hardly away: nothing is shown. */
+const SHORT_ABSENCE = 2_000;
+
+const WORDS: Record<Exclude<Reach, 'reachable'>, string> = {
+  away: 'The lab’s server does not answer. Kernels go on working; this page connects again by itself.',
+  refused: 'The lab’s server was started anew and asks for its token. Open the address that `ownlab status` prints.'
+};
+
+export const reachability: ServiceManagerPlugin<Reachability> = {
+  id: 'ownlab:reachability',
+  description: 'Knows whether the server answers.',
+  autoStart: true,
+  provides: IReachability,
+  activate: () => new Reachability(ServerConnection.makeSettings())
+};
+
+/** In place of JupyterLab's own, which package.json disables. */
+export const serverSettings: ServiceManagerPlugin<ServerConnection.ISettings> = {
+  id: 'ownlab:server-settings',
+  description: 'Server settings with sockets that wait for the server.',
+  autoStart: true,
+  requires: [IReachability],
+  provides: IServerSettings,
+  activate: (_: null, reachability: Reachability) => ServerConnection.makeSettings({ WebSocket: patientSocket(reachability) })
+};
+
+/** In place of JupyterLab's own, which puts a box over the page and leaves it there. */
+export const connectionLost: JupyterFrontEndPlugin<IConnectionLost> = {
+  id: 'ownlab:connection-lost',
+  description: 'Told by JupyterLab when a request got no answer.',
+  autoStart: true,
+  requires: [IReachability],
+  provides: IConnectionLost,
+  activate: (_: JupyterFrontEnd, reachability: Reachability) => async () => {
+    await reachability.check();
+  }
+};
+
+export const connectionNotice: JupyterFrontEndPlugin<void> = {
+  id: 'ownlab:connection-notice',
+  description: 'Says that the server is away, and brings the page up to date when it is back.',
+  autoStart: true,
+  requires: [IReachability],
+  optional: [IConnectionStatus],
+  activate: (app: JupyterFrontEnd, reachability: Reachability, status: IConnectionStatus | null) => {
+    const notice = new Absence();
+    let timer = 0;
+    reachability.changed.connect((_, reach) => {
+      if (status) {
+        status.isConnected = reach === 'reachable'; // JupyterLab's own polls pause meanwhile
+      }
+      window.clearTimeout(timer);
+      if (reach === 'reachable') {
+        notice.end();
+        void refresh(app);
+      } else {
+        timer = window.setTimeout(() => notice.say(WORDS[reach]), SHORT_ABSENCE);
+      }
+    });
+  }
+};
+
+/** Polls that met failures would wait for up to five minutes. */
+async function refresh({ serviceManager }: JupyterFrontEnd): Promise<void> {
+  const { kernels, kernelspecs, sessions } = serviceManager;
+  await Promise.allSettled([kernels.refreshRunning(), sessions.refreshRunning(), kernelspecs.refreshSpecs()]);
+}

@@ -1,0 +1,94 @@
+/** Commands that act on one runtime: stop, extend, change its type. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Dialog, ICommandPalette, Notification, showDialog } from '@jupyterlab/apputils';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import { extendRuntime, stopRuntime } from '../api';
+import type { LiveSnapshot } from '../live';
+import { runtimeOf } from '../notebooks';
+import type { Runtime } from '../records';
+import { commandIds, ILiveSnapshot } from '../tokens';
+import { TypeChoice } from '../widgets/types';
+import { activity, notebookName } from '../words';
+
+const WHAT_IS_LOST = 'Its variables and the work that it is doing are lost. The notebook, its outputs and your files stay.';
+
+export const runtimes: JupyterFrontEndPlugin<void> = {
+  id: 'ownlab:runtimes',
+  description: 'Stop, extend and change runtimes.',
+  autoStart: true,
+  requires: [ILiveSnapshot],
+  optional: [INotebookTracker, ICommandPalette],
+  activate: (app: JupyterFrontEnd, live: LiveSnapshot, notebooks: INotebookTracker | null, palette: ICommandPalette | null) => {
+    const { commands, serviceManager } = app;
+    const current = (): NotebookPanel | null => notebooks?.currentWidget ?? null;
+    /** Named by its id, or that of the notebook in front. */
+    const named = (id: unknown): Runtime | undefined => (typeof id === 'string' ? live.runtime(id) : runtimeOf(current(), live));
+
+    commands.addCommand(commandIds.changeType, {
+      label: 'Change Runtime Type…',
+      caption: 'Run this notebook on another card, on a part of one, or on the CPU',
+      isEnabled: () => current() !== null && (live.current?.types.length ?? 0) > 0,
+      execute: () => changeType(current(), live)
+    });
+    commands.addCommand(commandIds.extendRuntime, {
+      label: 'Extend Runtime',
+      caption: 'Give this notebook’s runtime more time',
+      isEnabled: ({ id }) => named(id)?.may_extend === true,
+      execute: async ({ id }) => {
+        const runtime = named(id);
+        if (runtime) {
+          await said(extendRuntime(serviceManager.serverSettings, runtime.id));
+        }
+      }
+    });
+    commands.addCommand(commandIds.stopRuntime, {
+      label: 'Stop Runtime…',
+      caption: 'End this notebook’s runtime and free its card',
+      isEnabled: ({ id }) => named(id)?.mine === true,
+      execute: async ({ id }) => {
+        const runtime = named(id);
+        if (runtime && (await mayStop(runtime, live))) {
+          await said(stopRuntime(serviceManager.serverSettings, runtime.id));
+          await Promise.allSettled([serviceManager.sessions.refreshRunning(), serviceManager.kernels.refreshRunning()]);
+        }
+      }
+    });
+    for (const command of [commandIds.changeType, commandIds.extendRuntime, commandIds.stopRuntime]) {
+      palette?.addItem({ command, category: 'Runtimes' });
+      live.changed.connect(() => commands.notifyCommandChanged(command));
+    }
+  }
+};
+
+async function changeType(panel: NotebookPanel | null, live: LiveSnapshot): Promise<void> {
+  if (!panel) {
+    return;
+  }
+  const kernel = panel.sessionContext.session?.kernel;
+  const { button, value } = await showDialog({
+    title: 'Change Runtime Type',
+    body: new TypeChoice({ live, present: kernel?.name, about: kernel ? `The present kernel ends. ${WHAT_IS_LOST}` : '' }),
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: 'Change' })]
+  });
+  if (button.accept && value) {
+    await said(panel.sessionContext.changeKernel({ name: value }));
+  }
+}
+
+async function mayStop(runtime: Runtime, live: LiveSnapshot): Promise<boolean> {
+  const { button } = await showDialog({
+    title: `Stop the runtime of ${notebookName(runtime.notebook)}?`,
+    body: runtime.state === 'running' ? `It has been ${activity(runtime, live.now())}. ${WHAT_IS_LOST}` : 'It gives up its place.',
+    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Stop' })]
+  });
+  return button.accept;
+}
+
+/** What went wrong is said where the person looks. */
+async function said(work: Promise<unknown>): Promise<void> {
+  try {
+    await work;
+  } catch (reason) {
+    Notification.error(reason instanceof Error ? reason.message : String(reason), { autoClose: false });
+  }
+}

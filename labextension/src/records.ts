@@ -1,0 +1,118 @@
+// Generated from the records in Python (make golden rewrites it). Do not edit.
+// Sizes are in bytes, times in seconds since the epoch. null: not known, or there is none.
+
+/** A card in the hands of a runtime. */
+export interface CardShare {
+  readonly uuid: string;
+  readonly index: number | null;
+  readonly name: string;
+  readonly parts: number;
+  readonly vram: number | null;
+  readonly booked: number | null;
+}
+
+/** One runtime: a kernel with its supervisor, and what it holds. */
+export interface Runtime {
+  readonly id: string;
+  readonly person: string;
+  readonly mine: boolean;
+  readonly notebook: string;
+  readonly lab: string | null;
+  readonly type: string;
+  readonly label: string;
+  readonly state: 'ending' | 'running' | 'starting' | 'waiting';
+  readonly place: number | null;
+  readonly why: string;
+  readonly queued_at: number;
+  readonly started_at: number | null;
+  readonly busy: boolean;
+  readonly changed_at: number;
+  readonly cards: ReadonlyArray<CardShare>;
+  readonly ram: number | null;
+  readonly vram: number | null;
+  readonly ends_at: number | null;
+  readonly ends_why: string;
+  readonly warned: boolean;
+  readonly may_extend: boolean;
+  readonly units_per_hour: number;
+  readonly units: number;
+  readonly kernel_pid: number | null;
+}
+
+export interface CardHolder {
+  readonly runtime: string;
+  readonly person: string;
+  readonly notebook: string;
+  readonly parts: number;
+  readonly since: number;
+}
+
+/** One card, and who has it. */
+export interface CardState {
+  readonly uuid: string;
+  readonly vendor: string;
+  readonly index: number;
+  readonly name: string;
+  readonly memory: number | null;
+  readonly memory_used: number | null;
+  readonly utilisation: number | null;
+  readonly free_parts: number;
+  readonly holders: ReadonlyArray<CardHolder>;
+  readonly strangers: ReadonlyArray<string>;
+}
+
+/** A kind of runtime that can be started: a kernelspec. */
+export interface RuntimeType {
+  readonly name: string;
+  readonly label: string;
+  readonly environment: string;
+  readonly python: string;
+  readonly kind: string | null;
+  readonly cards: number;
+  readonly parts: number;
+  readonly units_per_hour: number;
+  readonly free: boolean;
+  readonly why_not: string;
+}
+
+export interface HostState {
+  readonly cpu: number | null;
+  readonly memory: number | null;
+  readonly memory_used: number | null;
+}
+
+/** One point of the graph of the last minutes. */
+export interface Point {
+  readonly at: number;
+  readonly cpu: number | null;
+  readonly memory_used: number | null;
+  readonly vram_used: number | null;
+  readonly utilisation: number | null;
+}
+
+/** Everything that the panel shows. */
+export interface Snapshot {
+  readonly at: number;
+  readonly person: string;
+  readonly store: string;
+  readonly shared: boolean;
+  readonly runtimes: ReadonlyArray<Runtime>;
+  readonly cards: ReadonlyArray<CardState>;
+  readonly types: ReadonlyArray<RuntimeType>;
+  readonly host: HostState;
+  readonly notices: ReadonlyArray<string>;
+  readonly history: ReadonlyArray<Point>;
+}
+
+export interface FailureDetails {
+  readonly kind: string;
+  readonly message: string;
+  readonly meaning: string;
+  readonly hint: string;
+  readonly exit_code: number;
+}
+
+/** What any command prints with --json where it fails. */
+export interface Failure {
+  readonly error: FailureDetails;
+}

@@ -1,0 +1,19 @@
+/** What plugins of ours provide for each other. */
+import { Token } from '@lumino/coreutils';
+import type { LiveSnapshot } from './live';
+import type { Reachability } from './reachability';
+
+export const IReachability = new Token<Reachability>('ownlab:IReachability', 'Whether the server answers.');
+
+export const ILiveSnapshot = new Token<LiveSnapshot>(
+  'ownlab:ILiveSnapshot',
+  'All runtimes, cards and types of this machine, as they are now.'
+);
+
+/** Commands that more than one plugin names. */
+export const commandIds = {
+  changeType: 'ownlab:change-type',
+  extendRuntime: 'ownlab:extend-runtime',
+  showRuntimes: 'ownlab:show-runtimes',
+  stopRuntime: 'ownlab:stop-runtime'
+} as const;

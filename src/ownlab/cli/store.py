@@ -1,0 +1,77 @@
+"""`ownlab store`: where runtimes and leases are recorded, and who shares that."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from ownlab.cli.options import json_below, json_option
+from ownlab.errors import UsageError
+from ownlab.lab.runtimes.plan import Limits
+from ownlab.lab.store.places import SHARED_FOLDER, choose_store, view_store
+from ownlab.lab.store.records import StoreChoice
+from ownlab.options.lab import resolve_lab_options
+from ownlab.options.presets import PRESETS
+from ownlab.show.document import echo_record
+from ownlab.show.terminal.config import show_store
+from ownlab.show.terminal.console import console
+
+__all__ = ["command"]
+
+
+@click.group("store", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Show where it is recorded who holds which card.
+
+    Everyone who uses the same store sees the others' runtimes, and no card is given twice. By default the store is your
+    own. An administrator can make one for everyone on this machine: sudo ownlab store init --shared
+    """
+    json_below(context, as_json)
+    if context.invoked_subcommand is None:
+        _show(choose_store(resolve_lab_options()), as_json)
+
+
+@command.command("init")
+@click.option("--shared", is_flag=True, help="For everyone on this machine; needs an administrator's rights.")
+@click.option("--folder", default=SHARED_FOLDER, show_default=True, metavar="PATH", help="On a local disk.")
+@click.option("--group", metavar="NAME", help="Only members of this group may use it. Default: every user.")
+@click.option(
+    "--limits", type=click.Choice(list(PRESETS)), default="none", show_default=True, help="What holds for everyone."
+)
+@json_option
+def init(shared: bool, folder: str, group: str | None, limits: str, as_json: bool) -> None:
+    """Make a store that several people share.
+
+    Limits that are laid down here hold for everyone; a person's own configuration can only be stricter. The file
+    policy.json in the folder has them, in seconds.
+    """
+    if not shared:
+        raise UsageError(
+            "your own store is made by itself, with the first runtime",
+            hint="One for everyone on this machine: sudo ownlab store init --shared",
+        )
+    # Imported here: whoever only looks needs no database.
+    from ownlab.lab.store.setup import init_shared
+
+    init_shared(folder, group=group, limits=_limits(limits))
+    notice = "" if folder == SHARED_FOLDER else "It is used by whoever has it in OWNLAB_STORE, or as store.folder."
+    _show(StoreChoice(os.path.abspath(folder), True, "named by --folder", notice), as_json)
+
+
+def _limits(preset: str) -> dict[str, float] | None:
+    """By the names of Limits, in seconds; only what the preset says."""
+    options = resolve_lab_options(environ={}, preset=preset)
+    found = {name: options.limits[name] for name in ("idle", "session", "card_seconds_per_week")}
+    assert set(found) <= set(Limits._fields)
+    return {name: value for name, value in found.items() if value is not None} or None
+
+
+def _show(choice: StoreChoice, as_json: bool) -> None:
+    view = view_store(choice)
+    if as_json:
+        echo_record(view)
+    else:
+        show_store(view, console())

@@ -1,0 +1,167 @@
+"""Runtime types as kernelspecs on disk, where JupyterLab, VS Code, `jupyter execute` and papermill find them.
+
+Only folders named ownlab-… whose kernel.json has our metadata are ever changed or removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ownlab.errors import LabError
+from ownlab.lab.runtimes.environments import DEFAULT, own_python
+from ownlab.lab.runtimes.plan import write_private
+from ownlab.lab.runtimes.records import RuntimeType
+
+__all__ = ["PROVISIONER", "read_specs", "remove_specs", "write_specs"]
+
+PROVISIONER = "ownlab-provisioner"
+_PREFIX = "ownlab-"
+_SPEC = "kernel.json"
+_LOGO = "logo-svg.svg"
+# What holds at one moment only.
+_PASSING = ("free", "why_not")
+
+_CPU_LOGO = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64">
+ <rect x="12" y="12" width="40" height="40" rx="6" fill="#4c6ef5"/>
+</svg>
+"""
+_CARD_LOGO = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64">
+ <path d="M22 4v56M32 4v56M42 4v56M4 22h56M4 32h56M4 42h56" stroke="#868e96" stroke-width="4"/>
+ <rect x="12" y="12" width="40" height="40" rx="6" fill="#2b8a3e"/>
+ <rect x="23" y="23" width="18" height="18" rx="2" fill="#d3f9d8"/>
+</svg>
+"""
+
+
+def write_specs(types: Sequence[RuntimeType], folder: Path) -> bool:
+    """Make the folder hold exactly these types of ours; whether anything had to change."""
+    changed = False
+    try:
+        os.makedirs(folder, exist_ok=True)
+        for kind in types:
+            changed |= _write_spec(kind, folder / kind.name)
+        wanted = {kind.name for kind in types}
+        for path in [path for path, _ in _ours(folder) if path.name not in wanted]:
+            _remove(path)
+            changed = True
+    except OSError as exc:
+        raise _cannot("written", folder, exc) from exc
+    return changed
+
+
+def remove_specs(folder: Path) -> int:
+    """Remove all of ours; how many there were."""
+    try:
+        found = [path for path, _ in _ours(folder)]
+        for path in found:
+            _remove(path)
+    except OSError as exc:
+        raise _cannot("removed", folder, exc) from exc
+    return len(found)
+
+
+def read_specs(folder: Path) -> tuple[RuntimeType, ...]:
+    """The types that are written there, in the order in which they are offered."""
+    try:
+        specs = [spec for _, spec in _ours(folder)]
+    except OSError as exc:
+        raise _cannot("read", folder, exc) from exc
+    return tuple(sorted(filter(None, map(_type_of, specs)), key=_place))
+
+
+def _type_of(spec: dict[str, Any]) -> RuntimeType | None:
+    try:
+        return msgspec.convert(spec["metadata"]["ownlab"], RuntimeType)
+    except msgspec.ValidationError:  # of another version of ownlab's: the next `write_specs` brings it up to date
+        return None
+
+
+def _place(kind: RuntimeType) -> tuple[bool, str, str, bool, int, int]:
+    """As `runtime_types` orders them: CPU, whole, in part, several; first in our own environment."""
+    several = kind.cards > 1
+    return kind.environment != DEFAULT, kind.environment, kind.kind or "", several, kind.cards, -kind.parts
+
+
+def _ours(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Each spec of ours, and what its kernel.json says."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.startswith(_PREFIX):
+            spec = _read(folder / name)
+            if spec is not None:
+                yield folder / name, spec
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A spec that has our metadata; None: somebody else's, whatever its name, or none."""
+    try:
+        spec = json.loads((path / _SPEC).read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    metadata = spec.get("metadata") if isinstance(spec, dict) else None
+    ours = metadata.get("ownlab") if isinstance(metadata, dict) else None
+    return spec if isinstance(ours, dict) else None
+
+
+def _write_spec(kind: RuntimeType, path: Path) -> bool:
+    spec, logo = _spec_of(kind), _CPU_LOGO if kind.kind is None else _CARD_LOGO
+    if os.path.lexists(path / _SPEC):
+        there = _read(path)
+        if there is None:
+            raise LabError(f"{path} is a kernelspec, and not one of ours", hint="Move it away, then try again.")
+        if there == spec and _text(path / _LOGO) == logo:
+            return False
+    os.makedirs(path, exist_ok=True)
+    # Jupyter sees a spec when kernel.json is there, so that this comes last; each file is replaced at once.
+    for name, text in ((_LOGO, logo), (_SPEC, json.dumps(spec, ensure_ascii=False, indent=1) + "\n")):
+        write_private(str(path / name), text)
+        os.chmod(path / name, 0o644)  # nothing in it is private, and an environment may serve several people
+    return True
+
+
+def _spec_of(kind: RuntimeType) -> dict[str, Any]:
+    described = {name: value for name, value in msgspec.to_builtins(kind).items() if name not in _PASSING}
+    return {
+        "argv": [own_python(), "-m", "ownlab.lab.runtimes.direct", "--type", kind.name, "-f", "{connection_file}"],
+        "display_name": kind.label,
+        "language": "python",
+        "interrupt_mode": "signal",
+        "metadata": {
+            "debugger": True,
+            "supported_encryption": ["curve"],
+            "kernel_provisioner": {"provisioner_name": PROVISIONER, "config": {}},
+            "ownlab": described,
+        },
+    }
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def _remove(path: Path) -> None:
+    """kernel.json first: without it, it is no spec any more, however far the rest comes."""
+    os.unlink(path / _SPEC)
+    shutil.rmtree(path)
+
+
+def _cannot(what: str, folder: Path, exc: OSError) -> LabError:
+    return LabError(
+        f"the kernelspecs in {folder} cannot be {what}: {exc.strerror} ({exc.filename or folder})",
+        hint="Set OWNLAB_KERNELS to a folder of your own, named kernels, and JUPYTER_PATH to the one above it.",
+    )

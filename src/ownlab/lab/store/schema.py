@@ -1,0 +1,179 @@
+"""The database: its tables, how an older one is brought up to date, and how a connection to it is made."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+
+from ownlab.errors import StoreError
+
+__all__ = ["VERSION", "connect", "create"]
+
+# One script for each version; PRAGMA user_version says how many of them a database has had.
+_SCRIPTS = (
+    """
+    CREATE TABLE runtimes (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order of the queue: clocks jump, this does not
+        id TEXT NOT NULL UNIQUE,
+        uid INTEGER NOT NULL,
+        person TEXT NOT NULL,
+        lab TEXT,
+        notebook TEXT NOT NULL,
+        type TEXT NOT NULL,
+        label TEXT NOT NULL,
+        want_kind TEXT,
+        want_cards INTEGER NOT NULL,
+        want_parts INTEGER NOT NULL CHECK (want_parts BETWEEN 1 AND 12),
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'ending')),
+        queued_at REAL NOT NULL,
+        started_at REAL,
+        boot TEXT NOT NULL,
+        keeper_pid INTEGER NOT NULL,
+        keeper_started INTEGER NOT NULL,
+        supervisor_pid INTEGER NOT NULL,
+        supervisor_started INTEGER NOT NULL,
+        kernel_pid INTEGER,
+        kernel_started INTEGER,
+        busy INTEGER NOT NULL,
+        changed_at REAL NOT NULL,
+        ends_at REAL,
+        ends_why TEXT NOT NULL,
+        may_extend INTEGER NOT NULL,
+        units_per_hour REAL NOT NULL
+    );
+    CREATE TABLE leases (
+        runtime TEXT NOT NULL REFERENCES runtimes (id) ON DELETE CASCADE,
+        device TEXT NOT NULL,
+        parts INTEGER NOT NULL CHECK (parts BETWEEN 1 AND 12),
+        since REAL NOT NULL,  -- for people: no decision hangs on it
+        PRIMARY KEY (runtime, device)
+    );
+    CREATE INDEX leases_by_device ON leases (device);
+    CREATE TRIGGER no_double_booking BEFORE INSERT ON leases
+    WHEN (SELECT coalesce(sum(parts), 0) FROM leases WHERE device = NEW.device) + NEW.parts > 12
+    BEGIN SELECT RAISE(ABORT, 'the device is in other hands'); END;
+    CREATE TRIGGER leases_do_not_change BEFORE UPDATE ON leases
+    BEGIN SELECT RAISE(ABORT, 'a lease is taken and given back, never changed'); END;
+    CREATE TABLE usage (
+        day TEXT NOT NULL,
+        uid INTEGER NOT NULL,
+        person TEXT NOT NULL,
+        runtime TEXT NOT NULL,
+        notebook TEXT NOT NULL,
+        label TEXT NOT NULL,
+        kind TEXT,
+        seconds REAL NOT NULL,
+        card_seconds REAL NOT NULL,
+        units REAL NOT NULL,
+        PRIMARY KEY (day, runtime)
+    );
+    """,
+)
+
+VERSION = len(_SCRIPTS)
+
+_BUSY_SECONDS = 10.0
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A connection to a database that is there, brought up to date. The caller turns errors into words (`told`)."""
+    os.stat(path)  # sqlite3 would make an empty one, with rights of its own
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        # Each supervisor has a connection: a small cache. NORMAL: in WAL mode a power cut loses no more than the last moments.
+        for pragma in ("synchronous = NORMAL", "foreign_keys = ON", "cache_size = -256"):
+            connection.execute(f"PRAGMA {pragma}")
+        _bring_up_to_date(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def create(path: str, mode: int, group: int = -1) -> None:
+    """Make the database, unless it is there. It appears complete: nobody ever opens half of one."""
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(folder, path)
+        if os.path.exists(path):
+            return
+        # The final file is never opened here but by SQLite: closing it would drop the POSIX locks of this process's
+        # other connections to it (sqlite.org/howtocorrupt.html, 2.2).
+        new = f"{path}.new"
+        for end in ("", "-wal", "-shm"):
+            if os.path.exists(new + end):  # its maker was killed: we have the lock, so nobody is making it now
+                os.unlink(new + end)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if group != -1:
+                os.fchown(descriptor, -1, group)
+            os.fchmod(descriptor, mode)  # whatever the umask; SQLite gives -wal and -shm the same rights
+        finally:
+            os.close(descriptor)
+        connection = sqlite3.connect(new, timeout=_BUSY_SECONDS, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            _migrate(connection)
+        finally:
+            connection.close()
+        os.rename(new, path)
+    finally:
+        os.close(folder)
+
+
+def _bring_up_to_date(connection: sqlite3.Connection, path: str) -> None:
+    version = _version(connection)
+    if version > VERSION:
+        raise StoreError(
+            f"{path} was written by a newer ownlab: its format is {version}, and this one knows {VERSION}.",
+            hint="Update this ownlab, or set OWNLAB_STORE to another folder.",
+        )
+    if version < VERSION:
+        _migrate(connection)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, script in enumerate(_SCRIPTS[_version(connection) :], start=_version(connection) + 1):
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    """The statements of a script. (executescript would commit the transaction that they must stand in.)"""
+    found, begun = [], ""
+    for piece in script.split(";"):
+        begun += piece + ";"
+        if sqlite3.complete_statement(begun):
+            found.append(begun)
+            begun = ""
+    return found
+
+
+def _lock(folder: int, path: str) -> None:
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while not _locked(folder):
+        if time.monotonic() > deadline:
+            raise StoreError(f"Another process has been making {path} for {_BUSY_SECONDS:.0f} s.", hint="Try again.")
+        time.sleep(0.01)
+
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,111 @@
+"""A store that several people share: made by an administrator, once."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ownlab.errors import StoreError, UsageError
+from ownlab.lab.store import schema
+from ownlab.lab.store.layout import LIMITS, Layout
+from ownlab.lab.store.trouble import told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["init_shared"]
+
+
+def init_shared(
+    folder: str | Path, *, group: str | None = None, limits: Mapping[str, float | None] | None = None
+) -> None:
+    """Make a store for a group, or for everyone on the machine; done again, it sets group and limits and keeps the data.
+
+    The store is cooperative, as lock files are: its members can all write the database, since each of them enters and
+    frees what is theirs. It keeps people from stepping on each other's cards; it does not stop a member who means
+    harm from booking or freeing cards in the tables. What no member can do: change the limits (policy.json belongs to
+    the administrator), signal another's processes, or remove another's lock.
+    """
+    path = os.path.abspath(os.fspath(folder))
+    number = _group(group)
+    _check_limits(limits)
+    layout = Layout(path, shared=True)
+    with told(path):
+        _refuse_what_is_no_store(layout)
+        reach = 0o770 if group is not None else 0o777
+        _folder(path, 0o750 if group is not None else 0o755, number)
+        _write_policy(layout.policy, group, limits)
+        _folder(layout.tables, 0o2000 | reach, number)  # setgid: -wal and -shm get the group, whoever makes them
+        _folder(layout.locks, 0o3000 | reach, number)  # sticky: nobody removes another's lock
+        schema.create(layout.database, reach & 0o666, number)
+        for end in ("", "-wal", "-shm"):
+            _give(layout.database + end, reach & 0o666, number)
+
+
+def _group(name: str | None) -> int:
+    if name is None:
+        return -1
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as exc:
+        raise UsageError(
+            f"There is no group {name!r} on this machine.", hint=f"Make it (groupadd {name}), or name another."
+        ) from exc
+
+
+def _check_limits(limits: Mapping[str, float | None] | None) -> None:
+    for name, value in (limits or {}).items():
+        if name not in LIMITS:
+            raise UsageError(f"There is no limit {name!r}; there are {', '.join(LIMITS)}.")
+        if value is not None and value < 0:
+            raise UsageError(f"The limit {name} is {value} s: it cannot be less than nothing.")
+
+
+def _refuse_what_is_no_store(layout: Layout) -> None:
+    try:
+        there = os.listdir(layout.folder)
+    except FileNotFoundError:
+        return
+    if there and not os.path.exists(layout.policy):
+        what = "a private store" if os.path.exists(layout.database) else "no store"
+        raise StoreError(f"{layout.folder} is there and is {what}.", hint="Name a folder that is new, or empty.")
+
+
+def _folder(path: str, mode: int, group: int) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    _give(path, mode, group)
+
+
+def _give(path: str, mode: int, group: int) -> None:
+    """Rights that do not hang on the umask.
+
+    Members can put anything into db/, so a link there must not make an administrator open up another file. O_PATH:
+    opening and closing a database file for real would drop the locks that SQLite has on it in this process.
+    """
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # -wal and -shm are there only while somebody has the database open
+    try:
+        found = os.fstat(descriptor)
+        if not (stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)):
+            raise StoreError(f"{path} is a link, or no file: look who made it, and remove it.")
+        handle = f"/proc/self/fd/{descriptor}"
+        os.chown(handle, -1, group)  # before chmod: it clears the setgid bit
+        os.chmod(handle, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _write_policy(path: str, group: str | None, limits: Mapping[str, float | None] | None) -> None:
+    new = f"{path}.new"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o644)
+        json.dump({"group": group, "limits": None if limits is None else dict(limits)}, file)
+    os.replace(new, path)

@@ -1,0 +1,126 @@
+"""Rows in and out of the tables: each function is a statement or two inside the caller's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ownlab.lab.store.rows import Lease, Process, RuntimeRow, UsageRow, Want
+
+__all__ = [
+    "add_usage",
+    "card_seconds",
+    "change_runtime",
+    "delete_numbered",
+    "delete_runtime",
+    "insert_leases",
+    "insert_runtime",
+    "read_leases",
+    "read_runtimes",
+    "read_usage",
+]
+
+# Fields of RuntimeRow that are several columns each.
+_NESTED: dict[str, tuple[str, ...]] = {
+    "want": ("want_kind", "want_cards", "want_parts"),
+    "keeper": ("keeper_pid", "keeper_started"),
+    "supervisor": ("supervisor_pid", "supervisor_started"),
+    "kernel": ("kernel_pid", "kernel_started"),
+}
+_FIXED = ("id", "uid", "want", "queued_at")
+_COLUMNS = tuple(column for field in RuntimeRow._fields for column in _NESTED.get(field, (field,)))
+
+
+def insert_runtime(database: sqlite3.Connection, row: RuntimeRow) -> None:
+    """At the end of the queue; a row of the same id goes, with its leases."""
+    delete_runtime(database, row.id)
+    values = _spread(row._asdict())
+    marks = ", ".join("?" * len(values))
+    database.execute(f"INSERT INTO runtimes ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))  # noqa: S608 - names are ours
+
+
+def change_runtime(database: sqlite3.Connection, runtime: str, fields: Mapping[str, Any]) -> bool:
+    """Whether there was such a row to change."""
+    wrong = [name for name in fields if name not in RuntimeRow._fields or name in _FIXED]
+    if wrong or not fields:
+        raise ValueError(f"not to be changed in a runtime's row: {', '.join(wrong) or 'nothing'}")
+    values = _spread(fields)
+    changes = ", ".join(f"{name} = ?" for name in values)
+    done = database.execute(f"UPDATE runtimes SET {changes} WHERE id = ?", (*values.values(), runtime))  # noqa: S608 - names are ours
+    return done.rowcount > 0
+
+
+def delete_runtime(database: sqlite3.Connection, runtime: str) -> None:
+    """With its leases, which follow by themselves."""
+    database.execute("DELETE FROM runtimes WHERE id = ?", (runtime,))
+
+
+def delete_numbered(database: sqlite3.Connection, seq: int) -> bool:
+    """This very row, and not a later one of the same id; whether it was still there."""
+    return database.execute("DELETE FROM runtimes WHERE seq = ?", (seq,)).rowcount > 0
+
+
+def insert_leases(database: sqlite3.Connection, leases: Iterable[Lease], since: float) -> None:
+    """A trigger refuses them all where one device would be given away twice."""
+    values = [(*lease, since) for lease in leases]
+    database.executemany("INSERT INTO leases (runtime, device, parts, since) VALUES (?, ?, ?, ?)", values)
+
+
+def read_runtimes(database: sqlite3.Connection) -> dict[int, RuntimeRow]:
+    """Every row by its number, in the order of the queue."""
+    found = database.execute(f"SELECT seq, {', '.join(_COLUMNS)} FROM runtimes ORDER BY seq")  # noqa: S608 - names are ours
+    return {seq: _gather(dict(zip(_COLUMNS, values, strict=True))) for seq, *values in found}
+
+
+def read_leases(database: sqlite3.Connection) -> dict[Lease, float]:
+    """Who holds which device, since when; the oldest first."""
+    found = database.execute("SELECT runtime, device, parts, since FROM leases ORDER BY rowid")
+    return {Lease(runtime, device, parts): since for runtime, device, parts, since in found}
+
+
+def add_usage(database: sqlite3.Connection, runtime: str, day: str, used: tuple[float, float, float]) -> bool:
+    """Add seconds, card-seconds and units to a runtime's day; whether there is such a runtime."""
+    done = database.execute(
+        "INSERT INTO usage SELECT ?, uid, person, id, notebook, label, want_kind, ?, ?, ? FROM runtimes WHERE id = ? "
+        "ON CONFLICT (day, runtime) DO UPDATE SET seconds = seconds + excluded.seconds, "
+        "card_seconds = card_seconds + excluded.card_seconds, units = units + excluded.units, "
+        "notebook = excluded.notebook, label = excluded.label",
+        (day, *used, runtime),
+    )
+    return done.rowcount > 0
+
+
+def read_usage(database: sqlite3.Connection, since_day: str) -> list[UsageRow]:
+    """What was used on that day and later."""
+    names = ", ".join(UsageRow._fields)
+    found = database.execute(f"SELECT {names} FROM usage WHERE day >= ? ORDER BY day, rowid", (since_day,))  # noqa: S608 - names are ours
+    return [UsageRow(*values) for values in found]
+
+
+def card_seconds(database: sqlite3.Connection, uid: int, first_day: str, last_day: str) -> float:
+    """What a person used from one day to another, both included."""
+    query = "SELECT coalesce(sum(card_seconds), 0) FROM usage WHERE uid = ? AND day BETWEEN ? AND ?"
+    return float(database.execute(query, (uid, first_day, last_day)).fetchone()[0])
+
+
+def _spread(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a RuntimeRow as columns."""
+    values: dict[str, Any] = {}
+    for name, value in fields.items():
+        columns = _NESTED.get(name)
+        if columns is None:
+            values[name] = value
+        else:
+            values.update(zip(columns, (None,) * len(columns) if value is None else value, strict=True))
+    return values
+
+
+def _gather(values: dict[str, Any]) -> RuntimeRow:
+    for field in ("keeper", "supervisor", "kernel"):
+        pid, started = (values.pop(column) for column in _NESTED[field])
+        values[field] = None if pid is None else Process(pid, started)
+    values["want"] = Want(*(values.pop(column) for column in _NESTED["want"]))
+    values["busy"] = bool(values["busy"])
+    values["may_extend"] = bool(values["may_extend"])
+    return RuntimeRow(**values)

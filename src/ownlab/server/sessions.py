@@ -1,0 +1,98 @@
+"""Sessions that are still there, with the same ids, when the server comes back."""
+
+# mypy: disable-error-code="no-untyped-call"
+# (jupyter_server says that it is typed; most of its methods are not.)
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from typing import Any
+
+from jupyter_server.services.sessions.sessionmanager import SessionManager
+from traitlets import validate
+
+from ownlab.errors import LabError
+from ownlab.lab.runtimes.control import ask
+from ownlab.server.survivors import plan_of
+
+__all__ = ["OwnlabSessionManager"]
+
+
+class OwnlabSessionManager(SessionManager):
+    """Jupyter's own, with its table in a file, and with renames told to the runtime."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        # Adopted kernels know the name that their notebook had when they were started; a restart gives them its own.
+        for row in self.cursor.execute("SELECT path, name, kernel_id FROM session").fetchall():
+            self.kernel_manager.update_env(
+                kernel_id=row["kernel_id"], env=self.get_kernel_env(row["path"], row["name"])
+            )
+
+    @validate("database_filepath")
+    def _validate_database_filepath(self, proposal: Any) -> str:
+        """Jupyter's own refuses a damaged file, and with it the whole server."""
+        path: str = proposal["value"]
+        return path
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """Called by Jupyter for every query."""
+        if self._connection is None:
+            self._connection = _open(self.database_filepath, self.log.warning)
+        return self._connection
+
+    def close(self) -> None:
+        """Called when the server ends. Jupyter's own leaves the connection to the garbage collector."""
+        super().close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def update_session(self, session_id: str, **kwargs: Any) -> None:
+        """Called where a notebook was renamed or moved, or got another kernel."""
+        await super().update_session(session_id, **kwargs)
+        row = self.cursor.execute("SELECT * FROM session WHERE session_id=?", [session_id]).fetchone()
+        if kwargs and row["type"] == "notebook":  # a console may share the kernel of a notebook
+            await self._rename(row["kernel_id"], self.get_kernel_env(row["path"], row["name"])["JPY_SESSION_NAME"])
+
+    async def _rename(self, kernel_id: str, notebook: str) -> None:
+        plan = plan_of(kernel_id)
+        if plan is None:  # no runtime of ours
+            return
+        try:
+            await asyncio.to_thread(ask, plan.sockets, "rename", notebook=notebook)
+        except LabError as exc:
+            # The notebook was renamed all the same; lists go on showing its old name.
+            self.log.warning("Runtime %s was not told that its notebook is now %s: %s", kernel_id, notebook, exc)
+
+
+def _open(path: str, warn: Any) -> sqlite3.Connection:
+    """The table of sessions, readable by its owner alone; a new one where the old one is damaged."""
+    if path != ":memory:":
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    try:
+        return _connect(path)
+    except sqlite3.DatabaseError as exc:
+        if isinstance(exc, sqlite3.OperationalError):  # a full disk, a lock: nothing that a new file would mend
+            raise
+        warn(
+            "The sessions of this lab are lost, their file is damaged (%s): notebooks find their kernels no more.", exc
+        )
+        os.replace(path, f"{path}.damaged")
+        return _open(path, warn)
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    try:
+        # No waiting for the disk: after a power cut, which alone could damage the file, no kernel is left to belong to.
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
+    return connection

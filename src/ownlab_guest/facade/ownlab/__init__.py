@@ -1,0 +1,5 @@
+"""What notebooks may call of ownlab where ownlab itself is not installed in their environment."""
+
+from ownlab_guest.kernel.ends import on_end
+
+__all__ = ["on_end"]

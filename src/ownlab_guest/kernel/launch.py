@@ -1,0 +1,123 @@
+"""Starts ipykernel by path, in the environment's own Python: `python launch.py -f CONNECTION_FILE`.
+
+A kernel started this way throws no output away when its reader is slow, ends with its supervisor, and calls the
+functions that were given to on_end before it ends.
+"""
+
+import atexit
+import importlib.util
+import os
+import signal
+import sys
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GUEST = os.path.dirname(HERE)
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+NO_IPYKERNEL = 78  # EX_CONFIG of sysexits.h
+LAST_SECONDS = 5  # that other exit handlers have, after those given to on_end
+
+
+def end_with_parent() -> None:
+    """The operating system kills this process when its supervisor ends; JPY_PARENT_PID is that one's number."""
+    parent = os.environ.get("JPY_PARENT_PID", "")
+    if not parent or not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(parent):
+        os._exit(1)
+
+
+def keep_lock() -> None:
+    """This process holds its runtime's lock, by a descriptor that it was given; what it starts or forks does not.
+
+    Else a worker that outlives everything would hold the lease for ever; so it is seen to be left over, and ended.
+    """
+    lock = os.environ.pop("OWNLAB_LOCK", "")
+    if lock:
+        os.set_inheritable(int(lock), False)
+        os.register_at_fork(after_in_child=lambda: os.close(int(lock)))
+
+
+def prepare_path() -> None:
+    """sys.path as `python -m ipykernel_launcher` would have it, and what ownlab gives to notebooks last on it."""
+    if sys.path and os.path.abspath(sys.path[0]) == HERE:
+        del sys.path[0]  # Python put the script's folder there
+    spec = importlib.util.spec_from_file_location(
+        "ownlab_guest", os.path.join(GUEST, "__init__.py"), submodule_search_locations=[GUEST]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError("no guest package in " + GUEST)
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["ownlab_guest"] = package
+    spec.loader.exec_module(package)
+    # Only where ownlab is not installed in this environment is this one found.
+    sys.path.append(os.path.join(GUEST, "facade"))
+
+
+def make_app() -> Any:
+    """ipykernel's application, with an output queue without a bound."""
+    from ipykernel.kernelapp import IPKernelApp
+
+    class App(IPKernelApp):
+        def init_iopub(self, context: Any) -> None:  # in ipykernel 6 and 7
+            # Options hold for sockets that are made after them. By default more than 1,000 messages that wait for a
+            # slow reader are thrown away.
+            import zmq
+
+            context.setsockopt(zmq.SNDHWM, 0)
+            super().init_iopub(context)  # type: ignore[no-untyped-call]
+            del context.sndhwm
+
+        def init_signal(self) -> None:
+            super().init_signal()  # type: ignore[no-untyped-call]
+            watch_end()
+
+    return App
+
+
+def watch_end() -> None:
+    """SIGTERM calls what was given to on_end, in the main thread and so also in the middle of a cell; then it ends.
+
+    Not by SystemExit: in a cell IPython catches it, and goes on.
+    """
+    from ownlab_guest.kernel.ends import run_on_end
+
+    kernel = os.getpid()
+
+    def end(signum: int, frame: object) -> None:
+        if os.getpid() != kernel:  # a forked worker has inherited this, and is to end as it would without us
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+            return
+        signal.signal(signum, signal.SIG_IGN)
+        run_on_end()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LAST_SECONDS)
+        atexit._run_exitfuncs()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def main() -> None:
+    end_with_parent()
+    keep_lock()
+    prepare_path()
+    # Else the debugger that ipykernel loads warns of frozen modules, and a cell that came early shows it as its output.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    try:
+        app = make_app()
+    except ImportError as exc:
+        if exc.name not in ("ipykernel", "ipykernel.kernelapp"):
+            raise
+        sys.stderr.write("{0} has no ipykernel: {0} -m pip install ipykernel\n".format(sys.executable))
+        sys.exit(NO_IPYKERNEL)
+    app.launch_instance()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""`ownlab store` from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Valid = Callable[[str, str], Any]
+
+
+def test_where_it_is_and_why(world: Any) -> None:
+    ran = world.run("store")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(f"{world.root / 'store'}  yours alone\n")
+    assert "named by OWNLAB_STORE" in ran.stdout
+    assert "not made yet" in ran.stdout
+    assert not (world.root / "store").exists(), "looking changes nothing"
+
+
+def test_one_for_everyone_with_limits(world: Any, valid: Valid) -> None:
+    folder = world.root / "shared"
+    made = valid(
+        world.run("store", "init", "--shared", "--folder", str(folder), "--limits", "kaggle", "--json").stdout, "store"
+    )
+    assert made["limits"] == {"session": 43200, "card_seconds_per_week": 108000}
+    ran = world.run("store", env={"OWNLAB_STORE": str(folder)})
+    assert "shared" in ran.stdout.splitlines()[0]
+    assert "session at most: 12 h" in ran.stdout
+    assert "the stricter hold" in world.run("config", env={"OWNLAB_STORE": str(folder)}).stdout
+
+
+def test_without_limits_nothing_is_laid_down(world: Any, valid: Valid) -> None:
+    ran = world.run("store", "init", "--shared", "--folder", "shared", "--json")
+    found = valid(ran.stdout, "store")
+    assert (found["limits"], found["shared"]) == (None, True)
+    assert found["folder"] == str(Path(world.root) / "shared")
+
+
+def test_ones_own_needs_no_making(world: Any) -> None:
+    ran = world.run("store", "init")
+    assert ran.returncode == 2
+    assert "--shared" in ran.stderr
+
+
+def test_a_group_that_is_not_there(world: Any) -> None:
+    ran = world.run("store", "init", "--shared", "--folder", "shared", "--group", "no-such-group")
+    assert ran.returncode == 2
+    assert "no-such-group" in ran.stderr

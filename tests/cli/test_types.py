@@ -1,0 +1,60 @@
+"""`ownlab types` from outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CARD = "NVIDIA GeForce GTX 1080 Ti"
+
+
+Valid = Callable[[str, str], Any]
+
+
+def test_they_are_listed_written_and_removed(world: Any, valid: Valid) -> None:
+    kernels = Path(world.env["OWNLAB_KERNELS"])
+    listed = world.run("types")
+    assert listed.returncode == 0, listed.stderr
+    assert f"Python 3 (4 × {CARD})" in listed.stdout
+    assert "not written yet" in listed.stdout
+    assert not kernels.exists(), "looking changes nothing"
+
+    refreshed = world.run("types", "refresh")
+    assert "The list has changed." in refreshed.stderr
+    assert "not written yet" not in refreshed.stdout
+    assert len(os.listdir(kernels)) == 5
+    assert "Nothing has changed." in world.run("types", "refresh").stderr
+
+    removed = valid(world.run("types", "--json", "remove").stdout, "types-removed")
+    assert removed == {"folder": str(kernels), "removed": 5}
+    assert os.listdir(kernels) == []
+
+
+def test_as_a_document(world: Any, valid: Valid) -> None:
+    found = valid(world.run("types", "refresh", "--json").stdout, "types")
+    assert [listed["type"]["label"] for listed in found["types"]][:3] == [
+        "Python 3 (CPU)",
+        f"Python 3 (1 × {CARD})",
+        f"Python 3 (½ × {CARD})",
+    ]
+    assert all(listed["written"] for listed in found["types"])
+
+
+def test_cards_that_went_away_are_told_of(world: Any, machines: Path) -> None:
+    world.run("types", "refresh")
+    now = {"OWNLAB_MACHINE": str(machines / "cpu.json")}
+    ran = world.run("types", env=now)
+    assert "no longer there: ownlab-1-nvidia-geforce-gtx-1080-ti" in ran.stdout
+    assert "`ownlab doctor` says why" in ran.stdout
+    world.run("types", "refresh", env=now)
+    assert os.listdir(world.env["OWNLAB_KERNELS"]) == ["ownlab-cpu"]
+
+
+def test_a_folder_that_cannot_be_written(world: Any) -> None:
+    (world.root / "file").touch()
+    ran = world.run("types", "refresh", env={"OWNLAB_KERNELS": str(world.root / "file" / "kernels")})
+    assert ran.returncode == 3
+    assert "OWNLAB_KERNELS" in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -1,0 +1,109 @@
+"""Limits of real runtimes, with short times."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ownlab.errors import LabError
+from ownlab.lab.runtimes.plan import Limits
+from ownlab.lab.store.rows import Want
+
+KIND = "NVIDIA GeForce GTX 1080 Ti"
+
+
+def run(client: Any, code: str) -> None:
+    reply = client.execute_interactive(code, timeout=30, output_hook=lambda _: None)
+    assert reply["content"]["status"] == "ok", reply["content"]
+
+
+def test_an_idle_runtime_ends_and_a_busy_one_does_not(bench: Any) -> None:
+    runtime = bench.start(limits=Limits(idle=1.5))
+    client = runtime.ready()
+
+    run(client, "import time; time.sleep(3)")
+    assert runtime.ask("status")["ends_why"] == "idle for 1.5 s"
+
+    assert runtime.ended() == 0
+
+
+def test_work_of_a_child_is_no_idleness(bench: Any, waiting: Callable[..., Any]) -> None:
+    runtime = bench.start(limits=Limits(idle=1.5))
+    done = bench.folder / "done"
+    work = f"import time\nend = time.time() + 4\nwhile time.time() < end: pass\nopen({str(done)!r}, 'w')"
+    run(runtime.ready(), f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', {work!r}])")
+
+    assert runtime.ended() == 0
+    assert done.exists()
+
+
+def test_work_on_the_card_is_no_idleness(bench: Any, waiting: Callable[..., Any]) -> None:
+    asked, working = bench.folder / "asked", bench.folder / "working"
+    working.touch()
+    device = json.dumps(bench.cards[0]._asdict())
+    probe = f"""
+import json, os
+open({str(asked)!r}, 'a').write('.')
+print(json.dumps([{{**json.loads({device!r}), 'utilisation': 90 if os.path.exists({str(working)!r}) else 0}}]))
+"""
+    runtime = bench.start(
+        limits=Limits(idle=1.0),
+        want=Want(KIND, 1),
+        devices=bench.cards[:1],
+        probe=[sys.executable, "-c", probe],
+    )
+    runtime.ready()
+
+    waiting(lambda: asked.exists() and len(asked.read_text()) >= 2, "the card was looked at twice")
+    assert runtime.process.poll() is None
+    working.unlink()
+
+    assert runtime.ended() == 0
+
+
+def test_a_session_warns_is_extended_and_ends(bench: Any, waiting: Callable[..., Any]) -> None:
+    runtime = bench.start(limits=Limits(session=4.0, warn=3.0, extend=2.0))
+    client = runtime.ready()
+    client.execute("import time; time.sleep(600)")
+
+    status = waiting(lambda: (now := runtime.ask("status"))["warned"] and now, "it warns")
+    assert (status["ends_why"], status["may_extend"]) == ("4 s are the longest session", True)
+    assert 0 < status["ends_at"] - time.time() <= 3.0
+    extended = runtime.ask("extend")
+    assert extended["ends_at"] - status["ends_at"] == pytest.approx(2.0, abs=0.1)
+
+    def shown() -> bool:
+        with bench.store as store:
+            row = store.runtimes()[0]
+        return bool(row.ends_at == pytest.approx(extended["ends_at"], abs=0.1) and row.may_extend)
+
+    waiting(shown, "everyone sees it in the store")
+    assert runtime.ended() == 0
+
+
+def test_what_has_no_end_is_not_extended(bench: Any) -> None:
+    runtime = bench.start()
+    runtime.ready()
+    with pytest.raises(LabError, match="no end that may be put off"):
+        runtime.ask("extend")
+
+
+def test_a_week_that_is_spent_ends_it(bench: Any) -> None:
+    runtime = bench.start(want=Want(KIND, 2), devices=bench.cards, limits=Limits(card_seconds_per_week=4.0))
+    runtime.ready()
+
+    assert runtime.ended() == 0
+
+    with bench.store as store:
+        used = store.usage("2000-01-01")[0]
+        assert used.card_seconds == pytest.approx(2 * used.seconds)
+        assert used.card_seconds >= 4.0
+    second = bench.start(want=Want(KIND, 1), devices=bench.cards, limits=Limits(card_seconds_per_week=4.0), wait=True)
+    assert second.ended() != 0
+    assert second.state()["state"] == "refused"
+    assert "this week" in second.state()["reason"]

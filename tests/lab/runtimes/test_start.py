@@ -1,0 +1,156 @@
+"""Plans, supervisors that are spawned from them, and starts that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ownlab.errors import DeadlineError, LabError
+from ownlab.lab.runtimes import start, state
+from ownlab.lab.runtimes.control import ask
+from ownlab.lab.runtimes.plan import Limits, Plan, read_plan
+from ownlab.lab.runtimes.policy import stricter
+from ownlab.lab.store.setup import init_shared
+
+
+@pytest.fixture
+def started(lab: Any) -> Iterator[tuple[Plan, dict[str, Any]]]:
+    plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ)
+    child = start.spawn(plan, lab.environ)
+    yield plan, start.await_state(plan, 60.0, child)
+    state.end(plan, child, "the test is over")
+
+
+def mode_of(path: str) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_a_plan_is_private_and_holds_no_environment(lab: Any) -> None:
+    environ = {**lab.environ, "SECRET": "do not write this"}
+    plan = start.make_plan(lab.half, runtime="r1", cwd="/", env=environ, notebook="a.ipynb", lab="x", wait=True)
+    path = os.path.join(plan.home, "plan.json")
+    assert read_plan(path) == plan
+    assert mode_of(plan.home) == 0o700
+    assert mode_of(path) == 0o600
+    assert "do not write this" not in Path(path).read_text()
+    assert (plan.want.kind, plan.want.cards, plan.want.parts) == ("NVIDIA GeForce GTX 1080 Ti", 1, 6)
+    assert [device.number for device in plan.devices] == [0, 1, 2, 3]
+    assert (plan.probe, plan.sockets, plan.units_per_hour) == (None, plan.home, 0.5)
+    with pytest.raises(LabError, match="is there already"):
+        start.make_plan(lab.half, runtime="r1", cwd="/", env=environ)
+    state.remove(plan)
+    assert lab.left() == {}
+
+
+def test_sockets_are_elsewhere_where_the_path_is_too_long(lab: Any, until: Any) -> None:
+    environ = {**lab.environ, "OWNLAB_HOME": str(lab.folder / ("long" * 20))}
+    plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=environ)
+    child = start.spawn(plan, environ)
+    try:
+        start.await_state(plan, 60.0, child)
+        assert plan.sockets.startswith("/tmp/ownlab-")
+        assert mode_of(plan.sockets) == 0o700
+        until(lambda: ask(plan.sockets, "status")["state"] == "running")
+    finally:
+        state.end(plan, child, "the test is over")
+    assert not os.path.exists(plan.sockets)
+    assert not os.path.exists(plan.home)
+
+
+def test_limits_of_a_shared_store_hold_where_they_are_stricter(lab: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    init_shared(folder, group=None, limits={"idle": 600.0, "session": None})
+    (tmp_path / "config.toml").write_text("[limits]\nidle_minutes = 90\nsession_hours = 2\n")
+    plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env={**lab.environ, "OWNLAB_STORE": str(folder)})
+    assert (plan.limits.idle, plan.limits.session) == (600.0, 7200.0)
+
+
+def test_stricter() -> None:
+    own = Limits(idle=100.0, session=None, extend=60.0)
+    laid_down = {"idle": 200.0, "session": 50.0, "card_seconds_per_week": None, "extend": 0.0}
+    assert stricter(own, laid_down) == own._replace(session=50.0, extend=0.0)
+    assert stricter(own, None) == own
+
+
+def test_the_state_of_a_runtime(started: tuple[Plan, dict[str, Any]]) -> None:
+    plan, now = started
+    assert now["runtime"] == "r1"
+    assert now["connection"]["key"] == plan.connection["key"]
+    assert all(now["connection"][f"{name}_port"] > 0 for name in ("shell", "iopub", "stdin", "control", "hb"))
+    assert mode_of(os.path.join(plan.home, "state.json")) == 0o600
+    assert mode_of(os.path.join(plan.home, "log")) == 0o600
+    assert all(state.lives(now[name]) for name in ("keeper", "supervisor", "kernel"))
+    assert not state.lives({**now["kernel"], "started": 1})
+    assert state.exit_code(plan.home) is None
+    state.send({**now["kernel"], "started": 1}, 9)
+    assert state.lives(now["kernel"])
+
+
+def test_ports_that_are_in_use_are_told(lab: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        connection = {**start.fresh_connection(), "shell_port": taken.getsockname()[1]}
+        plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ, connection=connection)
+        child = start.spawn(plan, lab.environ)
+        with pytest.raises(LabError, match="in use"):
+            start.await_state(plan, 60.0, child)
+    assert lab.left() == {}
+
+
+def test_a_folder_that_is_gone_is_told(lab: Any) -> None:
+    plan = start.make_plan(lab.cpu, runtime="r1", cwd="/not/there", env=lab.environ)
+    child = start.spawn(plan, lab.environ)
+    with pytest.raises(LabError, match="/not/there"):
+        start.await_state(plan, 60.0, child)
+    assert lab.left() == {}
+
+
+def test_a_supervisor_that_cannot_start_is_told_with_its_last_words(lab: Any) -> None:
+    plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ)
+    Path(plan.home, "plan.json").write_text("{}")
+    child = start.spawn(plan, lab.environ)
+    with pytest.raises(LabError, match=r"ended with exit code 1: .*Error"):
+        start.await_state(plan, 60.0, child)
+    assert lab.left() == {}
+
+
+def test_a_start_that_takes_too_long_is_given_up(lab: Any, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 600\n")
+    python.chmod(0o755)
+    spec = Path(lab.environ["OWNLAB_KERNELS"], lab.card, "kernel.json")
+    given = json.loads(spec.read_text())
+    given["metadata"]["ownlab"]["python"] = str(python)
+    spec.write_text(json.dumps(given))
+    plan = start.make_plan(lab.card, runtime="r1", cwd="/", env=lab.environ)
+    child = start.spawn(plan, lab.environ)
+    with pytest.raises(DeadlineError, match="did not start in 1 s"):
+        start.await_state(plan, 1.0, child)
+    assert lab.left() == {}
+
+
+def test_it_ends_when_its_starter_lets_go(lab: Any, until: Any) -> None:
+    code = (
+        "import os, sys, time; from ownlab.lab.runtimes import start\n"
+        "plan = start.make_plan('ownlab-cpu', runtime='r1', cwd='/')\n"
+        "start.await_state(plan, 60.0, child := start.spawn(plan, os.environ)); print('up', flush=True); time.sleep(600)"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=lab.environ)
+    try:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"up\n"
+        assert len(lab.rows()) == 1
+    finally:
+        starter.kill()
+        starter.communicate()
+    until(lambda: lab.left() == {})

@@ -1,0 +1,106 @@
+"""One Chromium for all tests, one lab, and pages that may raise no error."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import (
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
+from tests_browser.lab import Lab
+from tests_browser.notebook import LabPage
+
+CHROMIUM = ("chromium", "google-chrome", "chromium-browser")
+SIZE: ViewportSize = {"width": 1600, "height": 900}
+
+_failed = pytest.StashKey[bool]()
+
+
+def chromium() -> str:
+    """The system's own: Playwright's download may not be there."""
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    assert path, f"none of {', '.join(CHROMIUM)} is on PATH: `scripts/setup test` installs Chromium"
+    return path
+
+
+@pytest.fixture(scope="session")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """With a profile on disk, where Chromium keeps JupyterLab's compiled code: each page loads 2 s faster."""
+    expect.set_options(timeout=20_000)
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("chromium"), executable_path=chromium(), args=["--no-sandbox"], viewport=SIZE
+        )
+        made.set_default_timeout(20_000)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab with four cards and no limits, up."""
+    made = Lab(tmp_path_factory.mktemp("lab"))
+    try:
+        yield made.up()
+    finally:
+        made.clear()
+
+
+@pytest.fixture
+def page(context: BrowserContext, lab: Lab, request: pytest.FixtureRequest) -> Iterator[LabPage]:
+    """A page on the lab; when the test is over its runtimes are ended, and it must have raised no error."""
+    opened = context.new_page()
+    watch = _Watch(opened)
+    yield LabPage(opened, lab)
+    failed = request.node.stash.get(_failed, False)
+    if failed or watch.errors:
+        watch.keep(request.node.name)
+    opened.close()
+    lab.end_all()
+    assert failed or not watch.errors, "the page raised errors: " + "; ".join(watch.errors)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        item.stash[_failed] = report.failed
+    return report
+
+
+class _Watch:
+    """What a page says in its console, for the case that the test fails."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self.errors: list[str] = []
+        self.said: list[str] = []
+        page.on("pageerror", self._on_error)
+        page.on("console", self._on_console)
+
+    def _on_error(self, error: Error) -> None:
+        self.errors.append(error.message)
+        self.said.append(f"uncaught: {error.stack or error.message}")
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        self.said.append(f"{message.type}: {message.text}")
+
+    def keep(self, name: str) -> None:
+        """A picture and the console's log."""
+        folder = Path(os.environ.get("OWNLAB_SHOTS") or Path(tempfile.gettempdir(), "ownlab-shots"))
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = re.sub(r"\W+", "-", name)
+        (folder / f"{stem}.log").write_text("\n".join(self.said), encoding="utf-8")
+        self._page.screenshot(path=folder / f"{stem}.png")

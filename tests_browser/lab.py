@@ -1,0 +1,191 @@
+"""A lab as people start it, `ownlab up`, with a home, a store and four recorded cards of its own; and its REST."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+__all__ = ["CARD", "CPU", "PATIENCE", "ROOT", "Lab", "notebook_of", "wait_for"]
+
+ROOT = Path(__file__).resolve().parents[1]
+FOUR_CARDS = ROOT / "tests" / "machines" / "gtx1080ti-x4.json"
+PATIENCE = 40.0
+
+CPU = "python3"  # so most notebooks name it; in a lab it is the CPU runtime
+CARD = "ownlab-1-nvidia-geforce-gtx-1080-ti"
+
+Found = TypeVar("Found")
+
+
+def wait_for(condition: Callable[[], Found], what: str, seconds: float = PATIENCE) -> Found:
+    """The first true value."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def notebook_of(type_name: str, *cells: str) -> dict[str, Any]:
+    """A notebook that asks for a runtime type."""
+    code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    return {
+        "cells": [{**code, "id": f"cell-{number}", "source": source} for number, source in enumerate(cells or ("",))],
+        "metadata": {"kernelspec": {"name": type_name, "display_name": type_name, "language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+class Lab:
+    """A folder that is served. `clear` ends all that was started in it."""
+
+    def __init__(self, base: Path, config: str = "", prefix: Sequence[str] = (), **environ: str) -> None:
+        """`prefix`: a command that starts `ownlab`, as another person or so."""
+        self.base, self.folder, self.prefix = base, base / "work", prefix
+        self.folder.mkdir(parents=True)
+        (base / "config.toml").write_text(config, encoding="utf-8")
+        self.environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("OWNLAB_", "JUPYTER"))},
+            "OWNLAB_HOME": str(base / "home"),
+            "OWNLAB_STORE": str(base / "store"),
+            "OWNLAB_CONFIG": str(base / "config.toml"),
+            "OWNLAB_KERNELS": str(base / "share" / "kernels"),
+            "OWNLAB_MACHINE": str(FOUR_CARDS),
+            "JUPYTER_PATH": str(base / "share"),
+            "JUPYTER_CONFIG_DIR": str(base / "jupyter" / "config"),
+            "JUPYTER_DATA_DIR": str(base / "jupyter" / "data"),
+            "JUPYTER_RUNTIME_DIR": str(base / "jupyter" / "runtime"),
+            "IPYTHONDIR": str(base / "ipython"),
+            **environ,
+        }
+        self.address = ""  # what `ownlab up` printed last
+        self.state: dict[str, Any] = {}
+        self.client = httpx.Client(timeout=PATIENCE, trust_env=False)
+
+    def ownlab(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.prefix, sys.executable, "-m", "ownlab", *arguments],
+            env=self.environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+            check=False,
+        )
+
+    def up(self) -> Lab:
+        """Start it, or join it where it is up."""
+        ran = self.ownlab("up", str(self.folder), "--no-browser", "--detach", "--json")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        self.state = json.loads(ran.stdout)
+        self.address = self.state["address"]
+        self.client.headers["Authorization"] = f"token {self.state['token']}"
+        return self
+
+    @property
+    def url(self) -> str:
+        """With a slash at its end, and without the token."""
+        return str(self.state["url"])
+
+    @property
+    def token(self) -> str:
+        return str(self.state["token"])
+
+    @property
+    def server_pid(self) -> int:
+        """Of the server that is there now: another one after it was killed."""
+        [record] = (self.base / "home" / "labs").glob("*.json")
+        return int(json.loads(record.read_text(encoding="utf-8"))["pid"])
+
+    def is_up(self) -> bool:
+        """Whether a server answers."""
+        try:
+            return self.client.get(f"{self.url}api/status").is_success
+        except httpx.TransportError:
+            return False
+
+    def page(self, path: str = "lab") -> str:
+        """The address of a page, with the token."""
+        return f"{self.url}{path}?reset&token={self.token}"
+
+    # --- what is asked of the server, as another page would ------------------------------------------------------------
+
+    def get(self, path: str) -> Any:
+        return self.client.get(self.url + path).raise_for_status().json()
+
+    def snapshot(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.get("ownlab/api/snapshot")
+        return found
+
+    def write(self, name: str, type_name: str, *cells: str) -> str:
+        """Put a notebook into the folder."""
+        (self.folder / name).write_text(json.dumps(notebook_of(type_name, *cells)), encoding="utf-8")
+        return name
+
+    def start(self, name: str, type_name: str) -> str:
+        """Open a notebook without a page; its kernel's id."""
+        body = {"path": name, "name": name, "type": "notebook", "kernel": {"name": type_name}}
+        found = self.client.post(f"{self.url}api/sessions", json=body).raise_for_status().json()
+        return str(found["kernel"]["id"])
+
+    def end(self, kernel: str) -> None:
+        self.client.delete(f"{self.url}api/kernels/{kernel}").raise_for_status()
+
+    def kernel_of(self, name: str) -> str:
+        """The id of a notebook's kernel, once it has one."""
+
+        def found() -> str:
+            return next((one["kernel"]["id"] for one in self.get("api/sessions") if one["path"] == name), "")
+
+        return wait_for(found, f"{name} has a kernel")
+
+    def runtime(self, kernel: str) -> dict[str, Any] | None:
+        return next((one for one in self.snapshot()["runtimes"] if one["id"] == kernel), None)
+
+    def end_all(self) -> None:
+        """End every runtime, so that the next test finds four free cards; a test may have left the lab down."""
+        if not self.is_up():
+            self.up()
+        for session in self.get("api/sessions"):
+            self.client.delete(f"{self.url}api/sessions/{session['id']}")
+        for runtime in self.snapshot()["runtimes"]:
+            self.client.post(f"{self.url}ownlab/api/runtimes/{runtime['id']}/stop", json={"now": True})
+        wait_for(lambda: not self.snapshot()["runtimes"], "every runtime has ended")
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """End it as people do; whatever is left after that is a failure, and is killed."""
+        self.client.close()
+        ran = self.ownlab("down", "--all")
+        try:
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            wait_for(lambda: not self.processes(), "no process of the lab is left", 10)
+        finally:
+            for pid in self.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def processes(self) -> list[int]:
+        """Every process that has this lab's home in its environment."""
+        mark = f"OWNLAB_HOME={self.environ['OWNLAB_HOME']}".encode()
+        return [int(process.name) for process in Path("/proc").glob("[0-9]*") if mark in _variables(process)]
+
+
+def _variables(process: Path) -> list[bytes]:
+    """The environment of a process; empty where it is gone meanwhile, or somebody else's."""
+    try:
+        return (process / "environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []

@@ -1,0 +1,140 @@
+"""Takes the pictures for README: python -m tests_browser.shots OUT_FOLDER
+
+Four recorded cards and several runtimes; where root takes them, one runtime is another person's, through a shared store.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect, sync_playwright
+from tests_browser.conftest import SIZE, chromium
+from tests_browser.lab import ROOT, Lab
+from tests_browser.notebook import LabPage
+
+ONE, HALF, TWO = "ownlab-1-nvidia-h200", "ownlab-half-nvidia-h200", "ownlab-2-nvidia-h200"
+OTHER, OTHER_UID = "ann", 54321
+IN_NAMESPACE = "OWNLAB_SHOTS_NAMESPACE"
+
+TRAIN = """\
+import os
+import time
+
+print("card", os.environ["CUDA_VISIBLE_DEVICES"])
+batches = bytearray(1_500_000_000)
+for epoch in range(1, 1000):
+    time.sleep(1)
+    print(f"epoch {epoch:3d}  loss {2.3 / epoch**0.5:.4f}", flush=True)"""
+
+
+def main(out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ownlab-shots-") as folder:
+        base = Path(folder)
+        base.chmod(0o755)
+        machine = _four_cards(base)
+        lab = Lab(base / "mine", OWNLAB_MACHINE=machine, OWNLAB_STORE=str(base / "store"))
+        labs = [lab, *([_other(base, lab.environ)] if os.getuid() == 0 else [])]
+        try:
+            for one in labs:
+                one.up()
+            _take(labs, out)
+        finally:
+            for one in labs:
+                one.clear()
+
+
+def _four_cards(base: Path) -> str:
+    """A recorded H200, four times."""
+    machine: dict[str, Any] = json.loads((ROOT / "tests" / "machines" / "h200.json").read_text(encoding="utf-8"))
+    [card] = machine["cards"]["value"]
+    machine["cards"]["value"] = [
+        {**card, "index": index, "uuid": {**card["uuid"], "value": f"GPU-{index}{card['uuid']['value'][5:]}"}}
+        for index in range(4)
+    ]
+    path = base / "four-h200.json"
+    path.write_text(json.dumps(machine), encoding="utf-8")
+    return str(path)
+
+
+def _other(base: Path, environ: dict[str, str]) -> Lab:
+    """Another person's lab on the same store."""
+    store = environ["OWNLAB_STORE"]
+    made = subprocess.run(
+        [sys.executable, "-m", "ownlab", "store", "init", "--shared", "--folder", store],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    become = ["setpriv", f"--reuid={OTHER_UID}", f"--regid={OTHER_UID}", "--clear-groups"]
+    other = Lab(base / OTHER, "", become, OWNLAB_MACHINE=environ["OWNLAB_MACHINE"], OWNLAB_STORE=store)
+    for path in (other.base, other.folder):
+        os.chown(path, OTHER_UID, OTHER_UID)
+    return other
+
+
+def _take(labs: list[Lab], out: Path) -> None:
+    lab = labs[0]
+    for other in labs[1:]:
+        other.start("segment.ipynb", ONE)
+    lab.start("sweep.ipynb", ONE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        page = LabPage(browser.new_page(viewport=SIZE), lab)
+        page.open()
+        page.page.screenshot(path=out / "launcher.png")
+        notebook = page.notebook(lab.write("train.ipynb", HALF, TRAIN)).ready()
+        notebook.run(0)
+        expect(notebook.output(0)).to_contain_text("epoch  20", timeout=60_000)
+        graph = page.panel().get_by_role("region", name="The last minutes")
+        expect(graph.get_by_role("heading")).to_have_text(re.compile(r"The last [2-5]\d s"), timeout=60_000)
+        page.page.screenshot(path=out / "lab.png")
+        notebook.indicator.click()
+        page.page.screenshot(path=out / "popover.png")
+        page.page.keyboard.press("Escape")
+        page.notebook(lab.write("big.ipynb", TWO, "")).panel.wait_for()
+        expect(page.dialog).to_be_visible()
+        page.page.screenshot(path=out / "queue.png")
+        page.dialog.get_by_role("button", name="Another type").click()
+        expect(page.dialog.locator("fieldset")).to_be_visible()
+        page.page.screenshot(path=out / "types.png")
+        browser.close()
+
+
+def _with_another_person() -> int:
+    """Go on in a mount namespace where the other person has a name, and may enter the folder of this interpreter."""
+    aside = Path(tempfile.mkdtemp(prefix="ownlab-shots-"))
+    names = Path("/etc/passwd").read_text(encoding="utf-8")
+    (aside / "passwd").write_text(f"{names}{OTHER}:x:{OTHER_UID}:{OTHER_UID}::/tmp:/bin/sh\n", encoding="utf-8")
+    (aside / "keep").mkdir()
+    script = f"set -e; mount --bind {aside}/passwd /etc/passwd; "
+    above = [*Path(sys.executable).resolve().parents][::-1]
+    for closed, inside in itertools.pairwise(above):
+        if not closed.stat().st_mode & 0o001:
+            script += f"mount --bind {inside} {aside}/keep; mount -t tmpfs -o mode=755 tmpfs {closed}; "
+            script += f"mkdir {inside}; mount --bind {aside}/keep {inside}; "
+            break
+    again = [sys.executable, "-m", "tests_browser.shots", *sys.argv[1:]]
+    command = ["unshare", "--mount", "sh", "-c", script + 'exec "$@"', "sh", *again]
+    try:
+        return subprocess.run(command, env={**os.environ, IN_NAMESPACE: "1"}, check=False).returncode
+    finally:  # one by one: should a mount ever have come out of the namespace, nothing below it is removed
+        (aside / "keep").rmdir()
+        (aside / "passwd").unlink()
+        aside.rmdir()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    if os.getuid() == 0 and shutil.which("unshare") and IN_NAMESPACE not in os.environ:
+        sys.exit(_with_another_person())
+    main(Path(sys.argv[1]))

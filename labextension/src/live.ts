@@ -48,6 +48,20 @@ export class LiveSnapshot {
     return this._current?.types.find(one => one.name === name);
   }
 
+  /** Whether a type could start at once where a runtime ends for it: what that one holds, or waits for, is free then. */
+  startsAtOnce(type: RuntimeType, instead: Runtime | undefined): boolean {
+    const snapshot = this._current;
+    if (type.free || !instead || !snapshot) {
+      return type.free;
+    }
+    const others = snapshot.runtimes.filter(one => one.state === 'waiting' && one.id !== instead.id);
+    const given = new Map(instead.cards.map(card => [card.uuid, card.parts]));
+    const fitting = snapshot.cards.filter(
+      card => card.name === type.kind && card.strangers.length === 0 && card.free_parts + (given.get(card.uuid) ?? 0) >= type.parts
+    );
+    return fitting.length >= type.cards && !others.some(one => this.type(one.type)?.kind === type.kind);
+  }
+
   /** Begin; a server without our routes is left alone. */
   async start(): Promise<void> {
     let first: Snapshot | null;

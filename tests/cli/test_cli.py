@@ -176,7 +176,7 @@ def test_completion_scripts_are_printed(shell: str, ownlab: Ownlab) -> None:
 
 
 def test_a_shell_completes_our_commands(ownlab: Ownlab) -> None:
-    ran = ownlab(env={"_OWNLAB_COMPLETE": "bash_complete", "COMP_WORDS": "ownlab do", "COMP_CWORD": "1"})
+    ran = ownlab(env={"_OWNLAB_COMPLETE": "bash_complete", "COMP_WORDS": "ownlab doc", "COMP_CWORD": "1"})
     assert ran.stdout.splitlines() == ["plain,doctor"]
 
 

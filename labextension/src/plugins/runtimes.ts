@@ -67,7 +67,7 @@ async function changeType(panel: NotebookPanel | null, live: LiveSnapshot): Prom
   const kernel = panel.sessionContext.session?.kernel;
   const { button, value } = await showDialog({
     title: 'Change Runtime Type',
-    body: new TypeChoice({ live, present: kernel?.name, about: kernel ? `The present kernel ends. ${WHAT_IS_LOST}` : '' }),
+    body: new TypeChoice({ live, present: kernel?.name, ends: kernel?.id, about: kernel ? `The present kernel ends. ${WHAT_IS_LOST}` : '' }),
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: 'Change' })]
   });
   if (button.accept && value) {

@@ -10,6 +10,8 @@ export interface ITypeChoiceOptions {
   live: LiveSnapshot;
   /** Name of the type that the notebook has now. */
   present: string | undefined;
+  /** Id of the runtime that ends when the type is changed. */
+  ends: string | undefined;
   /** What changing means, in words. */
   about: string;
 }
@@ -20,7 +22,7 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
     this._options = options;
     this.addClass('ownlab-TypeChoice');
     const types = this.live.current?.types ?? [];
-    this._chosen = types.find(type => type.free && type.name !== options.present)?.name ?? '';
+    this._chosen = types.find(type => this._isFree(type) && type.name !== options.present)?.name ?? '';
   }
 
   /** Called by the dialog: the name of the chosen type, "" where there is none. */
@@ -46,8 +48,9 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
 
   private _option(type: RuntimeType): React.JSX.Element {
     const present = type.name === this._options.present;
+    const free = this._isFree(type);
     return (
-      <label key={type.name} className={`ownlab-TypeChoice-option${type.free ? '' : ' ownlab-mod-taken'}`} title={type.why_not || type.label}>
+      <label key={type.name} className={`ownlab-TypeChoice-option${free ? '' : ' ownlab-mod-taken'}`} title={free ? type.label : type.why_not}>
         <input
           type="radio"
           name="ownlab-type"
@@ -60,10 +63,14 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
           }}
         />
         <span className="ownlab-TypeChoice-name">{typeName(type)}</span>
-        <span className="ownlab-TypeChoice-state">{present ? 'the present one' : type.free ? 'free' : 'taken: you would wait in the queue'}</span>
+        <span className="ownlab-TypeChoice-state">{present ? 'the present one' : free ? 'free' : 'taken: you would wait in the queue'}</span>
         {type.units_per_hour > 0 && <span className="ownlab-TypeChoice-rate">{rate(type.units_per_hour)}</span>}
       </label>
     );
+  }
+
+  private _isFree(type: RuntimeType): boolean {
+    return this.live.startsAtOnce(type, this.live.runtime(this._options.ends));
   }
 
   private readonly _options: ITypeChoiceOptions;

@@ -86,13 +86,7 @@ def watch_end() -> None:
     """
     from ownlab_guest.kernel.ends import run_on_end
 
-    kernel = os.getpid()
-
     def end(signum: int, frame: object) -> None:
-        if os.getpid() != kernel:  # a forked worker has inherited this, and is to end as it would without us
-            signal.signal(signum, signal.SIG_DFL)
-            os.kill(os.getpid(), signum)
-            return
         signal.signal(signum, signal.SIG_IGN)
         run_on_end()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -101,6 +95,27 @@ def watch_end() -> None:
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
+    leave_workers_alone()
+
+
+def leave_workers_alone() -> None:
+    """A forked worker ends by SIGTERM as it would without us.
+
+    It is blocked over the fork: Python forgets signals that reach a child before it has come to itself.
+    """
+    before = []
+
+    def block() -> None:
+        before.append(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+
+    def restore() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before.pop())
+
+    def reset() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        restore()
+
+    os.register_at_fork(before=block, after_in_parent=restore, after_in_child=reset)
 
 
 def main() -> None:

@@ -27,13 +27,13 @@ check:
 	.venv/bin/pytest -q tests/test_architecture.py
 
 test: check
-	.venv/bin/pytest -q
+	.venv/bin/pytest -q -n 4 --dist loadfile
 	.venv/bin/pytest -q tests_browser
 
 # make bench    measure against peers, and write benchmarks/RESULTS.md
 bench:
 	@scripts/setup test
-	.venv/bin/python benchmarks/run.py
+	.venv/bin/python -m benchmarks.run
 
 # make test-gpu tests that need a real GPU, in the python3 that has torch
 test-gpu:

@@ -66,6 +66,18 @@ def describe_machine() -> str:
     )
 
 
+def span(row: dict[str, Any], side: str) -> str:
+    """The median with its unit, and from where to where the rounds went."""
+    middle = f"{row[side]:.3g} {row.get('unit', 's')}"
+    return f"{middle} ({row[side + '_low']:.3g}–{row[side + '_high']:.3g})" if row["rounds"] > 1 else middle
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """One line of the table."""
+    ratio = row["ours"] / row["theirs"]
+    return f"| {row['name']} | {span(row, 'ours')} | {span(row, 'theirs')} | {ratio:.2f} | {row['limit']} |"
+
+
 def write_results() -> None:
     """RESULTS.md from every machine's file."""
     lines = [
@@ -75,15 +87,10 @@ def write_results() -> None:
     ]
     for path in sorted((HERE / "results").glob("*.json")):
         result = json.loads(path.read_text())
-        lines += ["", f"## {result['machine']}", "", f"{result['date']}", ""]
-        lines += ["| what | ours, s | theirs, s | ratio | limit |", "|---|---|---|---|---|"]
-        for row in result["rows"]:
-            spans = [
-                f"{row[side]:.3f} ({row[side + '_low']:.3f}–{row[side + '_high']:.3f})" for side in ("ours", "theirs")
-            ]
-            lines.append(
-                f"| {row['name']} | {spans[0]} | {spans[1]} | {row['ours'] / row['theirs']:.2f} | {row['limit']} |"
-            )
+        lines += ["", f"## {result['machine']}"]
+        for group in result["groups"].values():
+            lines += ["", group["date"], "", "| what | ours | theirs | ratio | limit |", "|---|---|---|---|---|"]
+            lines += [line_of(row) for row in group["rows"]]
     (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
 
 
@@ -96,11 +103,30 @@ def main() -> None:
     )
     parser.add_argument("--plain-python", default=sys.executable, help="an interpreter without frameworks")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", choices=("cli", "lab"), help="measure these alone, and keep the others' figures")
     options = parser.parse_args()
+    rows: dict[str, list[dict[str, Any]]] = {}
+    if options.only != "lab":
+        rows["cli"] = cli_rows(options)
+    if options.only != "cli":
+        from benchmarks.lab import lab_rows
+
+        rows["lab"] = lab_rows(options.rounds)
+    target = HERE / "results" / f"{options.name}.json"
+    target.parent.mkdir(exist_ok=True)
+    before = json.loads(target.read_text())["groups"] if target.exists() else {}
+    groups = {**before, **{name: {"date": date.today().isoformat(), "rows": found} for name, found in rows.items()}}
+    result = {"machine": describe_machine(), "groups": groups}
+    target.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_results()
+
+
+def cli_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The commands that look at a machine."""
     torch = options.torch_python
     collect_env = [torch, "-m", "torch.utils.collect_env"]
     import_torch = [torch, "-c", "import torch"]
-    rows = [
+    return [
         measure(
             "`ownlab --help` / a trivial click program's `--help`",
             [*OWNLAB, "--help"],
@@ -123,11 +149,6 @@ def main() -> None:
             limit="1.2, plus 0.5 s",
         ),
     ]
-    result = {"machine": describe_machine(), "date": date.today().isoformat(), "rows": rows}
-    target = HERE / "results" / f"{options.name}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    write_results()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 Valid = Callable[[str, str], Any]
 
@@ -39,3 +42,17 @@ def test_wrong_use_has_exit_code_2(world: Any) -> None:
         ran = world.run("env", *arguments)
         assert ran.returncode == 2
         assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a folder read-only")
+def test_in_an_environment_that_is_not_ones_own_to_write(world: Any) -> None:
+    kernels, home = Path(world.env["OWNLAB_KERNELS"]), Path(world.env["OWNLAB_HOME"])
+    kernels.mkdir(parents=True)
+    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    ownlab = [sys.executable, "-m", "ownlab", "env", "add", "mine", "--python", sys.prefix]
+    argv = ["unshare", "--mount", "sh", "-c", script, "sh", str(kernels), *ownlab]
+    ran = subprocess.run(argv, env=world.env, capture_output=True, text=True, timeout=60, check=False)
+    if "unshare:" in ran.stderr or "mount:" in ran.stderr:
+        pytest.skip(f"not in this container: {ran.stderr.strip()}")
+    assert ran.returncode == 0, ran.stderr
+    assert "ownlab-mine-cpu" in os.listdir(home / "share" / "jupyter" / "kernels")

@@ -138,3 +138,20 @@ while True:
             time.sleep(0.01)
         process.kill()
         assert (process.returncode, process.stdout.read()) == (0, "ended\nother\n")
+
+
+def test_what_a_worker_forks_keeps_the_files_of_the_worker(tmp_path: Path) -> None:
+    code = f"""
+import os
+os.environ['OWNLAB_LOCK'] = str(os.open({str(tmp_path / "runtime.lock")!r}, os.O_CREAT | os.O_RDWR))
+launch.keep_lock()
+if os.fork() == 0:
+    file = os.open({str(tmp_path / "file")!r}, os.O_CREAT | os.O_RDWR)  # has the number that the lock had
+    if os.fork() == 0:
+        print(os.write(file, b'kept'), flush=True)
+        os._exit(0)
+    os.wait()
+    os._exit(0)
+os.wait()
+"""
+    assert run(code) == "4\n"

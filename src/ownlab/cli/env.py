@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from ownlab.cli.options import json_below, json_option
@@ -13,6 +15,7 @@ from ownlab.lab.runtimes.environments import (
 )
 from ownlab.lab.runtimes.listings import EnvironmentList
 from ownlab.lab.runtimes.refresh import refresh_specs
+from ownlab.server.opening import place_kernels
 from ownlab.show.document import echo_record
 from ownlab.show.terminal.console import console, working
 from ownlab.show.terminal.types import show_environments
@@ -36,6 +39,7 @@ def command(context: click.Context, as_json: bool) -> None:
     ownlab env remove torch                        forgets it; nothing of it is deleted
     """
     json_below(context, as_json)
+    place_kernels(os.environ)
     if context.invoked_subcommand is None:
         _show(as_json)
 

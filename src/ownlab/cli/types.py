@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from ownlab.cli.options import json_below, json_option
@@ -9,6 +11,7 @@ from ownlab.lab.runtimes.kernelspecs import remove_specs
 from ownlab.lab.runtimes.listings import RemovedTypes
 from ownlab.lab.runtimes.refresh import list_types, refresh_specs
 from ownlab.options.places import kernels_folder
+from ownlab.server.opening import place_kernels
 from ownlab.show.document import echo_record
 from ownlab.show.terminal.console import console, working
 from ownlab.show.terminal.types import show_types
@@ -26,6 +29,7 @@ def command(context: click.Context, as_json: bool) -> None:
     `jupyter execute` and papermill. The list follows the hardware: `ownlab up` writes it, `ownlab types refresh` too.
     """
     json_below(context, as_json)
+    place_kernels(os.environ)
     if context.invoked_subcommand is None:
         _show(as_json)
 

@@ -39,7 +39,9 @@ def keep_lock() -> None:
     lock = os.environ.pop("OWNLAB_LOCK", "")
     if lock:
         os.set_inheritable(int(lock), False)
-        os.register_at_fork(after_in_child=lambda: os.close(int(lock)))
+        held = [int(lock)]
+        # Once: in what a worker forks itself, the number may be that of another file.
+        os.register_at_fork(after_in_child=lambda: os.close(held.pop()) if held else None)
 
 
 def prepare_path() -> None:

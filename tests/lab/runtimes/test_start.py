@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,17 @@ def test_a_plan_is_private_and_holds_no_environment(lab: Any) -> None:
     assert "do not write this" not in Path(path).read_text()
     assert (plan.want.kind, plan.want.cards, plan.want.parts) == ("NVIDIA GeForce GTX 1080 Ti", 1, 6)
     assert [device.number for device in plan.devices] == [0, 1, 2, 3]
-    assert (plan.probe, plan.sockets, plan.units_per_hour) == (None, plan.home, 0.5)
+    assert (plan.probe, plan.units_per_hour) == (None, 0.5)
     with pytest.raises(LabError, match="is there already"):
         start.make_plan(lab.half, runtime="r1", cwd="/", env=environ)
     state.remove(plan)
     assert lab.left() == {}
+
+
+def test_sockets_are_at_home_where_the_path_is_short(lab: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env={**lab.environ, "OWNLAB_HOME": folder})
+        assert plan.sockets == plan.home
 
 
 def test_sockets_are_elsewhere_where_the_path_is_too_long(lab: Any, until: Any) -> None:

@@ -84,3 +84,19 @@ def test_the_owner_is_who_made_it(tmp_path: Path) -> None:
     assert locks.owner(path) is None
     os.close(locks.hold(path, 0o644))
     assert locks.owner(path) == os.getuid()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/nowhere", path)])
+def test_what_is_no_file_keeps_nobody_waiting(tmp_path: Path, make: Callable[[str], None]) -> None:
+    path = str(tmp_path / "a.lock")
+    make(path)
+    asked = threading.Thread(target=locks.is_held, args=(path,), daemon=True)
+    asked.start()
+    asked.join(20)
+    assert not asked.is_alive()
+    locks.remove(path)
+
+
+def test_of_a_link_it_cannot_be_told(tmp_path: Path) -> None:
+    (tmp_path / "a.lock").symlink_to(tmp_path / "elsewhere")
+    assert locks.is_held(str(tmp_path / "a.lock"))

@@ -136,3 +136,11 @@ def test_what_is_left_in_words() -> None:
     some = [Left(number, 1, "python", False) for number in range(1, 7)]
     assert in_words(some[:1]) == "its process 1 (python) is still there"
     assert in_words(some) == "its processes 1 (python), 2 (python), 3 (python), 4 (python) and 2 more are still there"
+
+
+def test_in_a_shared_store_a_row_ends_nobody_by_a_pid(start: Callable[..., Any]) -> None:
+    named, marked = start(), start(marker="dead")
+    left = end_remains([(row(kernel=identity(named)), os.getuid())], shared=True)
+    assert [one.pid for one in left["dead"]] == [named.pid]
+    assert marked.wait(20) == -signal.SIGKILL
+    assert named.poll() is None

@@ -142,3 +142,15 @@ def test_anothers_private_store_is_refused(open_folder: Path, someone: Any, refu
 
 def grp_of(place: Path) -> list[int]:
     return [place.stat().st_gid] if place.stat().st_gid else []
+
+
+def test_nobody_has_root_end_a_process_by_writing_a_row(people: tuple[Any, Any, Path], someone: Any) -> None:
+    ann, _, place = people
+    bystander = someone("root", at=place).ask("leave", runtime="", marked=False, session=True)
+    ann.ask("come", runtime="a", want=ONE)
+    # What ann may do: name any process in a row, and put a file of root's in her lock's place.
+    ann.ask("blame", runtime="a", pid=bystander)
+    ann.ask("remove", path=str(place / "locks" / "a.lock"))
+    ann.ask("link", old=str(place / "db" / "ownlab.db"), new=str(place / "locks" / "a.lock"))
+    assert someone("root", at=place).ask("reap") == []
+    assert not gone(bystander)

@@ -364,3 +364,11 @@ def test_a_successor_of_the_same_id_takes_the_dead_ones_place(
     assert store.leases() == []
     assert store.acquire("a", devices) == (Lease("a", "GPU-0", 12),)
     os.close(lock)
+
+
+def test_names_are_legible_whatever_they_hold(store: Store) -> None:
+    lock = come(store, "a", notebook="caf\udce9\x1b[2J\u202f½.ipynb")
+    assert store.runtimes()[0].notebook == "caf?\N{REPLACEMENT CHARACTER}[2J\u202f½.ipynb"
+    store.add_usage("a", 1.0, 1.0, 1.0)
+    assert store.usage("2000-01-01")[0].notebook == store.runtimes()[0].notebook
+    os.close(lock)

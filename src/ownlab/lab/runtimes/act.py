@@ -58,7 +58,8 @@ def extend_runtime(store: Store, runtime_id: str) -> dict[str, Any]:
 def _find_own(store: Store, runtime_id: str, deed: str) -> RuntimeRow:
     row = find_runtime(store, runtime_id)
     if os.geteuid() not in (0, row.uid):
-        raise LabError(f"runtime {row.id} is {row.person}'s; only {row.person} or root can {deed} it")
+        who = row.person if row.uid == 0 else f"{row.person} or root"
+        raise LabError(f"runtime {row.id} is {row.person}'s; only {who} can {deed} it")
     return row
 
 

@@ -9,7 +9,11 @@ from typing import Any
 
 from ownlab.errors import LabError
 
-__all__ = ["ask"]
+__all__ = ["NotAnswering", "ask"]
+
+
+class NotAnswering(LabError):
+    """Nobody is there: the runtime has ended, is ending, or is just starting."""
 
 
 def ask(sockets: str, do: str, *, timeout: float = 10.0, **values: Any) -> dict[str, Any]:
@@ -27,13 +31,13 @@ def ask(sockets: str, do: str, *, timeout: float = 10.0, **values: Any) -> dict[
     except TimeoutError as exc:
         raise LabError(f"The runtime did not answer within {timeout:g} s.") from exc
     except OSError as exc:
-        raise LabError(
+        raise NotAnswering(
             f"The runtime does not answer: {exc.strerror or exc}.", hint="It has ended, or is just starting."
         ) from exc
     try:
         answer = json.loads(reply)
     except ValueError as exc:
-        raise LabError("The runtime ended before it answered.") from exc
+        raise NotAnswering("The runtime ended before it answered.") from exc
     if not answer.get("ok"):
         raise LabError(f"The runtime refused: {answer.get('error', 'it gave no reason')}.")
     return {key: value for key, value in answer.items() if key != "ok"}

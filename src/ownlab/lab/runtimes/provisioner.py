@@ -22,7 +22,7 @@ from tornado.web import HTTPError
 
 from ownlab.errors import CardsTaken, LabError, OwnlabError
 from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.control import ask
+from ownlab.lab.runtimes.control import NotAnswering, ask
 from ownlab.lab.runtimes.plan import Plan, read_plan
 
 __all__ = ["OwnlabProvisioner"]
@@ -185,7 +185,10 @@ class OwnlabProvisioner(KernelProvisionerBase):
         if now is None or not state.lives(now.get("supervisor")):
             return self._start_anew(plan, env, cwd)
         if now["state"] not in ("waiting", "starting"):  # else its first kernel is still to come
-            ask(plan.sockets, "relaunch", timeout=_START_SECONDS, env=self._changes(env), cwd=cwd)
+            try:
+                ask(plan.sockets, "relaunch", timeout=_START_SECONDS, env=self._changes(env), cwd=cwd)
+            except NotAnswering:  # it is ending, because its keeper was killed, say
+                return self._start_anew(plan, env, cwd)
         return start.await_state(plan, _START_SECONDS, _children.get(plan.runtime))
 
     def _start_anew(self, plan: Plan, env: Mapping[str, str], cwd: str) -> dict[str, Any]:

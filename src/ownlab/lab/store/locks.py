@@ -6,6 +6,7 @@ inheriting the descriptor, and the operating system lets go of it when the last 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -17,6 +18,8 @@ from ownlab.errors import StoreError
 __all__ = ["hold", "if_unheld", "is_held", "owner", "remove"]
 
 _HOLD_SECONDS = 10.0
+# Not ours to read; a link; a socket.
+_CANNOT_BE_TOLD = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 
 
 def hold(path: str, mode: int) -> int:
@@ -54,12 +57,15 @@ def is_held(path: str) -> bool:
 def if_unheld(path: str) -> Iterator[bool]:
     """True where nobody holds it; and nobody can take it before the block is left (but by making a missing file)."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        # In a shared store anybody can put anything here: opening a pipe would wait for its other end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         yield True
         return
-    except PermissionError:  # it cannot be told, and a card must never be given away on a guess
-        yield False
+    except OSError as exc:
+        if exc.errno not in _CANNOT_BE_TOLD:
+            raise
+        yield False  # a card must never be given away on a guess
         return
     try:
         try:
@@ -82,7 +88,7 @@ def owner(path: str) -> int | None:
 
 def remove(path: str) -> None:
     """Remove a lock file, where this user may: in a shared store another's stays until its owner sweeps."""
-    with suppress(FileNotFoundError, PermissionError):
+    with suppress(FileNotFoundError, PermissionError, IsADirectoryError):
         os.unlink(path)
 
 

@@ -4,6 +4,8 @@ A process belongs to a runtime by the marker in its environment (OWNLAB_RUNTIME)
 kernel's, the supervisor's or the keeper's. Numbers of processes are used again, and rows can be written by everyone
 who shares a store. So a process is ended only where its own environment names the runtime, or where the row names it,
 or the living leader of its session, by pid and start time; and only where it belongs to the owner of the lock file.
+In a shared store its own environment alone counts: whoever shares it could name any process in a row, and move a file
+of another's (the database) to where the lock belongs.
 """
 
 from __future__ import annotations
@@ -56,11 +58,15 @@ def process_started(pid: int) -> int | None:
 
 
 def end_remains(
-    dead: Iterable[tuple[RuntimeRow, int | None]], *, but: Container[int] = (), seconds: float = _END_SECONDS
+    dead: Iterable[tuple[RuntimeRow, int | None]],
+    *,
+    shared: bool = False,
+    but: Container[int] = (),
+    seconds: float = _END_SECONDS,
 ) -> dict[str, list[Left]]:
     """End what is left of dead runtimes, each given with its lock's owner; what is still there, by runtime.
 
-    Processes in `but` are not looked at. Who runs this, and what started it, is never ended, but counts as left:
+    `shared`: the rows may have been written by anybody. Processes in `but` are not looked at. Who runs this, and what started it, is never ended, but counts as left:
     `ownlab runtimes` may be called inside a runtime.
     """
     here = boot_id()
@@ -71,7 +77,7 @@ def end_remains(
     looks = calm = 0
     while dead:
         looks += 1
-        found, unsettled = _find(dead, certain, but, patient=looks <= _LOOKS)
+        found, unsettled = _find(dead, certain, but, shared=shared, patient=looks <= _LOOKS)
         signalled = [_kill(one) for some in found.values() for one in some if one.pid not in ourselves]
         # A look at /proc can miss a process that forks and ends meanwhile; two calm ones in a row are believed.
         calm = 0 if found or unsettled else calm + 1
@@ -108,6 +114,7 @@ def _find(
     certain: set[tuple[int, int]],
     but: Container[int],
     *,
+    shared: bool,
     patient: bool,
 ) -> tuple[dict[str, list[Left]], bool]:
     """One look at /proc: what is left, and whether a process could not be told yet (only where we are `patient`).
@@ -128,7 +135,7 @@ def _find(
             named = _named(one, row, seen)
             if marker != row.id and (marker or not (named or _in_session(one, row, seen))):
                 continue
-            if (named or marker) and not undecided:
+            if (marker or (named and not shared)) and not undecided:
                 certain.add((one.pid, one.started))
             may_end = (one.pid, one.started) in certain and owner is not None and _uid(one.pid) == owner
             found.setdefault(row.id, []).append(Left(one.pid, one.started, one.command, may_end))

@@ -56,6 +56,11 @@ class Store:
                 layout = make_private(path)
             return cls(layout, schema.connect(layout.database))
 
+    def hurry(self, seconds: float) -> None:
+        """From now on wait no longer for others who write: for whoever has more to do, and tries again."""
+        with self._guard, told(self.folder):
+            self._connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
     def close(self) -> None:
         """Let go of the database. Locks from `hold` are not touched."""
         if os.getpid() == self._pid:
@@ -83,7 +88,7 @@ class Store:
         if earlier:  # it died without a word, and its successor has its lock now
             successors = [process.pid for process in (row.keeper, row.supervisor, row.kernel) if process is not None]
             with told(self.folder):
-                left = end_remains(self._with_owners(earlier), but={*successors, *ancestors()})
+                left = end_remains(self._with_owners(earlier), shared=self.shared, but={*successors, *ancestors()})
             if left:
                 raise StoreError(f"Runtime {row.id} cannot be started again: {in_words(left[row.id])}.")
         with self._writing() as database:
@@ -200,7 +205,7 @@ class Store:
         with self._reading() as database:  # `release` takes the row away before the lock: who was released is not dead
             dead = {seq: row for seq, row in tables.read_runtimes(database).items() if seq in dead}
         with told(self.folder):
-            left = end_remains(self._with_owners(dead.values()))
+            left = end_remains(self._with_owners(dead.values()), shared=self.shared)
         freed = []
         with self._writing() as database:
             for seq, row in dead.items():

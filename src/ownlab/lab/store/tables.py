@@ -95,7 +95,7 @@ def read_usage(database: sqlite3.Connection, since_day: str) -> list[UsageRow]:
     """What was used on that day and later."""
     names = ", ".join(UsageRow._fields)
     found = database.execute(f"SELECT {names} FROM usage WHERE day >= ? ORDER BY day, rowid", (since_day,))  # noqa: S608 - names are ours
-    return [UsageRow(*values) for values in found]
+    return [UsageRow(*map(_legible, values)) for values in found]
 
 
 def card_seconds(database: sqlite3.Connection, uid: int, first_day: str, last_day: str) -> float:
@@ -110,13 +110,15 @@ def _spread(fields: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         columns = _NESTED.get(name)
         if columns is None:
-            values[name] = value
+            # A file's name may be no text at all; SQLite takes nothing else.
+            values[name] = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
         else:
             values.update(zip(columns, (None,) * len(columns) if value is None else value, strict=True))
     return values
 
 
 def _gather(values: dict[str, Any]) -> RuntimeRow:
+    values = {name: _legible(value) for name, value in values.items()}
     for field in ("keeper", "supervisor", "kernel"):
         pid, started = (values.pop(column) for column in _NESTED[field])
         values[field] = None if pid is None else Process(pid, started)
@@ -124,3 +126,10 @@ def _gather(values: dict[str, Any]) -> RuntimeRow:
     values["busy"] = bool(values["busy"])
     values["may_extend"] = bool(values["may_extend"])
     return RuntimeRow(**values)
+
+
+def _legible(value: Any) -> Any:
+    """Without control characters: another person's notebook may have any name, and it is shown in our terminal."""
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join("\N{REPLACEMENT CHARACTER}" if one < " " or "\x7f" <= one <= "\x9f" else one for one in value)

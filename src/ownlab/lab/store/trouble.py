@@ -25,7 +25,7 @@ _REASONS = (
     ("malformed", "its database is damaged", "When no runtime is running, move the db folder away: a new one is made."),
     (
         "locked",
-        "another program has kept it locked for 10 s",
+        "another program has kept it locked for too long",
         "Try again; if it stays so, look who has it open: fuser.",
     ),
     (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
 __all__ = ["console", "labelled", "working"]
@@ -20,7 +21,16 @@ _WIDEST = 110
 _NARROWEST = 24
 
 
+# Other people's processes and notebooks may have any name: what would steer this terminal is shown as a sign instead.
+_SIGNS = {number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if number not in b"\n\t"}
+
+
 class _Results(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Called by rich for all that is printed; what it adds itself to colour or move comes as a control, or later."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=segment.text.translate(_SIGNS))
+
     def on_broken_pipe(self) -> None:
         """Rich would end the program here with exit code 1; `main` knows what a closed pipe means."""
         raise BrokenPipeError

@@ -172,9 +172,9 @@ def test_a_long_log_takes_seconds_and_keeps_its_ends(linux: str) -> None:
         "2024-05-01 12:00:00,123 - INFO - step {} of training, tokens/s=12345, memory 23.1 GB, RuntimeWarning: slow\n"
     )
     log = "".join(map(step.format, range(100_000)))
-    started = time.monotonic()
+    started = time.process_time()
     case = read_paste(f"RuntimeError: CUDA error: the first\n{log}{linux}\n{log}RuntimeError: CUDA error: the last\n")
-    assert time.monotonic() - started < 30
+    assert time.process_time() - started < 30
     assert case.machine.nvidia.driver == Known("535.104.05", "pasted collect_env")
     assert len(case.messages) == 2000
     assert "the first" in case.messages[0].text
@@ -215,10 +215,10 @@ ODD = (
 @pytest.mark.parametrize("line", ODD)
 def test_lines_without_end_take_no_time(line: str) -> None:
     """No expression may need more than the length of its text: 400 kB of each, in well under a second on any machine."""
-    started = time.monotonic()
+    started = time.process_time()  # of this process alone, whatever else the machine does
     with contextlib.suppress(OwnlabError):
         read_paste((line * (400_000 // len(line) + 1))[:400_000])
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 # --- damaged texts ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,8 @@ os.wait();
 """
 
 
-def run(client: Any, code: str) -> None:
-    reply = client.execute_interactive(code, timeout=30, output_hook=lambda _: None)
+def run(client: Any, code: str, timeout: float = 30) -> None:
+    reply = client.execute_interactive(code, timeout=timeout, output_hook=lambda _: None)
     assert reply["content"]["status"] == "ok", reply["content"]
 
 
@@ -290,3 +292,44 @@ def test_a_store_that_fails_ends_no_kernel(bench: Any, waiting: Callable[..., An
     runtime.ask("rename", notebook="other.ipynb")
     with bench.store as found:
         assert found.runtimes()[0].notebook == "other.ipynb"
+
+
+def test_a_store_that_somebody_keeps_locked_holds_up_no_message(bench: Any, waiting: Callable[..., Any]) -> None:
+    runtime = bench.start()
+    client = runtime.ready()
+    with closing(sqlite3.connect(bench.folder / "store" / "db" / "ownlab.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def noticed() -> bool:
+            run(client, "1", timeout=5)
+            return "kept it locked" in runtime.ask("status", timeout=5)["trouble"]
+
+        waiting(noticed, "it is noticed, and cells go on")
+        other.execute("ROLLBACK")
+    waiting(lambda: not runtime.ask("status")["trouble"], "it is written again")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"do": "rename"},
+        {"do": "signal", "signum": 999},
+        {"do": "signal", "signum": 10**30},
+        {"do": "relaunch", "env": ["A=1"]},
+    ],
+    ids=str,
+)
+def test_a_request_that_makes_no_sense_ends_no_kernel(standing: Any, asked: dict[str, Any]) -> None:
+    standing.ready()
+    with pytest.raises(LabError, match=f"The runtime refused: {asked['do']}: "):
+        standing.ask(**asked)
+    run(standing.ready(), "1")
+
+
+def test_a_notebook_whose_name_is_no_text(bench: Any) -> None:
+    runtime = bench.start(notebook="caf\udce9.ipynb")
+    client = runtime.ready()
+    runtime.ask("rename", notebook="th\udce9.ipynb")
+    run(client, "1")
+    with bench.store as store:
+        assert store.runtimes()[0].notebook == "th?.ipynb"

@@ -47,3 +47,27 @@ def test_a_process_is_known_by_its_start() -> None:
     assert stat is not None
     assert (own.pid, own.started, stat.parent) == (os.getpid(), stat.started, os.getppid())
     assert read_stat(2**22 + 1) is None
+
+
+HIDDEN = """
+import ctypes, os, signal
+from ownlab.lab.runtimes.supervisor.processes import descendants
+os.setgid(54321)
+os.setuid(54321)
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, as after an exec: /proc shows it to its own user
+assert not os.access('/proc/1/stat', os.R_OK)
+child = os.fork()
+if child == 0:
+    signal.pause()
+print(descendants(os.getpid()) == [child])
+os.kill(child, 9)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount /proc anew")
+def test_where_other_peoples_processes_are_hidden_our_own_are_found() -> None:
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=1 proc /proc && exec "$0" -c "$1"']
+    ran = subprocess.run([*mounted, sys.executable, HIDDEN], capture_output=True, text=True, timeout=30, check=False)
+    if "unshare:" in ran.stderr or "mount:" in ran.stderr:
+        pytest.skip(f"not in this container: {ran.stderr.strip()}")
+    assert (ran.stdout, ran.stderr) == ("True\n", "")

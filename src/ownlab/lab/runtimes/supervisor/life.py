@@ -27,6 +27,7 @@ _TRY = 1.0  # between two attempts to get a card
 _PROBE = 10.0  # between two looks at the cards while waiting
 _DEAD = 30.0  # that a dead kernel may be started again
 _KILLED = 5.0  # that killed processes have to go
+_LOCKED = 0.5  # that a store which somebody keeps locked holds up messages; what waits is written later
 
 
 class Life:
@@ -107,6 +108,7 @@ class Life:
         """It has its cards, and its first kernel."""
         uuids = [one.uuid for one in self._launcher.held]
         self._try_at = None
+        self._store.hurry(_LOCKED)
         self.vigil = Vigil(self.plan, self._store, self.book, self.probe, frozenset(uuids))
         self.book.state.update(devices=uuids, place=None)
         self.book.row(started_at=time.time())

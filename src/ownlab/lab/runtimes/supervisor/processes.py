@@ -101,11 +101,11 @@ def _below(root: int, without: int = 0) -> dict[int, Stat]:
 
 
 def read_stat(pid: int) -> Stat | None:
-    """None where there is no such process."""
+    """None where there is no such process, or where this machine hides it (hidepid=1): then it is not below us."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name, in parentheses, may hold anything, parentheses too. After it: state (field 3 of proc(5)), ppid, …
     fields = text[text.rindex(b")") + 2 :].split()

@@ -20,8 +20,9 @@ def answer(life: Life, request: dict[str, Any]) -> dict[str, Any]:
         return {"ok": True, **(do(life, request) or {})}
     except LabError as exc:
         return {"ok": False, "error": exc.message}
-    except (TypeError, ValueError) as exc:
-        return {"ok": False, "error": f"{request.get('do')}: {exc}"}
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, OSError) as exc:
+        # Whatever is wrong with a request (no such signal, a value that is missing), no kernel ends by it.
+        return {"ok": False, "error": f"{request.get('do')}: {exc!r}"}
 
 
 def _status(life: Life, request: dict[str, Any]) -> dict[str, Any]:

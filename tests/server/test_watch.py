@@ -38,14 +38,14 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "OWNLAB_HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path / "stand-in")}
 
 
-def watchdog(folder: Path, environ: dict[str, str], deed: str) -> subprocess.Popen[bytes]:
+def watchdog(folder: Path, environ: dict[str, str], deed: str, says_to: Path | None = None) -> subprocess.Popen[bytes]:
     package = Path(environ["PYTHONPATH"]) / "jupyterlab"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "labapp.py").write_text(STAND_IN.format(deed=deed))
     lock = take(folder, "watchdog", environ=environ)
     assert lock is not None
-    with lock, log_file(folder, environ).open("wb") as log:
+    with lock, (says_to or log_file(folder, environ)).open("wb") as log:
         arguments = [str(folder), "--port", str(choose_port(0, None)), "--lock", str(lock.inherit())]
         return subprocess.Popen(
             [sys.executable, "-m", "ownlab.server.watch", *arguments],
@@ -64,6 +64,14 @@ def test_after_five_deaths_it_gives_up(tmp_path: Path, environ: dict[str, str]) 
     assert "died 5 times within a minute" in said
     assert holder(tmp_path, environ=environ) is None
     assert holder(tmp_path, "watchdog", environ=environ) is None
+
+
+def test_on_a_full_disk_the_server_is_started_again_all_the_same(tmp_path: Path, environ: dict[str, str]) -> None:
+    starts = tmp_path / "starts"
+    deed = f"print('.', end='', flush=True, file=open({str(starts)!r}, 'a')); os.kill(os.getpid(), signal.SIGKILL)"
+    with watchdog(tmp_path, environ, deed, says_to=Path("/dev/full")) as dog:
+        assert dog.wait(60) == 3
+    assert starts.read_text() == "....."
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

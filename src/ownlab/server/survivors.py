@@ -41,7 +41,8 @@ def state_of(runtime: str) -> str | None:
 
 def survivors(lab: str) -> tuple[list[Survivor], list[Plan]]:
     """The living runtimes of a lab, and the plans that dead ones left behind. Only for who holds the lab's lock."""
-    plans = [plan for plan in _plans() if plan.lab == lab]
+    # Of another host's, with which this one shares a home, nothing can be told here: it is not ours to bury.
+    plans = [plan for plan in _plans() if plan.lab == lab and plan.host in ("", os.uname().nodename)]
     if not plans:  # nothing is imported for nothing: somebody waits for the page
         return [], []
     from ownlab.guests.beside import each_beside

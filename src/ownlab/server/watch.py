@@ -264,8 +264,9 @@ def _main() -> int:
 
 
 def _note(words: str) -> None:
-    sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} watchdog: {words}\n")
-    sys.stderr.flush()
+    # A full disk may be what the server died of: it is started again all the same.
+    with contextlib.suppress(OSError):
+        os.write(2, f"{time.strftime('%Y-%m-%d %H:%M:%S')} watchdog: {words}\n".encode(errors="replace"))
 
 
 if __name__ == "__main__":

@@ -96,3 +96,21 @@ def test_one_that_was_half_made_is_made_anew(folder: Path) -> None:
     with Store.open(folder) as store:
         assert store.runtimes() == []
     assert [path.name for path in (folder / "db").iterdir()] == ["ownlab.db"]
+
+
+def test_a_link_in_its_place_is_refused_and_nothing_is_written(database: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "empty"
+    victim.touch()
+    database.rename(tmp_path / "away")
+    database.symlink_to(victim)
+    with pytest.raises(StoreError, match="is a link"):
+        Store.open(database.parents[1])
+    assert victim.read_bytes() == b""
+
+
+def test_links_on_the_way_are_followed_and_names_need_be_no_text(tmp_path: Path) -> None:
+    (tmp_path / "f\udce9").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "f\udce9")
+    for folder in ("f\udce9", "link"):
+        with Store.open(tmp_path / folder / "store") as store:
+            assert store.runtimes() == []

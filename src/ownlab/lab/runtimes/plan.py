@@ -48,6 +48,7 @@ class Plan(NamedTuple):
     wait: bool = False  # True: waits in the queue where no card is free. False: ends with state "refused"
     limits: Limits = Limits()
     units_per_hour: float = 0.0
+    host: str = ""  # where it runs: several hosts may share a home
 
     def to_json(self) -> str:
         """As it is written to disk."""

@@ -86,6 +86,7 @@ def make_plan(
         wait=wait,
         limits=_limits(options, folder),
         units_per_hour=kind.units_per_hour,
+        host=os.uname().nodename,
     )
     return _write(plan)
 

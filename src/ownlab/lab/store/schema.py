@@ -82,6 +82,7 @@ def connect(path: str) -> sqlite3.Connection:
     os.stat(path)  # sqlite3 would make an empty one, with rights of its own
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
+        _refuse_a_link(connection, path)
         # Each supervisor has a connection: a small cache. NORMAL: in WAL mode a power cut loses no more than the last moments.
         for pragma in ("synchronous = NORMAL", "foreign_keys = ON", "cache_size = -256"):
             connection.execute(f"PRAGMA {pragma}")
@@ -121,6 +122,23 @@ def create(path: str, mode: int, group: int = -1) -> None:
         os.rename(new, path)
     finally:
         os.close(folder)
+
+
+def _refuse_a_link(connection: sqlite3.Connection, path: str) -> None:
+    """Members of a shared store can put a link there: nobody, root least of all, writes our tables into another file.
+
+    Asked of SQLite, which has followed it by now: whoever looks first and opens then can be shown two things.
+    """
+    connection.text_factory = os.fsdecode  # a path need not be text
+    opened = connection.execute("PRAGMA database_list").fetchone()[2]
+    connection.text_factory = str
+    if _real(opened) != _real(path):
+        raise StoreError(f"{path} is a link, to {opened}: look who made it, and remove it.")
+
+
+def _real(path: str) -> str:
+    """With links on the way followed, as SQLite does since 3.39, and the last name as it is."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, path: str) -> None:

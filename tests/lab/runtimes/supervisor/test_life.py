@@ -333,3 +333,15 @@ def test_a_notebook_whose_name_is_no_text(bench: Any) -> None:
     run(client, "1")
     with bench.store as store:
         assert store.runtimes()[0].notebook == "th?.ipynb"
+
+
+def test_a_log_that_cannot_be_written_ends_no_kernel(bench: Any, waiting: Callable[..., Any]) -> None:
+    plan = bench.plan()
+    Path(plan.home, "log").symlink_to("/dev/full")  # a disk without room
+    runtime = bench.start(**plan._asdict())
+    client = runtime.ready()
+    (bench.folder / "store").rename(bench.folder / "elsewhere")
+    run(client, "1")
+    waiting(lambda: runtime.ask("status")["trouble"], "there is something to log")
+    run(client, "2")
+    (bench.folder / "elsewhere").rename(bench.folder / "store")

@@ -59,8 +59,8 @@ assert not os.access('/proc/1/stat', os.R_OK)
 child = os.fork()
 if child == 0:
     signal.pause()
-print(descendants(os.getpid()) == [child])
-os.kill(child, 9)
+try: print(descendants(os.getpid()) == [child])
+finally: os.kill(child, 9)
 """
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ownlab.errors import StoreError
@@ -28,9 +28,9 @@ _RETRY = 5.0
 
 
 def say(text: str) -> None:
-    """One line in the runtime's log, with the time."""
-    sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-    sys.stderr.flush()
+    """One line in the runtime's log, with the time; or nothing, where the disk that it would tell of is full."""
+    with suppress(OSError):
+        os.write(2, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode(errors="replace"))
 
 
 def first_state(plan: Plan, keeper: Process, supervisor: Process | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 /** ownlab in JupyterLab: the list of its plugins. */
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import type { ServiceManagerPlugin } from '@jupyterlab/services';
-import { connectionLost, connectionNotice, reachability, serverSettings } from './plugins/connection';
+import { connectionLost, connectionNotice, ownEnds, reachability, serverSettings } from './plugins/connection';
 import { indicator } from './plugins/indicator';
 import { panel } from './plugins/panel';
 import { queue } from './plugins/queue';
@@ -11,6 +11,7 @@ import { warnings } from './plugins/warnings';
 
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
   reachability,
+  ownEnds,
   serverSettings,
   connectionLost,
   connectionNotice,

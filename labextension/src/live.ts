@@ -7,7 +7,8 @@ import type { Failure, Point, Runtime, RuntimeType, Snapshot } from './records';
 
 const FIRST_WAIT = 1_000;
 const LONGEST_WAIT = 30_000;
-const HISTORY_SECONDS = 600;
+/** As long as the server keeps it. */
+export const HISTORY_SECONDS = 300;
 
 export class LiveSnapshot {
   constructor(settings: ServerConnection.ISettings, reachability: Reachability) {

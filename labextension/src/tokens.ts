@@ -1,9 +1,12 @@
 /** What plugins of ours provide for each other. */
 import { Token } from '@lumino/coreutils';
+import type { OwnEnds } from './ends';
 import type { LiveSnapshot } from './live';
 import type { Reachability } from './reachability';
 
 export const IReachability = new Token<Reachability>('ownlab:IReachability', 'Whether the server answers.');
+
+export const IOwnEnds = new Token<OwnEnds>('ownlab:IOwnEnds', 'What this page itself ended.');
 
 export const ILiveSnapshot = new Token<LiveSnapshot>(
   'ownlab:ILiveSnapshot',

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 Valid = Callable[[str, str], Any]
 
@@ -47,3 +51,15 @@ def test_a_group_that_is_not_there(world: Any) -> None:
     ran = world.run("store", "init", "--shared", "--folder", "shared", "--group", "no-such-group")
     assert ran.returncode == 2
     assert "no-such-group" in ran.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another real user")
+def test_without_an_administrators_rights_the_whole_command_is_told(world: Any) -> None:
+    (world.root / "administrators own").mkdir()
+    folder = str(world.root / "administrators own" / "store")
+    ran = world.run_without_rights("store", "init", "--shared", "--folder", folder, "--limits", "colab")
+    assert ran.returncode == 3
+    assert "administrator" in ran.stderr
+    program = os.path.join(os.path.dirname(sys.executable), "ownlab")
+    assert f"sudo {program} store init --shared --folder '{folder}' --limits colab\n" in ran.stderr
+    assert not os.path.exists(folder)

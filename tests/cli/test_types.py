@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 CARD = "NVIDIA GeForce GTX 1080 Ti"
 
@@ -58,3 +61,16 @@ def test_a_folder_that_cannot_be_written(world: Any) -> None:
     assert ran.returncode == 3
     assert "OWNLAB_KERNELS" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another real user")
+def test_in_an_installation_that_is_not_ones_own_to_write(world: Any) -> None:
+    own = f"{world.env['OWNLAB_HOME']}/share/jupyter"
+    for arguments in (("types", "refresh"), ("types",)):
+        ran = world.run_without_rights(*arguments)
+        assert ran.returncode == 0, ran.stderr
+        assert f"Written for Jupyter in {own}/kernels\n" in ran.stdout
+        assert f"papermill and VS Code, first: export JUPYTER_PATH={own}\n" in ran.stdout
+    assert len(os.listdir(f"{own}/kernels")) == 5
+    assert stat.S_IMODE(os.stat(world.env["OWNLAB_HOME"]).st_mode) == 0o700
+    assert "JUPYTER_PATH" not in world.run("types").stdout

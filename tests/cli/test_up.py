@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
+from ownlab.server.browser import JOIN_SECONDS
+
 if TYPE_CHECKING:
     from tests.cli.conftest import World
 
@@ -61,7 +63,25 @@ def test_it_says_what_there_is(standing: World) -> None:
     shown = standing.run("up", "work").stdout
     assert "Python 3 (CPU), Python 3 (1 × NVIDIA GeForce GTX 1080 Ti)" in shown
     assert f"{standing.root / 'store'} (your own)" in shown
+    assert f"OWNLAB_CONFIG names {standing.root / 'config.toml'}, which is not there" in shown
+    assert "limits" not in shown
+    assert "export" not in shown
+    told = standing.run("up", "work", env={"JUPYTER_PATH": ""}).stdout
+    assert f"papermill and VS Code, first:\n            export JUPYTER_PATH={standing.root}/share/jupyter\n" in told
     assert "ssh" not in shown
+
+
+def test_it_says_which_limits_hold(standing: World) -> None:
+    shown = standing.run("up", "work", "--limits", "colab").stdout
+    assert "\n  limits    colab: ends after 1 h 30 min idle, 12 h at most\n" in shown
+    shown = standing.run("up", "work", env={"OWNLAB_LIMITS_SESSION_HOURS": "2"}).stdout
+    assert "\n  limits    ends after 2 h at most\n" in shown
+
+
+def test_a_browser_that_never_comes_keeps_nobody(standing: World) -> None:
+    ran = standing.run("up", "work", env={"BROWSER": "/bin/true"})
+    assert (ran.returncode, "Your lab is up" in ran.stdout) == (0, True)
+    assert JOIN_SECONDS <= 5
 
 
 def test_over_ssh_it_prints_the_tunnel(standing: World) -> None:
@@ -84,8 +104,9 @@ def test_the_browser_is_led_to_the_lab_without_the_token_on_its_command_line(sta
     assert came_to.startswith(lab["url"])
     assert lab["token"] not in arguments
     seen.unlink()
-    standing.run("up", "work", "--no-browser", env={"BROWSER": str(browser)})
-    assert not seen.exists()
+    for way in ("--no-browser", "--json"):
+        standing.run("up", "work", way, env={"BROWSER": str(browser)})
+        assert not seen.exists()
 
 
 def test_a_server_that_is_killed_is_started_again_on_the_same_address(standing: World) -> None:
@@ -146,13 +167,16 @@ def test_ctrl_c_leaves_runtimes_and_the_next_up_adopts_them(world: World) -> Non
 
 
 def test_down_ends_a_lab_in_the_foreground(world: World) -> None:
-    up = world.start("up", "work", "--no-browser", "--port", "0")
+    world.folder.rename(world.root / "my work")
+    up = world.start("up", "my work", "--no-browser", "--port", "0")
     address_of(up)
-    assert world.run("down", "work").returncode == 0
+    assert f"End it: ownlab down '{world.root}/my work'\n" in world.run("up", "my work").stdout
+    assert world.run("down", "my work").returncode == 0
+    assert "Start it: ownlab up 'my work'" in world.run("status", "my work").stderr
     said, _ = up.communicate(timeout=30)
     assert up.returncode == 0
     assert "Nothing is left running." in said
-    assert world.run("down", "work").returncode == 3
+    assert world.run("down", "my work").returncode == 3
     assert world.until(lambda: world.processes() == [])
 
 
@@ -194,7 +218,10 @@ def test_a_bad_configuration_is_refused_before_anything_starts(world: World) -> 
     assert "limits.preset" in ran.stderr
     assert list(world.folder.iterdir()) == []
     assert not (world.root / "home").exists()
-    assert world.run("up", "work", "--limits", "colba").returncode in (2, 3)
+    (world.root / "config.toml").unlink()
+    ran = world.run("up", "work", "--limits", "colba")
+    assert ran.returncode == 2
+    assert "--limits must be one of" in ran.stderr
 
 
 @pytest.mark.parametrize("way", [(), ("--detach",)])

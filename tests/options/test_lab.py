@@ -132,3 +132,9 @@ def test_a_file_that_is_no_text_or_may_not_be_read(tmp_path: Path) -> None:
         resolve_lab_options(environ={"OWNLAB_CONFIG": str(tmp_path / "bytes.toml")})
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         resolve_lab_options(environ={"OWNLAB_CONFIG": str(tmp_path)})
+
+
+def test_the_preset_is_named_as_the_command_line_calls_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--limits must be one of"):
+        resolve(tmp_path, preset="nope")
+    assert resolve(tmp_path, preset="colab").origins["limits.preset"] == "--limits"

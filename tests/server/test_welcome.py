@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -56,5 +57,9 @@ def test_it_runs_on_a_runtime_of_ours(tmp_path: Path) -> None:
     found, timed = (
         "".join(*(out["text"] for out in cells[name]["outputs"])) for name in ("find-device", "time-product")
     )
-    assert "This runtime is a CPU runtime." in found
+    assert "This runtime is a CPU runtime. Where this machine has a GPU, pick another" in found
+    if importlib.util.find_spec("torch") is None:
+        assert "%pip install torch" in found
+        assert "ownlab env add NAME --python PATH" in found
+    assert "*Runtimes and cards* at the left" in "".join(cells["what-next"]["source"])
     assert "billion operations a second" in timed

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from ownlab.lab.runtimes.records import Snapshot, Usage, UsageLine
+from ownlab.lab.runtimes.records import CardShare, Snapshot, Usage, UsageLine
 from ownlab.show.terminal.runtimes import show_runtimes, show_usage
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -23,6 +23,7 @@ USAGE = Usage(
         UsageLine("2026-W46", "ann", "", "Python 3 (CPU)", 8.5, 0.0, 0.0),
         UsageLine("2026-W46", "bob", None, None, 2.0, 1.0, 5.0, 29.0),
         UsageLine("2026-W45", "bob", None, None, 1.0, 0.0, 0.0),
+        UsageLine("2026-W45", "eve", None, None, 0.2, 0.01, 0.1, 0.5),
     ),
 )
 
@@ -77,3 +78,12 @@ def test_a_pipe_gets_each_runtime_and_card_in_whole_lines() -> None:
     lines = sheet.getvalue().splitlines()
     assert any("deep/nets/resnet/train.ipynb" in line and "85 GiB !" in line for line in lines)
     assert max(len(line) for line in lines) < 300
+
+
+def test_cards_that_are_not_seen_from_here_leave_no_signs_behind() -> None:
+    found = snapshot("group")
+    gone = tuple(CardShare(f"GPU-{n}", None, "NVIDIA H200", 12) for n in range(2))
+    held = msgspec.structs.replace(found.runtimes[0], label="Python 3 (2 × NVIDIA H200)", cards=gone)
+    out, sheet = paper(10_000)
+    show_runtimes(msgspec.structs.replace(found, runtimes=(held,)), out)
+    assert sheet.getvalue().splitlines()[2] == "  3f2a91bc · ann · Python 3 (2 × NVIDIA H200)"

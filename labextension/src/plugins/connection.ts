@@ -1,9 +1,10 @@
 /** The page while the server is away: a quiet notice instead of a box, and everything connected again when it is back. */
 import { IConnectionLost, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IConnectionStatus, IServerSettings, ServerConnection, type ServiceManagerPlugin } from '@jupyterlab/services';
+import { OwnEnds } from '../ends';
 import { patientSocket } from '../patient';
 import { type Reach, Reachability } from '../reachability';
-import { IReachability } from '../tokens';
+import { IOwnEnds, IReachability } from '../tokens';
 import { Absence } from '../widgets/absence';
 
 /** A server that is back within this time was hardly away: nothing is shown. */
@@ -22,14 +23,23 @@ export const reachability: ServiceManagerPlugin<Reachability> = {
   activate: () => new Reachability(ServerConnection.makeSettings())
 };
 
+export const ownEnds: ServiceManagerPlugin<OwnEnds> = {
+  id: 'ownlab:own-ends',
+  description: 'Knows which runtimes this page itself ended.',
+  autoStart: true,
+  provides: IOwnEnds,
+  activate: () => new OwnEnds()
+};
+
 /** In place of JupyterLab's own, which package.json disables. */
 export const serverSettings: ServiceManagerPlugin<ServerConnection.ISettings> = {
   id: 'ownlab:server-settings',
   description: 'Server settings with sockets that wait for the server.',
   autoStart: true,
-  requires: [IReachability],
+  requires: [IReachability, IOwnEnds],
   provides: IServerSettings,
-  activate: (_: null, reachability: Reachability) => ServerConnection.makeSettings({ WebSocket: patientSocket(reachability) })
+  activate: (_: null, reachability: Reachability, ends: OwnEnds) =>
+    ServerConnection.makeSettings({ WebSocket: patientSocket(reachability), fetch: ends.fetch })
 };
 
 /** In place of JupyterLab's own, which puts a box over the page and leaves it there. */

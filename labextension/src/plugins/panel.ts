@@ -27,7 +27,7 @@ export const panel: JupyterFrontEndPlugin<void> = {
       icon: runtimesIcon,
       execute: () => shell.activateById(panel.id)
     });
-    palette?.addItem({ command: commandIds.showRuntimes, category: 'Runtimes' });
+    palette?.addItem({ command: commandIds.showRuntimes, category: 'ownlab' });
   }
 };
 

@@ -65,6 +65,7 @@ class QueueDesk {
       buttons: [
         ...(cpu ? [Dialog.cancelButton({ label: 'Use the CPU', actions: ['cpu'] })] : []),
         Dialog.cancelButton({ label: 'Another type…', actions: ['type'] }),
+        Dialog.cancelButton({ label: 'Leave the queue', actions: ['leave'] }),
         Dialog.okButton({ label: `Wait in the queue (place ${runtime.place})` })
       ],
       defaultButton: -1
@@ -79,10 +80,15 @@ class QueueDesk {
       this._dialog = null;
     }
     if (action === 'cpu' && cpu) {
-      await this._change(panel, cpu);
+      await this._said(panel.sessionContext.changeKernel({ name: cpu }));
+    } else if (action === 'leave') {
+      await this._said(panel.sessionContext.shutdown());
     } else if (action === 'type') {
       this._app.shell.activateById(panel.id);
-      await this._app.commands.execute(commandIds.changeType);
+      if ((await this._app.commands.execute(commandIds.changeType)) !== true) {
+        this._asked.delete(runtime.id); // where it still waits, it is asked again
+        this.look();
+      }
     }
   }
 
@@ -92,9 +98,9 @@ class QueueDesk {
     return this._live.current?.types.find(type => type.kind === null && type.environment === environment)?.name;
   }
 
-  private async _change(panel: NotebookPanel, type: string): Promise<void> {
+  private async _said(work: Promise<unknown>): Promise<void> {
     try {
-      await panel.sessionContext.changeKernel({ name: type });
+      await work;
     } catch (reason) {
       Notification.error(`The runtime was not changed: ${String(reason)}`, { autoClose: false });
     }
@@ -109,7 +115,7 @@ class QueueDesk {
       } else if (runtime.state === 'running') {
         this._asked.delete(id);
         const panel = panelOf(runtime, this._notebooks);
-        Notification.success(`${notebookName(runtime.notebook)} has its card: ${runtimeName(runtime, this._live)}.`, {
+        Notification.success(`${notebookName(runtime.notebook)} has its ${runtime.cards.length > 1 ? 'cards' : 'card'}: ${runtimeName(runtime, this._live)}.`, {
           autoClose: 15_000,
           actions: panel ? [{ label: 'Show', callback: () => this._app.shell.activateById(panel.id) }] : []
         });

@@ -54,25 +54,35 @@ export const runtimes: JupyterFrontEndPlugin<void> = {
       }
     });
     for (const command of [commandIds.changeType, commandIds.extendRuntime, commandIds.stopRuntime]) {
-      palette?.addItem({ command, category: 'Runtimes' });
+      palette?.addItem({ command, category: 'ownlab' });
       live.changed.connect(() => commands.notifyCommandChanged(command));
     }
   }
 };
 
-async function changeType(panel: NotebookPanel | null, live: LiveSnapshot): Promise<void> {
+/** Whether it was changed. */
+async function changeType(panel: NotebookPanel | null, live: LiveSnapshot): Promise<boolean> {
   if (!panel) {
-    return;
+    return false;
   }
   const kernel = panel.sessionContext.session?.kernel;
+  const others = live.current?.types.some(type => type.name !== kernel?.name) === true;
+  const about = (): string => {
+    if (!others) {
+      return 'This machine offers no other type.';
+    }
+    if (!kernel) {
+      return '';
+    }
+    const waits = live.runtime(kernel.id)?.state === 'waiting';
+    return waits ? 'This notebook leaves the queue; nothing is lost.' : `The present kernel ends. ${WHAT_IS_LOST}`;
+  };
   const { button, value } = await showDialog({
     title: 'Change Runtime Type',
-    body: new TypeChoice({ live, present: kernel?.name, ends: kernel?.id, about: kernel ? `The present kernel ends. ${WHAT_IS_LOST}` : '' }),
-    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: 'Change' })]
+    body: new TypeChoice({ live, present: kernel?.name, ends: kernel?.id, about }),
+    buttons: others ? [Dialog.cancelButton(), Dialog.okButton({ label: 'Change' })] : [Dialog.cancelButton({ label: 'Close' })]
   });
-  if (button.accept && value) {
-    await said(panel.sessionContext.changeKernel({ name: value }));
-  }
+  return button.accept && !!value && said(panel.sessionContext.changeKernel({ name: value }));
 }
 
 async function mayStop(runtime: Runtime, live: LiveSnapshot): Promise<boolean> {
@@ -84,11 +94,13 @@ async function mayStop(runtime: Runtime, live: LiveSnapshot): Promise<boolean> {
   return button.accept;
 }
 
-/** What went wrong is said where the person looks. */
-async function said(work: Promise<unknown>): Promise<void> {
+/** Whether it was done; what went wrong is said where the person looks. */
+async function said(work: Promise<unknown>): Promise<boolean> {
   try {
     await work;
+    return true;
   } catch (reason) {
     Notification.error(reason instanceof Error ? reason.message : String(reason), { autoClose: false });
+    return false;
   }
 }

@@ -1,21 +1,32 @@
-/** Before a limit ends a runtime: a warning, with one click for more time; after it: why it was ended. */
+/** Before a limit ends a runtime: a warning, with one click for more time; after it: why it was ended; and that one was stopped from elsewhere. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import type { OwnEnds } from '../ends';
 import type { LiveSnapshot } from '../live';
+import { panelOf } from '../notebooks';
 import type { Runtime, Snapshot } from '../records';
-import { commandIds, ILiveSnapshot } from '../tokens';
+import { commandIds, ILiveSnapshot, IOwnEnds } from '../tokens';
 import { duration, notebookName } from '../words';
 
 /** A runtime that vanished this long before its end may have been ended by it: snapshots are some seconds apart. */
 const TOLERANCE_SECONDS = 3;
 
+/** A runtime that is back within this time was not stopped. */
+const SHORT_ABSENCE = 3_000;
+
+interface IOpenNotebook {
+  panel: NotebookPanel;
+  session: string;
+}
+
 export const warnings: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:warnings',
-  description: 'Warns before a limit ends a runtime, and says so when it did.',
+  description: 'Warns before a limit ends a runtime, and says so when it did, or somebody elsewhere.',
   autoStart: true,
-  requires: [ILiveSnapshot],
-  activate: (app: JupyterFrontEnd, live: LiveSnapshot) => {
-    const warner = new Warner(live, id => void app.commands.execute(commandIds.extendRuntime, { id }));
+  requires: [ILiveSnapshot, IOwnEnds, INotebookTracker],
+  activate: (app: JupyterFrontEnd, live: LiveSnapshot, ends: OwnEnds, notebooks: INotebookTracker) => {
+    const warner = new Warner(live, ends, notebooks, id => void app.commands.execute(commandIds.extendRuntime, { id }));
     live.changed.connect(() => warner.look());
   }
 };
@@ -23,6 +34,8 @@ export const warnings: JupyterFrontEndPlugin<void> = {
 class Warner {
   constructor(
     private readonly _live: LiveSnapshot,
+    private readonly _ends: OwnEnds,
+    private readonly _notebooks: INotebookTracker,
     private readonly _extend: (id: string) => void
   ) {}
 
@@ -38,6 +51,11 @@ class Warner {
         this._warn(runtime, runtime.ends_at);
       } else {
         this._unwarn(runtime.id);
+      }
+      const panel = panelOf(runtime, this._notebooks);
+      const session = panel?.sessionContext.session?.id;
+      if (panel && session) {
+        this._open.set(runtime.id, { panel, session });
       }
     }
     this._sayGone(snapshot);
@@ -78,10 +96,25 @@ class Warner {
           `The runtime of ${name} was ended${because(gone.ends_why)}. Its variables are gone; the notebook and your files are kept.`,
           { autoClose: false }
         );
+      } else {
+        const open = this._open.get(gone.id);
+        window.setTimeout(() => open && this._sayStopped(gone, open), SHORT_ABSENCE);
       }
+      this._open.delete(gone.id);
     }
   }
 
+  /** Not by this page, and not for another runtime of the same notebook. */
+  private _sayStopped(gone: Runtime, { panel, session }: IOpenNotebook): void {
+    const runtimes = this._live.current?.runtimes ?? [];
+    const goesOn = runtimes.some(one => one.id === gone.id || (one.person === gone.person && one.notebook === gone.notebook));
+    if (!panel.isDisposed && !goesOn && !this._ends.has(gone.id) && !this._ends.has(session)) {
+      Notification.info(`The runtime of ${notebookName(gone.notebook)} was stopped.`, { autoClose: false });
+    }
+  }
+
+  /** Runtime -> the notebook that has it, where that is open in this page. */
+  private readonly _open = new Map<string, IOpenNotebook>();
   /** Runtime -> its warning. */
   private readonly _shown = new Map<string, { id: string; message: string }>();
   private _before: Snapshot | null = null;

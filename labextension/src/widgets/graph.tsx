@@ -1,5 +1,6 @@
 /** The last minutes of the machine, as small curves. */
 import * as React from 'react';
+import { HISTORY_SECONDS } from '../live';
 import type { Point, Snapshot } from '../records';
 import { bytesOf, duration } from '../words';
 
@@ -18,16 +19,15 @@ interface ICurveProps {
 }
 
 export function Graph({ snapshot, history }: { snapshot: Snapshot; history: ReadonlyArray<Point> }): React.JSX.Element | null {
-  const first = history[0];
   const last = history.at(-1);
-  if (!first || !last || last === first) {
+  if (!last || history.length < 2) {
     return null;
   }
   const { host, cards } = snapshot;
   const vram = cards.reduce((sum, card) => sum + (card.memory ?? 0), 0);
   return (
     <section className="ownlab-Section ownlab-Graph" aria-label="The last minutes">
-      <h3>The last {duration(last.at - first.at)}</h3>
+      <h3>The last {duration(HISTORY_SECONDS)}</h3>
       <Curve label="CPU" figure={rounded(last.cpu)} most={PER_CENT} points={history} value={point => point.cpu} />
       {host.memory !== null && (
         <Curve
@@ -81,8 +81,7 @@ function pieces(
   value: (point: Point) => number | null,
   most: number
 ): { path: string; from: string; to: string }[] {
-  const first = points[0]?.at ?? 0;
-  const span = (points.at(-1)?.at ?? 1) - first || 1;
+  const first = (points.at(-1)?.at ?? 0) - HISTORY_SECONDS;
   const found: { x: string; y: string }[][] = [];
   let before = -Infinity;
   for (const point of points) {
@@ -94,7 +93,7 @@ function pieces(
       found.push([]);
     }
     before = point.at;
-    const x = (((point.at - first) / span) * WIDTH).toFixed(1);
+    const x = (((point.at - first) / HISTORY_SECONDS) * WIDTH).toFixed(1);
     const y = (HEIGHT - 1 - Math.min(1, height / most) * (HEIGHT - 2)).toFixed(1);
     found.at(-1)?.push({ x, y });
   }

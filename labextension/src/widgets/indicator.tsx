@@ -3,7 +3,7 @@ import type { ISessionContext } from '@jupyterlab/apputils';
 import * as React from 'react';
 import type { LiveSnapshot } from '../live';
 import type { Runtime } from '../records';
-import { activity, booked, bytes, duration, endWords, rate, runtimeName, timeLeft, units } from '../words';
+import { activity, booked, bytes, duration, endWords, rate, runtimeName, timeLeft } from '../words';
 import { MemoryBar } from './bar';
 import { LiveWidget } from './live';
 
@@ -87,11 +87,7 @@ function Face({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): Reac
           {duration(runtime.ends_at - now)}
         </span>
       )}
-      {runtime.units_per_hour > 0 && (
-        <span className="ownlab-Indicator-rate" title={rate(runtime.units_per_hour)}>
-          {units(runtime.units_per_hour)}/h
-        </span>
-      )}
+      {runtime.units_per_hour > 0 && <span className="ownlab-Indicator-rate">{rate(runtime.units_per_hour)}</span>}
     </>
   );
 }

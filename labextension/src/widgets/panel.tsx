@@ -96,8 +96,10 @@ function Row({ runtime, live, actions }: IRowProps): React.JSX.Element {
   return (
     <article className={`ownlab-Runtime ownlab-state-${runtime.state}`} aria-label={notebookName(runtime.notebook)}>
       <div className="ownlab-Runtime-head">
-        <Dot runtime={runtime} />
-        <Notebook runtime={runtime} open={actions.opener(runtime)} />
+        <span className="ownlab-Runtime-title">
+          <Dot runtime={runtime} />
+          <Notebook runtime={runtime} open={actions.opener(runtime)} />
+        </span>
         {runtime.mine && <Buttons runtime={runtime} actions={actions} />}
       </div>
       <div className="ownlab-Runtime-line">
@@ -132,10 +134,14 @@ function Row({ runtime, live, actions }: IRowProps): React.JSX.Element {
   );
 }
 
-/** "card 0", "cards 1 and 2". */
+/** "card 0", "cards 1 and 2", "card 1, 2 gone". */
 function cardNumbers({ cards }: Runtime): string {
-  const numbers = cards.map(card => String(card.index ?? 'gone'));
-  return `${numbers.length === 1 ? 'card' : 'cards'} ${listed(numbers)}`;
+  const numbers = cards.flatMap(({ index }) => (index === null ? [] : [String(index)]));
+  const gone = cards.length - numbers.length;
+  if (numbers.length === 0) {
+    return gone === 1 ? 'card gone' : 'cards gone';
+  }
+  return `${numbers.length === 1 ? 'card' : 'cards'} ${listed(numbers)}${gone ? `, ${gone} gone` : ''}`;
 }
 
 function Dot({ runtime }: { runtime: Runtime }): React.JSX.Element {
@@ -144,7 +150,7 @@ function Dot({ runtime }: { runtime: Runtime }): React.JSX.Element {
 }
 
 function Notebook({ runtime, open }: { runtime: Runtime; open: (() => void) | undefined }): React.JSX.Element {
-  const name = notebookName(runtime.notebook);
+  const name = <span className="ownlab-Runtime-name">{notebookName(runtime.notebook)}</span>;
   if (!open) {
     return (
       <span className="ownlab-Runtime-notebook" title={runtime.notebook}>

@@ -12,8 +12,8 @@ export interface ITypeChoiceOptions {
   present: string | undefined;
   /** Id of the runtime that ends when the type is changed. */
   ends: string | undefined;
-  /** What changing means, in words. */
-  about: string;
+  /** What changing means, in words; asked at each drawing, as the runtime may start meanwhile. */
+  about: () => string;
 }
 
 export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string> {
@@ -35,13 +35,16 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
     const environments = [...new Set(types.map(type => type.environment))];
     return (
       <>
-        <p>{this._options.about}</p>
+        <p>{this._options.about()}</p>
         {environments.map(environment => (
           <fieldset key={environment} className="ownlab-TypeChoice-group">
             <legend>{environment === 'default' ? 'Runtime types' : `Environment ${environment}`}</legend>
             {types.filter(type => type.environment === environment).map(type => this._option(type))}
           </fieldset>
         ))}
+        <p className="ownlab-TypeChoice-hint">
+          Your own environments appear here after <code>ownlab env add NAME --python PATH</code>.
+        </p>
       </>
     );
   }

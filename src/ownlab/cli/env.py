@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from ownlab.cli.options import json_below, json_option
@@ -15,7 +13,6 @@ from ownlab.lab.runtimes.environments import (
 )
 from ownlab.lab.runtimes.listings import EnvironmentList
 from ownlab.lab.runtimes.refresh import refresh_specs
-from ownlab.server.opening import place_kernels
 from ownlab.show.document import echo_record
 from ownlab.show.terminal.console import console, working
 from ownlab.show.terminal.types import show_environments
@@ -39,7 +36,6 @@ def command(context: click.Context, as_json: bool) -> None:
     ownlab env remove torch                        forgets it; nothing of it is deleted
     """
     json_below(context, as_json)
-    place_kernels(os.environ)
     if context.invoked_subcommand is None:
         _show(as_json)
 
@@ -78,7 +74,7 @@ def remove(name: str, as_json: bool) -> None:
     removed = remove_environment(name)
     refresh_specs()
     if as_json:
-        echo_record(EnvironmentList((removed,)))
+        _show(as_json)
     else:
         click.echo(f"Removed {name}. The environment itself is where it was: {removed.python}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import click
@@ -16,7 +15,6 @@ from ownlab.lab.runtimes.usage import usage_report
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.options.lab import resolve_lab_options
 from ownlab.server.closing import await_end
-from ownlab.server.opening import place_kernels
 from ownlab.server.overview import lab_folder
 from ownlab.server.sight import Sight, open_store
 from ownlab.show.document import RuntimeTold, echo_record
@@ -38,7 +36,6 @@ def command(context: click.Context, as_json: bool) -> None:
     context.obj = as_json  # `ownlab runtimes --json usage` is as good as `ownlab runtimes usage --json`
     if context.invoked_subcommand is not None:
         return
-    place_kernels(os.environ)
     with working("Looking at the runtimes"):
         sight = Sight()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 import click
 
@@ -33,7 +34,9 @@ def command(folder: str | None, as_json: bool) -> None:
     else:
         lab = read_lab(os.path.expanduser(folder))
         if lab is None or not is_up(lab):
-            raise LabError(f"no lab of {os.path.realpath(folder)} is up", hint=f"Start it: ownlab up {folder}")
+            raise LabError(
+                f"no lab of {os.path.realpath(folder)} is up", hint=f"Start it: ownlab up {shlex.quote(folder)}"
+            )
         found = [lab]
     states = LabStates(tuple(lab_state(lab, store) for lab in found))
     if as_json:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from ownlab.cli.options import json_below, json_option
@@ -11,7 +9,6 @@ from ownlab.lab.runtimes.kernelspecs import remove_specs
 from ownlab.lab.runtimes.listings import RemovedTypes
 from ownlab.lab.runtimes.refresh import list_types, refresh_specs
 from ownlab.options.places import kernels_folder
-from ownlab.server.opening import place_kernels
 from ownlab.show.document import echo_record
 from ownlab.show.terminal.console import console, working
 from ownlab.show.terminal.types import show_types
@@ -29,7 +26,6 @@ def command(context: click.Context, as_json: bool) -> None:
     `jupyter execute` and papermill. The list follows the hardware: `ownlab up` writes it, `ownlab types refresh` too.
     """
     json_below(context, as_json)
-    place_kernels(os.environ)
     if context.invoked_subcommand is None:
         _show(as_json)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import sys
 from functools import partial
 from typing import NamedTuple
@@ -14,13 +15,13 @@ import click
 from ownlab.cli.options import json_option
 from ownlab.errors import LabError
 from ownlab.options.lab import LabOptions, resolve_lab_options
+from ownlab.options.places import kernels_export, missing_config
 from ownlab.server.labs import Lab, LabLock, holder, lab_id, read_lab, take
 from ownlab.server.opening import (
     Look,
     await_lab,
     check_folder,
     look_around,
-    place_kernels,
     refuse_other_host,
     somebody_serves,
 )
@@ -59,7 +60,7 @@ def command(folder: str, as_json: bool, port: int | None, no_browser: bool, deta
     """
     options = resolve_lab_options(port=port, browser=False if no_browser else None, preset=preset)
     environ = {**os.environ, **({"OWNLAB_LIMITS_PRESET": preset} if preset else {})}
-    asked = _Asked(check_folder(folder), options, environ, as_json, [place_kernels(environ)])
+    asked = _Asked(check_folder(folder), options, environ, as_json, _notices(environ))
     lock = take(asked.folder, "watchdog")
     if lock is None:
         _join(asked)
@@ -69,6 +70,12 @@ def command(folder: str, as_json: bool, port: int | None, no_browser: bool, deta
             _start(asked, lock, detach)
             return
     _join(asked)  # a server whose watchdog was killed
+
+
+def _notices(environ: dict[str, str]) -> list[str]:
+    export = kernels_export(environ)
+    kernels = f"For `jupyter execute`, papermill and VS Code, first:\n{export}"
+    return [missing_config(environ), kernels if export else ""]
 
 
 def _start(asked: _Asked, lock: LabLock, detach: bool) -> None:
@@ -118,15 +125,18 @@ def _join(asked: _Asked) -> None:
     with working("Waiting for the lab that is starting"):
         lab = await_lab(asked.folder, lambda: somebody_serves(asked.folder))
     if lab is None:
-        raise LabError("the lab ended while it was joined", hint=f"Start it anew: ownlab up {asked.folder}")
+        raise LabError(
+            "the lab ended while it was joined", hint=f"Start it anew: ownlab up {shlex.quote(asked.folder)}"
+        )
     click.echo("This folder is served already; what follows is the lab that is there.", err=True)
     if asked.options.port not in (0, lab.port):
-        click.echo(f"It stays on port {lab.port}; to change that, first: ownlab down {asked.folder}", err=True)
+        first = f"ownlab down {shlex.quote(asked.folder)}"
+        click.echo(f"It stays on port {lab.port}; to change that, first: {first}", err=True)
     _show(asked, lab, look_around(asked.options, asked.environ), "lab", stays=False)
 
 
 def _show(asked: _Asked, lab: Lab, look: Look, page: str, *, stays: bool) -> None:
-    from ownlab.server.browser import can_open, open_browser
+    from ownlab.server.browser import JOIN_SECONDS, can_open, open_browser
     from ownlab.server.overview import lab_state
     from ownlab.show.document import echo_record
     from ownlab.show.terminal.console import console
@@ -136,23 +146,28 @@ def _show(asked: _Asked, lab: Lab, look: Look, page: str, *, stays: bool) -> Non
     if asked.as_json:
         echo_record(state)
     else:
-        show_lab(state, _facts(look, state.runtimes, asked.notices), asked.environ, console())
-        end = "Ctrl-C ends the server; runtimes go on." if stays else f"End it: ownlab down {lab.folder}"
+        show_lab(state, _facts(look, asked, state.runtimes), asked.environ, console())
+        end = "Ctrl-C ends the server; runtimes go on." if stays else f"End it: ownlab down {shlex.quote(lab.folder)}"
         click.echo(f"\n{end}")
     sys.stdout.flush()
-    if asked.options.browser and can_open(asked.environ):
+    # Whoever reads a document is a program: it opens what it likes.
+    if asked.options.browser and not asked.as_json and can_open(asked.environ):
         opening = open_browser(lab.address(page))
         if not stays:
-            opening.join()
+            opening.join(JOIN_SECONDS)
 
 
-def _facts(look: Look, running: int, notices: list[str]) -> list[tuple[str, str]]:
-    store = look.store
+def _facts(look: Look, asked: _Asked, running: int) -> list[tuple[str, str]]:
+    from ownlab.show.terminal.lab import describe_limits
+
+    store, limits = look.store, describe_limits(look.limits, asked.options.preset)
     facts = [("types", ", ".join(kind.label for kind in look.types))]
     facts.append(("store", f"{store.folder} ({'shared' if store.shared else 'your own'})"))
+    if limits:
+        facts.append(("limits", limits))
     if running:
         facts.append(("running", "1 runtime goes on" if running == 1 else f"{running} runtimes go on"))
-    return facts + [("note", words) for words in (store.notice, *notices) if words]
+    return facts + [("note", words) for words in (store.notice, *asked.notices) if words]
 
 
 def _say_goodbye(folder: str, store_folder: str) -> None:
@@ -166,4 +181,4 @@ def _say_goodbye(folder: str, store_folder: str) -> None:
     )
     if running:
         show_running(running, console())
-        click.echo(f"Come back: ownlab up {folder}\nEnd them:  ownlab down --all {folder}")
+        click.echo(f"Come back: ownlab up {shlex.quote(folder)}\nEnd them:  ownlab down --all {shlex.quote(folder)}")

@@ -110,7 +110,8 @@ def _find(
 ) -> _Given:
     flag = flags.get(setting.field)
     if flag is not None:
-        name = "no-" + setting.field if flag is False else setting.field
+        called = setting.flag or setting.field
+        name = f"no-{called}" if flag is False else called
         return _Given(flag, "--" + name.replace("_", "-"), UsageError)
     if environ.get(setting.environment_variable):
         return _Given(environ[setting.environment_variable], setting.environment_variable)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from ownlab.errors import LabError
 
-__all__ = ["SYSTEM_CONFIG", "config_file", "config_files", "kernels_folder", "state_folder"]
+__all__ = [
+    "SYSTEM_CONFIG",
+    "config_file",
+    "config_files",
+    "kernels_export",
+    "kernels_folder",
+    "missing_config",
+    "state_folder",
+]
 
 SYSTEM_CONFIG = Path("/etc/ownlab/config.toml")
 
@@ -38,11 +47,39 @@ def config_files(environ: Mapping[str, str] = os.environ, system: Path = SYSTEM_
     return (_xdg(environ, "XDG_CONFIG_HOME", ".config") / "ownlab" / "config.toml", system)
 
 
-def kernels_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where our kernelspecs are written: in this environment's own share/jupyter, never in a home."""
+def missing_config(environ: Mapping[str, str] = os.environ) -> str:
+    """A word on the file that OWNLAB_CONFIG names and that is not there; "" where all is well."""
+    if not environ.get("OWNLAB_CONFIG") or os.path.exists(path := config_file(environ)):
+        return ""
+    return f"OWNLAB_CONFIG names {path}, which is not there: every setting has its default."
+
+
+def kernels_folder(environ: Mapping[str, str] = os.environ, *, prefix: str = sys.prefix) -> Path:
+    """Where our kernelspecs are written: in this environment's own share/jupyter.
+
+    Where that is an administrator's, in the person's state folder, of which Jupyter must be told: `kernels_export`.
+    """
     if environ.get("OWNLAB_KERNELS"):
         return _path(environ["OWNLAB_KERNELS"])
-    return Path(sys.prefix) / "share" / "jupyter" / "kernels"
+    folder = os.path.join(prefix, "share", "jupyter", "kernels")
+    nearest = folder
+    while not os.path.lexists(nearest):
+        nearest = os.path.dirname(nearest)
+    if os.access(nearest, os.W_OK | os.X_OK):
+        return Path(folder)
+    return state_folder(environ, make=False) / "share" / "jupyter" / "kernels"
+
+
+def kernels_export(environ: Mapping[str, str] = os.environ, *, prefix: str = sys.prefix) -> str:
+    """The line for a shell with which Jupyter finds our kernelspecs; "" where it finds them without."""
+    folder = kernels_folder(environ, prefix=prefix)
+    if folder.name != "kernels":  # jupyter_core looks for folders of that name alone: no line would help
+        return ""
+    share, known = str(folder.parent), environ.get("JUPYTER_PATH", "")
+    searched = [os.path.join(prefix, "share", "jupyter"), *known.split(os.pathsep)]
+    if share in (path.rstrip(os.sep) for path in searched):
+        return ""
+    return f"export JUPYTER_PATH={shlex.quote(share)}" + (f"{os.pathsep}$JUPYTER_PATH" if known else "")
 
 
 def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:

@@ -27,11 +27,12 @@ class Setting(NamedTuple):
     """One setting. `check` gives the value as it is kept, and raises BadValue; text comes from environment variables."""
 
     name: str  # as in the file: limits.idle_minutes
-    field: str  # of LabOptions, and what a command line calls it
+    field: str  # of LabOptions
     default: object
     check: Check
     meaning: str
     variable: str = ""
+    flag: str = ""  # where the command line calls it otherwise
 
     @property
     def environment_variable(self) -> str:
@@ -138,7 +139,9 @@ SETTINGS = (
         _number(0, 3600),
         "How long functions given to ownlab.on_end may take to save their work.",
     ),
-    Setting("limits.preset", "preset", NONE, _preset, "Limits as people know them: none, colab or kaggle."),
+    Setting(
+        "limits.preset", "preset", NONE, _preset, "Limits as people know them: none, colab or kaggle.", flag="limits"
+    ),
     Setting(
         "limits.idle_minutes",
         "idle_minutes",

@@ -16,10 +16,12 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-__all__ = ["can_open", "open_browser"]
+__all__ = ["JOIN_SECONDS", "can_open", "open_browser"]
 
 # A browser that was not running yet may need some seconds.
 _SECONDS = 20.0
+# For so long somebody whose command is otherwise done may be kept waiting; the address was printed.
+JOIN_SECONDS = 5.0
 
 
 def can_open(environ: Mapping[str, str] = os.environ) -> bool:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, MutableMapping
+import shlex
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ownlab.errors import InputError, LabError
 from ownlab.options.lab import LabOptions
-from ownlab.options.places import kernels_folder, state_folder
+from ownlab.options.places import kernels_folder
 from ownlab.server.labs import Lab, Role, holder, read_lab
 from ownlab.server.ready import wait_until
 
 if TYPE_CHECKING:
+    from ownlab.lab.runtimes.plan import Limits
     from ownlab.lab.runtimes.records import RuntimeType
     from ownlab.lab.store.places import StoreChoice
 
-__all__ = ["Look", "await_lab", "check_folder", "look_around", "place_kernels", "refuse_other_host", "somebody_serves"]
+__all__ = ["Look", "await_lab", "check_folder", "look_around", "refuse_other_host", "somebody_serves"]
 
 _ROLES: tuple[Role, ...] = ("watchdog", "server")
 
@@ -26,13 +28,14 @@ class Look(NamedTuple):
 
     types: tuple[RuntimeType, ...]
     store: StoreChoice
+    limits: Limits  # of runtimes that this lab starts: the person's own, and those of a shared store
 
 
 def check_folder(folder: str) -> str:
     """Its real path, if it is a folder that can be worked in."""
     path = os.path.realpath(os.path.expanduser(folder))
     if not os.path.exists(path):
-        raise InputError(f"{path} is not there", hint=f"Make it first: mkdir -p {path}")
+        raise InputError(f"{path} is not there", hint=f"Make it first: mkdir -p {shlex.quote(path)}")
     if not os.path.isdir(path):
         raise InputError(f"{path} is not a folder", hint="A lab serves a folder: give the one that the file is in.")
     if not path.isprintable():  # bytes that are no text come as such characters
@@ -44,29 +47,21 @@ def check_folder(folder: str) -> str:
     return path
 
 
-def place_kernels(environ: MutableMapping[str, str]) -> str:
-    """Set OWNLAB_KERNELS to a folder of the person's own where this environment is an administrator's; a word on that."""
-    folder = kernels_folder(environ)
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
-    if os.access(nearest, os.W_OK):
-        return ""
-    own = state_folder(environ) / "share" / "jupyter" / "kernels"
-    environ["OWNLAB_KERNELS"] = str(own)
-    return (
-        f"{folder} is not yours to write, so the runtime types are in {own}. For papermill and VS Code, first:"
-        f" export OWNLAB_KERNELS={own} JUPYTER_PATH={own.parent}"
-    )
-
-
 def look_around(options: LabOptions, environ: Mapping[str, str]) -> Look:
     """The cards, so the runtime types, which are written to disk; and where runtimes are recorded."""
     from ownlab.lab.runtimes.kernelspecs import write_specs
+    from ownlab.lab.runtimes.plan import Limits
+    from ownlab.lab.runtimes.policy import stricter
     from ownlab.lab.runtimes.refresh import current_types
+    from ownlab.lab.store.layout import read_layout
     from ownlab.lab.store.places import choose_store
 
     types = current_types(environ)
     write_specs(types, kernels_folder(environ))
-    return Look(types, choose_store(options, environ))
+    store = choose_store(options, environ)
+    layout = read_layout(store.folder)
+    policy = layout.limits() if layout is not None and layout.shared else None
+    return Look(types, store, stricter(Limits(**options.limits), policy))
 
 
 def await_lab(folder: str, alive: Callable[[], bool]) -> Lab | None:

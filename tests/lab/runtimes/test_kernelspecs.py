@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
@@ -128,3 +129,13 @@ def test_a_folder_that_cannot_be_written_is_told_with_a_way_out(tmp_path: Path) 
 
 def test_removing_where_there_is_nothing(folder: Path) -> None:
     assert remove_specs(folder) == 0
+
+
+def test_the_logos_tell_a_cpu_from_a_card(folder: Path) -> None:
+    write_specs(types(), folder)
+    names = ("ownlab-cpu", "ownlab-1-nvidia-h200")
+    drawn = [ElementTree.parse(folder / name / "logo-svg.svg").getroot() for name in names]
+    shapes = [[part.tag.rpartition("}")[2] for part in logo] for logo in drawn]
+    assert shapes[0] == ["path", "rect", "rect"], "pins, the chip, its core"
+    colours = [{part.get("fill") for part in logo} for logo in drawn]
+    assert not (colours[0] & colours[1]) - {None}

@@ -209,6 +209,17 @@ def test_a_name_that_fits_two_is_refused(store: Store, enter: Callable[..., None
     assert find_runtime(store, "abc1").id == "abc1"
 
 
+def test_a_notebook_is_found_without_its_ending_where_it_is_the_only_one(
+    store: Store, enter: Callable[..., None]
+) -> None:
+    enter("a", notebook="/lab/Untitled.ipynb")
+    enter("b", notebook="/lab/Untitled1.ipynb")
+    assert find_runtime(store, "Untitled").id == "a"
+    enter("c", notebook="/lab/deep/Untitled.ipynb")
+    with pytest.raises(LabError, match=r"may be any of these runtimes: a .*, c"):
+        find_runtime(store, "Untitled")
+
+
 def test_a_row_that_names_a_process_which_is_not_the_runtimes_ends_nobody(
     store: Store, enter: Callable[..., None]
 ) -> None:
@@ -218,8 +229,9 @@ def test_a_row_that_names_a_process_which_is_not_the_runtimes_ends_nobody(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
-def test_other_peoples_runtimes_are_left_alone(store: Store, enter: Callable[..., None]) -> None:
-    enter("a")
+def test_other_peoples_runtimes_are_left_alone(store: Store, row: Callable[..., RuntimeRow]) -> None:
+    lock = store.hold("a")
+    store.enqueue(row("a", uid=4711))
     os.seteuid(65534)
     try:
         with pytest.raises(LabError, match="runtime a is ann's; only ann or root can stop it"):
@@ -228,3 +240,4 @@ def test_other_peoples_runtimes_are_left_alone(store: Store, enter: Callable[...
             extend_runtime(store, "a")
     finally:
         os.seteuid(0)
+        os.close(lock)

@@ -19,10 +19,11 @@ __all__ = ["extend_runtime", "find_runtime", "stop_runtime"]
 
 
 def find_runtime(store: Store, name: str) -> RuntimeRow:
-    """By its id, the beginning of one, or its notebook; LabError where that is none, or more than one."""
+    """By its id, the beginning of one, or its notebook, also without .ipynb; LabError where that is none, or more than one."""
     rows = [row for row in store.runtimes() if store.alive(row.id)]
     found = [row for row in rows if row.id == name] or [row for row in rows if name and row.id.startswith(name)]
-    found = found or [row for row in rows if name and _is_notebook(row.notebook, name)]
+    for notebook in (name, f"{name}.ipynb"):
+        found = found or [row for row in rows if name and _is_notebook(row.notebook, notebook)]
     if len(found) == 1:
         return found[0]
     if found:

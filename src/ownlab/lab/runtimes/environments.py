@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from ownlab.options.places import state_folder
 
 __all__ = [
     "DEFAULT",
+    "EnvironmentUnfit",
     "add_environment",
     "find_python",
     "list_environments",
@@ -36,6 +38,12 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _PROBE_SECONDS = 60.0
 _LOCK_SECONDS = 10.0
 _OLDEST = (3, 9)
+
+
+class EnvironmentUnfit(InterpreterError):
+    """The Python runs, and lacks what a runtime needs. The message says all of it."""
+
+    meaning = ""
 
 
 class _Answer(Struct, frozen=True):
@@ -126,21 +134,34 @@ def _refuse_twice(name: str, known: tuple[Environment, ...]) -> None:
 
 
 def _probe(name: str, python: str) -> Environment:
+    _refuse_no_interpreter(python)
     answer = guest.ask(python, "probe.kernel", answer=_Answer, deadline=_PROBE_SECONDS)
     if tuple(int(part) for part in re.findall(r"\d+", answer.version)[:2]) < _OLDEST:
-        raise InterpreterError(f"{python} is Python {answer.version}; a runtime needs 3.9 or newer")
+        raise EnvironmentUnfit(f"{python} is Python {answer.version}; a runtime needs 3.9 or newer")
     if answer.ipykernel is None:
-        install = f"{python} -m pip install"
+        install = f"{shlex.quote(python)} -m pip install"
         if answer.missing:
-            raise InterpreterError(
+            raise EnvironmentUnfit(
                 f"{python} has no ipykernel, so no notebook can run in it",
                 hint=f"Install it, then add the environment again: {install} ipykernel",
             )
-        raise InterpreterError(
+        raise EnvironmentUnfit(
             f"{python} has an ipykernel that does not work: {answer.error}",
             hint=f"Mend it, then add the environment again: {install} --force-reinstall ipykernel",
         )
     return Environment(name, python, answer.version, answer.ipykernel)
+
+
+def _refuse_no_interpreter(python: str) -> None:
+    if os.path.isdir(python):
+        raise EnvironmentUnfit(f"the folder {python} has no bin/python in it", hint="Name an environment's folder.")
+    if not os.path.exists(python):
+        raise EnvironmentUnfit(f"{python} is not there", hint="Name an interpreter, or an environment's folder.")
+    if not os.access(python, os.X_OK):
+        raise EnvironmentUnfit(
+            f"{python} is a file that you may not run: it is no Python interpreter",
+            hint="Name an interpreter, or an environment's folder.",
+        )
 
 
 def _file(environ: Mapping[str, str], *, make: bool) -> Path:

@@ -30,7 +30,9 @@ _PASSING = ("free", "why_not")
 
 _CPU_LOGO = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64">
- <rect x="12" y="12" width="40" height="40" rx="6" fill="#4c6ef5"/>
+ <path d="M4 20h9M4 32h9M4 44h9M51 20h9M51 32h9M51 44h9" stroke="#868e96" stroke-width="4"/>
+ <rect x="14" y="10" width="36" height="44" rx="5" fill="#ffffff" stroke="#5c7099" stroke-width="4"/>
+ <rect x="24" y="23" width="16" height="18" rx="2" fill="#5c7099"/>
 </svg>
 """
 _CARD_LOGO = """\

@@ -44,6 +44,7 @@ class TypeList(Struct, frozen=True):
     folder: str
     types: tuple[ListedType, ...]
     gone: tuple[str, ...] = ()  # written, and of a card or an environment that is no longer there
+    export: str = ""  # for a shell, where Jupyter finds the folder no other way
 
 
 class RemovedTypes(Struct, frozen=True):

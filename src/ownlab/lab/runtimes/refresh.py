@@ -13,7 +13,7 @@ from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.store.rows import Device
 from ownlab.options.lab import resolve_lab_options
-from ownlab.options.places import kernels_folder
+from ownlab.options.places import kernels_export, kernels_folder, state_folder
 
 __all__ = ["current_types", "list_types", "refresh_specs"]
 
@@ -29,7 +29,10 @@ def current_types(
 
 def refresh_specs(environ: Mapping[str, str] = os.environ, devices: Sequence[Device] | None = None) -> bool:
     """Write their kernelspecs; whether anything had changed."""
-    return write_specs(current_types(environ, devices), kernels_folder(environ))
+    folder = kernels_folder(environ)
+    if folder.is_relative_to(state_folder(environ, make=False)):
+        state_folder(environ)  # so that it is made for this person alone
+    return write_specs(current_types(environ, devices), folder)
 
 
 def list_types(environ: Mapping[str, str] = os.environ) -> TypeList:
@@ -41,4 +44,5 @@ def list_types(environ: Mapping[str, str] = os.environ) -> TypeList:
         str(folder),
         tuple(ListedType(kind, kind in written) for kind in current),
         tuple(kind.name for kind in written if kind.name not in names),
+        kernels_export(environ),
     )

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from ownlab.lab.runtimes.plan import Limits
+from ownlab.options.presets import PRESETS, Preset
 from ownlab.show.document import LabState, LabStates, RuntimeWord
 from ownlab.show.terminal.console import labelled
 from ownlab.show.terminal.runtimes import short_id, short_path
 from ownlab.units import format_seconds
 
-__all__ = ["show_lab", "show_labs", "show_running", "tunnel"]
+__all__ = ["describe_limits", "show_lab", "show_labs", "show_running", "tunnel"]
 
 _WIDTH = 10
 
@@ -24,7 +26,7 @@ def show_lab(lab: LabState, facts: Sequence[tuple[str, str]], environ: Mapping[s
     out.print(Text("Your lab is up: ", style="bold").append(lab.address, style="bold cyan"), soft_wrap=True)
     out.print()
     for label, text in (("folder", lab.folder), *facts):
-        labelled(out, label, text, width=_WIDTH)
+        labelled(out, label, text, width=_WIDTH, wrapped="\n" not in text)  # a line of its own is to be copied
     line = tunnel(lab.port, environ)
     if line:
         out.print()
@@ -53,6 +55,28 @@ def show_running(running: Sequence[RuntimeWord], out: Console) -> None:
         labelled(
             out, "", f"{short_path(one.notebook, one.folder) or short_id(one.id)}: {one.label}, {one.state}", width=0
         )
+
+
+def describe_limits(limits: Limits, preset: str) -> str:
+    """ "colab: ends after 1 h 30 min idle, 12 h at most"; "" for none. The preset is named where all is as it says."""
+    idle, session, week = limits.idle, limits.session, limits.card_seconds_per_week
+    words = [
+        "" if idle is None else f"{format_seconds(idle)} idle",
+        "" if session is None else f"{format_seconds(session)} at most",
+        "" if week is None else f"{week / 3600:g} h of a whole card a week",
+    ]
+    told = ", ".join(filter(None, words))
+    if told and (idle is not None or session is not None):
+        told = f"ends after {told}"
+    known = PRESETS.get(preset)
+    if told and known is not None and (idle, session, week) == _seconds_of(known):
+        return f"{known.name}: {told}"
+    return told
+
+
+def _seconds_of(preset: Preset) -> tuple[float | None, ...]:
+    figures = ((preset.idle_minutes, 60), (preset.session_hours, 3600), (preset.gpu_hours_per_week, 3600))
+    return tuple(None if value is None else value * factor for value, factor in figures)
 
 
 def tunnel(port: int, environ: Mapping[str, str]) -> str:

@@ -73,7 +73,7 @@ def _show_table(snapshot: Snapshot, out: Console) -> None:
     _line(out, Text(head, style="dim"))
     for runtime in snapshot.runtimes:
         _line(out, _figures(runtime, snapshot.at, room))
-        cards = ", ".join(_share(card.index, card.parts) for card in runtime.cards)
+        cards = ", ".join(_share(card.index, card.parts) for card in runtime.cards if card.index is not None)
         about = [short_id(runtime.id), runtime.person, runtime.label, cards, runtime.why]
         labelled(out, "", Text(" · ".join(part for part in about if part), style="dim"), indent=2, width=0)
 
@@ -143,7 +143,7 @@ def show_usage(usage: Usage, out: Console) -> None:
         return
     room = max(min(out.width, 110) - 3 * 12 - 2, 16)
     for week in dict.fromkeys(line.week for line in usage.lines):
-        titles = "".join(title.rjust(12) for title in ("hours", "card hours", "units"))
+        titles = "".join(title.rjust(12) for title in ("time", "card time", "units"))
         _line(out, Text(week.ljust(room), style="bold").append(titles, style="dim"))
         for line in usage.lines:
             if line.week == week:
@@ -154,12 +154,20 @@ def _show_usage_line(line: UsageLine, room: int, out: Console) -> None:
     if line.notebook is None and line.label is None:
         name, style = f"  {line.person}", ""
         if line.card_hours_left is not None:
-            name += f" ({line.card_hours_left:.1f} card hours left)"
+            name += f" ({_hours(line.card_hours_left)} of card time left)"
     else:
         what = f"{line.notebook or '(no notebook)'}, {line.label or ''}".rstrip(", ")
         name, style = f"    {_fitted(what, room - 4)}", "dim"
-    figures = "".join(f"{value:.1f}".rjust(12) for value in (line.hours, line.card_hours, line.units))
+    cells = (_hours(line.hours), _hours(line.card_hours), f"{line.units:.1f}")
+    figures = "".join(cell.rjust(12) for cell in cells)
     _line(out, Text(_fitted(name, room).ljust(room) + figures, style=style))
+
+
+def _hours(hours: float) -> str:
+    """ "30.5 h", "12 min", "0"."""
+    if hours * 3600 < 1:
+        return "0"
+    return f"{hours:.1f} h" if hours >= 1 else format_seconds(hours * 3600)
 
 
 def _line(out: Console, text: Text) -> None:

@@ -25,6 +25,9 @@ def show_types(found: TypeList, out: Console) -> None:
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     out.print()
     out.print(Text(f"Written for Jupyter in {found.folder}", style="dim"), no_wrap=True, overflow="ignore", crop=False)
+    if found.export:
+        words = Text("For `jupyter execute`, papermill and VS Code, first: ").append(found.export, style="cyan")
+        out.print(words, no_wrap=True, overflow="ignore", crop=False)
     if found.gone:
         out.print(f"Written, and no longer there: {', '.join(found.gone)}")
     if found.gone or not all(listed.written for listed in found.types):

@@ -18,7 +18,7 @@ def test_idleness_counts_from_the_last_work_and_never_while_busy() -> None:
 
     end = watch.end(idle_since=2000.0)
     assert end is not None
-    assert (end.at, end.why, end.may_extend, end.idle) == (7400.0, "idle for 1 h 30 min", True, True)
+    assert (end.at, end.why, end.may_extend, end.idle) == (7400.0, "after 1 h 30 min idle", True, True)
     assert watch.end(idle_since=None) is None
 
 
@@ -27,7 +27,7 @@ def test_a_session_ends_busy_or_not() -> None:
 
     end = watch.end(idle_since=None)
     assert end is not None
-    assert (end.at, end.why) == (1000.0 + 12 * 3600, "12 h are the longest session")
+    assert (end.at, end.why) == (1000.0 + 12 * 3600, "sessions end after 12 h")
     assert watch.warns_at(end) == end.at - 600
 
 

@@ -27,7 +27,7 @@ def test_an_idle_runtime_ends_and_a_busy_one_does_not(bench: Any) -> None:
     client = runtime.ready()
 
     run(client, "import time; time.sleep(3)")
-    assert runtime.ask("status")["ends_why"] == "idle for 1.5 s"
+    assert runtime.ask("status")["ends_why"] == "after 1.5 s idle"
 
     assert runtime.ended() == 0
 
@@ -72,7 +72,7 @@ def test_a_session_warns_is_extended_and_ends(bench: Any, waiting: Callable[...,
     client.execute("import time; time.sleep(600)")
 
     status = waiting(lambda: (now := runtime.ask("status"))["warned"] and now, "it warns")
-    assert (status["ends_why"], status["may_extend"]) == ("4 s are the longest session", True)
+    assert (status["ends_why"], status["may_extend"]) == ("sessions end after 4 s", True)
     assert 0 < status["ends_at"] - time.time() <= 3.0
     extended = runtime.ask("extend")
     assert extended["ends_at"] - status["ends_at"] == pytest.approx(2.0, abs=0.1)

@@ -34,10 +34,10 @@ class Watch:
         extendable = limits.extend > 0
         if limits.idle is not None and idle_since is not None:
             at = max(idle_since + limits.idle, self._not_before)
-            ends.append(End(at, f"idle for {format_seconds(limits.idle)}", extendable, idle=True))
+            ends.append(End(at, f"after {format_seconds(limits.idle)} idle", extendable, idle=True))
         if limits.session is not None:
             at = max(self._started + limits.session, self._not_before)
-            ends.append(End(at, f"{format_seconds(limits.session)} are the longest session", extendable))
+            ends.append(End(at, f"sessions end after {format_seconds(limits.session)}", extendable))
         if self._spent_at is not None and limits.card_seconds_per_week is not None:
             hours = format_seconds(limits.card_seconds_per_week)
             ends.append(End(self._spent_at, f"this week's {hours} of card time are spent", False))

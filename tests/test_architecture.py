@@ -27,6 +27,7 @@ ROOMS = [
     "lab.runtimes",
     "show",
     "notebook",
+    "serving",
     "server",
     "cli",
 ]

@@ -15,7 +15,8 @@
 #     runtimes/    runtime types, how they are started, the supervisor of each, limits, what they use
 #   show/          one renderer per medium: terminal (Rich), JSON documents and their schemas
 #   notebook/      what a notebook may call: runs in the kernel
-#   server/        the lab: JupyterLab with kernels that outlive it, its routes, its record, its watchdog
+#   serving/       a lab seen from outside: its record and lock, its watchdog, its opening and its end
+#   server/        a lab inside Jupyter: kernels that outlive the server, sessions, routes, the stream
 #   cli/           one file per command: parse, call, show; main() only turns errors into exit codes
 #
 # Beside this package stands ownlab_guest: what runs inside the user's interpreter (torch, JAX, NVML), started by guests/.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from ownlab.server.browser import JOIN_SECONDS
+from ownlab.serving.browser import JOIN_SECONDS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import World

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ownlab.server.app import lab_config
-from ownlab.server.labs import lab_id
+from ownlab.serving.labs import lab_id
 
 if TYPE_CHECKING:
     from tests.server.conftest import LabServer

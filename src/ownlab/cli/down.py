@@ -12,9 +12,9 @@ from ownlab.lab.store.places import choose_store
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.store.store import Store
 from ownlab.options.lab import LabOptions, resolve_lab_options
-from ownlab.server.closing import choose_labs, end_lab, end_runtimes
-from ownlab.server.labs import lab_id
-from ownlab.server.overview import runtime_word, still_running
+from ownlab.serving.closing import choose_labs, end_lab, end_runtimes
+from ownlab.serving.labs import lab_id
+from ownlab.serving.overview import runtime_word, still_running
 from ownlab.show.document import LabDown, echo_record
 from ownlab.show.terminal.console import console, working
 from ownlab.show.terminal.lab import show_running

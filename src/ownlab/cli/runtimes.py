@@ -14,9 +14,9 @@ from ownlab.lab.runtimes.policy import stricter
 from ownlab.lab.runtimes.usage import usage_report
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.options.lab import resolve_lab_options
-from ownlab.server.closing import await_end
-from ownlab.server.overview import lab_folder
 from ownlab.server.sight import Sight, open_store
+from ownlab.serving.closing import await_end
+from ownlab.serving.overview import lab_folder
 from ownlab.show.document import RuntimeTold, echo_record
 from ownlab.show.terminal.console import console, working
 from ownlab.show.terminal.runtimes import short_id, short_path, show_runtimes, show_usage

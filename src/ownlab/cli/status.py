@@ -11,8 +11,8 @@ from ownlab.cli.options import json_option
 from ownlab.errors import LabError
 from ownlab.lab.store.places import choose_store
 from ownlab.options.lab import resolve_lab_options
-from ownlab.server.labs import is_up, labs, read_lab
-from ownlab.server.overview import lab_state
+from ownlab.serving.labs import is_up, labs, read_lab
+from ownlab.serving.overview import lab_state
 from ownlab.show.document import LabStates, echo_record
 from ownlab.show.terminal.console import console
 from ownlab.show.terminal.lab import show_labs

@@ -16,8 +16,8 @@ from ownlab.cli.options import json_option
 from ownlab.errors import LabError
 from ownlab.options.lab import LabOptions, resolve_lab_options
 from ownlab.options.places import kernels_export, missing_config
-from ownlab.server.labs import Lab, LabLock, holder, lab_id, read_lab, take
-from ownlab.server.opening import (
+from ownlab.serving.labs import Lab, LabLock, holder, lab_id, read_lab, take
+from ownlab.serving.opening import (
     Look,
     await_lab,
     check_folder,
@@ -25,9 +25,9 @@ from ownlab.server.opening import (
     refuse_other_host,
     somebody_serves,
 )
-from ownlab.server.ports import choose_port
-from ownlab.server.watch import Detached, Start, Watchdog, new_log
-from ownlab.server.welcome import WELCOME, place_welcome
+from ownlab.serving.ports import choose_port
+from ownlab.serving.watch import Detached, Start, Watchdog, new_log
+from ownlab.serving.welcome import WELCOME, place_welcome
 
 # What shows things is imported while the server starts: it is the server that people wait for.
 
@@ -136,8 +136,8 @@ def _join(asked: _Asked) -> None:
 
 
 def _show(asked: _Asked, lab: Lab, look: Look, page: str, *, stays: bool) -> None:
-    from ownlab.server.browser import JOIN_SECONDS, can_open, open_browser
-    from ownlab.server.overview import lab_state
+    from ownlab.serving.browser import JOIN_SECONDS, can_open, open_browser
+    from ownlab.serving.overview import lab_state
     from ownlab.show.document import echo_record
     from ownlab.show.terminal.console import console
     from ownlab.show.terminal.lab import show_lab
@@ -171,7 +171,7 @@ def _facts(look: Look, asked: _Asked, running: int) -> list[tuple[str, str]]:
 
 
 def _say_goodbye(folder: str, store_folder: str) -> None:
-    from ownlab.server.overview import runtime_word, still_running
+    from ownlab.serving.overview import runtime_word, still_running
     from ownlab.show.terminal.console import console
     from ownlab.show.terminal.lab import show_running
 

@@ -17,8 +17,8 @@ import msgspec
 from ownlab.errors import LabError, OwnlabError, UsageError
 from ownlab.lab.runtimes.records import CPU_TYPE
 from ownlab.options.places import kernels_folder
-from ownlab.server.labs import Lab, holder, lab_id, labs_folder, take, write_lab
-from ownlab.server.ports import HOST, is_free
+from ownlab.serving.labs import Lab, holder, lab_id, labs_folder, take, write_lab
+from ownlab.serving.ports import HOST, is_free
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp

@@ -18,7 +18,7 @@ from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
 from ownlab.options.lab import LabOptions, resolve_lab_options
 from ownlab.options.places import kernels_folder
-from ownlab.server.labs import labs
+from ownlab.serving.labs import labs
 
 __all__ = ["Sight", "ensure_specs", "open_store", "point_of"]
 

@@ -82,7 +82,7 @@ class RuntimeRow(NamedTuple):
     busy: bool
     changed_at: float  # since when it is busy or idle
     ends_at: float | None  # when a limit will end it, as it stands now
-    ends_why: str  # "idle for 90 min", "12 h are the longest session"; "" where nothing ends it
+    ends_why: str  # "after 90 min idle", "sessions end after 12 h"; "" where nothing ends it
     may_extend: bool
     units_per_hour: float
 

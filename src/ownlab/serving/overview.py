@@ -8,7 +8,7 @@ import time
 from ownlab.lab.store.layout import read_layout
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.store.store import Store
-from ownlab.server.labs import Lab, holder, labs, log_file
+from ownlab.serving.labs import Lab, holder, labs, log_file
 from ownlab.show.document import LabState, RuntimeWord
 from ownlab.units import format_seconds
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ownlab.errors import InputError, LabError
 from ownlab.options.lab import LabOptions
 from ownlab.options.places import kernels_folder
-from ownlab.server.labs import Lab, Role, holder, read_lab
-from ownlab.server.ready import wait_until
+from ownlab.serving.labs import Lab, Role, holder, read_lab
+from ownlab.serving.ready import wait_until
 
 if TYPE_CHECKING:
     from ownlab.lab.runtimes.plan import Limits

@@ -11,9 +11,9 @@ from ownlab.errors import DeadlineError, LabError, UsageError
 from ownlab.lab.runtimes.act import stop_runtime
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.store.store import Store
-from ownlab.server.labs import Lab, Role, holder, lab_id, labs, read_lab
-from ownlab.server.opening import refuse_other_host, somebody_serves
-from ownlab.server.watch import END_SECONDS
+from ownlab.serving.labs import Lab, Role, holder, lab_id, labs, read_lab
+from ownlab.serving.opening import refuse_other_host, somebody_serves
+from ownlab.serving.watch import END_SECONDS
 
 __all__ = ["await_end", "choose_labs", "end_lab", "end_runtimes"]
 

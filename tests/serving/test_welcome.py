@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from ownlab.lab.runtimes.refresh import refresh_specs
-from ownlab.server.welcome import WELCOME, has_notebooks, place_welcome
+from ownlab.serving.welcome import WELCOME, has_notebooks, place_welcome
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ownlab.errors import DeadlineError, LabError
-from ownlab.server.labs import Lab
+from ownlab.serving.labs import Lab
 
 if TYPE_CHECKING:
     import ssl

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import LabError
-from ownlab.server.labs import Lab, holder, is_up, lab_id, labs, labs_folder, read_lab, take, write_lab
+from ownlab.serving.labs import Lab, holder, is_up, lab_id, labs, labs_folder, read_lab, take, write_lab
 
 HOLD = """
 import sys, time
-from ownlab.server.labs import take
+from ownlab.serving.labs import take
 lock = take(sys.argv[1])
 print("held" if lock else "refused", flush=True)
 sys.stdin.read()
@@ -102,7 +102,7 @@ def test_who_looks_at_a_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None
     """A look holds the lock for a moment; a server that starts then must not take it for another server."""
     look = f"""
 import time
-from ownlab.server.labs import holder
+from ownlab.serving.labs import holder
 print("looking", flush=True)
 end = time.monotonic() + 60
 while time.monotonic() < end:

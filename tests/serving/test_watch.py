@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.server.labs import holder, log_file, take
-from ownlab.server.ports import choose_port
-from ownlab.server.watch import Start, new_log, server_environment
+from ownlab.serving.labs import holder, log_file, take
+from ownlab.serving.ports import choose_port
+from ownlab.serving.watch import Start, new_log, server_environment
 
 # In place of JupyterLab: a server that says it listens, and then does what a test wants.
 STAND_IN = """
@@ -48,7 +48,7 @@ def watchdog(folder: Path, environ: dict[str, str], deed: str, says_to: Path | N
     with lock, (says_to or log_file(folder, environ)).open("wb") as log:
         arguments = [str(folder), "--port", str(choose_port(0, None)), "--lock", str(lock.inherit())]
         return subprocess.Popen(
-            [sys.executable, "-m", "ownlab.server.watch", *arguments],
+            [sys.executable, "-m", "ownlab.serving.watch", *arguments],
             stdout=log,
             stderr=log,
             env={**environ, "OWNLAB_TOKEN": "secret"},

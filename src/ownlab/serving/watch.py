@@ -1,7 +1,7 @@
 """The watchdog: starts the server of a lab, and starts it again where it dies without being told to.
 
 It runs inside `ownlab up`, or by itself in the background (`ownlab up --detach`):
-python -m ownlab.server.watch FOLDER --port PORT --lock DESCRIPTOR, with the token in OWNLAB_TOKEN.
+python -m ownlab.serving.watch FOLDER --port PORT --lock DESCRIPTOR, with the token in OWNLAB_TOKEN.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from ownlab.errors import LabError, OwnlabError
 from ownlab.options.places import kernels_folder
-from ownlab.server.labs import LabLock, log_file, read_lab
-from ownlab.server.said import how_it_ended, known_cause, last_lines
+from ownlab.serving.labs import LabLock, log_file, read_lab
+from ownlab.serving.said import how_it_ended, known_cause, last_lines
 
 __all__ = ["END_SECONDS", "Detached", "Start", "Watchdog", "new_log", "server_environment"]
 
@@ -130,7 +130,7 @@ class Detached:
     def start(self) -> None:
         """Start it; it holds the lock from now on."""
         descriptor = self._lock.inherit()
-        arguments = ("-m", "ownlab.server.watch", self._start.folder, "--port", str(self._start.port))
+        arguments = ("-m", "ownlab.serving.watch", self._start.folder, "--port", str(self._start.port))
         self._child = _spawn(self._start, (*arguments, "--lock", str(descriptor)), (descriptor,))
 
     def alive(self) -> bool:
@@ -240,7 +240,7 @@ def _signals() -> Iterator[Callable[[float | None], set[int]]]:
 
 def _main() -> int:
     """The watchdog in the background; what it says goes to the lab's log."""
-    parser = argparse.ArgumentParser(prog="python -m ownlab.server.watch")
+    parser = argparse.ArgumentParser(prog="python -m ownlab.serving.watch")
     parser.add_argument("folder")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--lock", type=int, required=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import DeadlineError, InputError, LabError
-from ownlab.server.labs import Lab
-from ownlab.server.opening import check_folder
-from ownlab.server.ports import choose_port, is_free, who_listens
-from ownlab.server.ready import answers, wait_until
+from ownlab.serving.labs import Lab
+from ownlab.serving.opening import check_folder
+from ownlab.serving.ports import choose_port, is_free, who_listens
+from ownlab.serving.ready import answers, wait_until
 
 
 class Answer(BaseHTTPRequestHandler):

@@ -17,7 +17,11 @@ from ownlab.lab.store.rows import Process, RuntimeRow, Want
 NOBODY = Process(2**22 + 1, 1)
 
 
-def row(runtime: str = "dead", kernel: Process | None = None, boot: str | None = None) -> RuntimeRow:
+# Marks are looked for in the whole machine: another run of these tests must not be seen.
+DEAD = f"dead-{os.getpid()}"
+
+
+def row(runtime: str = DEAD, kernel: Process | None = None, boot: str | None = None) -> RuntimeRow:
     rest = (NOBODY, NOBODY, kernel, False, 0.0, None, "", True, 0.0)
     here = boot_id() if boot is None else boot
     return RuntimeRow(runtime, os.getuid(), "ann", None, "", "t", "", Want(), "running", 0.0, None, here, *rest)
@@ -43,7 +47,7 @@ def identity(process: subprocess.Popen[bytes], shift: int = 0) -> Process:
 
 
 def test_a_marked_process_is_ended(start: Callable[..., Any]) -> None:
-    mine, other, almost = start(marker="dead"), start(marker="deader"), start(marker="dea")
+    mine, other, almost = start(marker=DEAD), start(marker=DEAD + "er"), start(marker=DEAD[:-1])
     assert end_remains([(row(), os.getuid())]) == {}
     assert mine.wait(20) == -signal.SIGKILL
     assert other.poll() is None
@@ -69,10 +73,10 @@ def test_a_process_of_another_runtime_in_the_session_is_left_alone(start: Callab
 
 
 def test_what_belongs_to_another_than_the_locks_owner_is_not_ended(start: Callable[..., Any]) -> None:
-    marked = start(marker="dead")
+    marked = start(marker=DEAD)
     for owner in (os.getuid() + 1, None):  # a row in another's name; a row without a lock file
         left = end_remains([(row(), owner)])
-        assert [one.pid for one in left["dead"]] == [marked.pid]
+        assert [one.pid for one in left[DEAD]] == [marked.pid]
     assert marked.poll() is None
 
 
@@ -88,22 +92,22 @@ def test_a_session_whose_leader_has_gone_counts_but_is_not_ended(
         leader.kill()
         leader.wait(20)
         left = end_remains([(row(kernel=kernel), os.getuid())])
-        assert member in [one.pid for one in left["dead"]]
+        assert member in [one.pid for one in left[DEAD]]
         assert process_started(member) is not None
     finally:
-        for child in left["dead"]:
+        for child in left[DEAD]:
             os.kill(child.pid, signal.SIGKILL)
     wait_until(lambda: end_remains([(row(kernel=kernel), os.getuid())]) == {})
 
 
 def test_nothing_is_left_of_an_earlier_boot(start: Callable[..., Any]) -> None:
-    marked = start(marker="dead")
+    marked = start(marker=DEAD)
     assert end_remains([(row(boot="another"), os.getuid())]) == {}
     assert marked.poll() is None
 
 
 def test_processes_that_are_not_looked_at(start: Callable[..., Any]) -> None:
-    marked = start(marker="dead")
+    marked = start(marker=DEAD)
     assert end_remains([(row(), os.getuid())], but={marked.pid}) == {}
     assert marked.poll() is None
 
@@ -111,7 +115,7 @@ def test_processes_that_are_not_looked_at(start: Callable[..., Any]) -> None:
 def test_we_are_never_ended_and_count_as_left() -> None:
     me = Process(os.getpid(), process_started(os.getpid()) or 0)
     left = end_remains([(row(kernel=me)._replace(keeper=me), os.getuid())], but=_all_but_me())
-    assert [one.pid for one in left["dead"]] == [os.getpid()]
+    assert [one.pid for one in left[DEAD]] == [os.getpid()]
     assert {os.getpid(), os.getppid()} <= ancestors()
 
 
@@ -121,13 +125,13 @@ def _all_but_me() -> set[int]:
 
 
 def test_a_zombie_holds_nothing(start: Callable[..., Any], wait_until: Callable[[Callable[[], object]], None]) -> None:
-    child = start("true", marker="dead")
+    child = start("true", marker=DEAD)
     wait_until(lambda: f"{child.pid} (true) Z" in Path(f"/proc/{child.pid}/stat").read_text())
     assert end_remains([(row(kernel=identity(child)), os.getuid())]) == {}
 
 
 def test_those_that_fork_while_they_are_ended_are_all_ended(start: Callable[..., Any]) -> None:
-    forking = start("sh", "-c", "while :; do sleep 0.01 & wait; done", marker="dead")
+    forking = start("sh", "-c", "while :; do sleep 0.01 & wait; done", marker=DEAD)
     assert end_remains([(row(), os.getuid())], seconds=20.0) == {}
     assert forking.wait(20) == -signal.SIGKILL
 
@@ -139,8 +143,8 @@ def test_what_is_left_in_words() -> None:
 
 
 def test_in_a_shared_store_a_row_ends_nobody_by_a_pid(start: Callable[..., Any]) -> None:
-    named, marked = start(), start(marker="dead")
+    named, marked = start(), start(marker=DEAD)
     left = end_remains([(row(kernel=identity(named)), os.getuid())], shared=True)
-    assert [one.pid for one in left["dead"]] == [named.pid]
+    assert [one.pid for one in left[DEAD]] == [named.pid]
     assert marked.wait(20) == -signal.SIGKILL
     assert named.poll() is None

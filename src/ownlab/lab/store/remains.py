@@ -24,7 +24,7 @@ MARKER = "OWNLAB_RUNTIME"
 
 _END_SECONDS = 3.0
 _PF_KTHREAD = 0x00200000  # include/linux/sched.h
-_LOOKS = 5  # so often a process without any environment is looked at before that is believed
+_ENV_START = 47  # field 50 of /proc/PID/stat, counted from the state, which is field 3
 
 
 class Left(NamedTuple):
@@ -66,18 +66,17 @@ def end_remains(
 ) -> dict[str, list[Left]]:
     """End what is left of dead runtimes, each given with its lock's owner; what is still there, by runtime.
 
-    `shared`: the rows may have been written by anybody. Processes in `but` are not looked at. Who runs this, and what started it, is never ended, but counts as left:
-    `ownlab runtimes` may be called inside a runtime.
+    `shared`: the rows may have been written by anybody. Processes in `but` are not looked at. Who runs this, and what
+    started it, is never ended, but counts as left: `ownlab runtimes` may be called inside a runtime.
     """
     here = boot_id()
     dead = [(row, owner) for row, owner in dead if row.boot == here]
     certain: set[tuple[int, int]] = set()
     ourselves = ancestors()
     deadline = time.monotonic() + seconds
-    looks = calm = 0
+    calm = 0
     while dead:
-        looks += 1
-        found, unsettled = _find(dead, certain, but, shared=shared, patient=looks <= _LOOKS)
+        found, unsettled = _find(dead, certain, but, shared=shared)
         signalled = [_kill(one) for some in found.values() for one in some if one.pid not in ourselves]
         # A look at /proc can miss a process that forks and ends meanwhile; two calm ones in a row are believed.
         calm = 0 if found or unsettled else calm + 1
@@ -115,21 +114,19 @@ def _find(
     but: Container[int],
     *,
     shared: bool,
-    patient: bool,
 ) -> tuple[dict[str, list[Left]], bool]:
-    """One look at /proc: what is left, and whether a process could not be told yet (only where we are `patient`).
+    """One look at /proc: what is left, and whether a process could not be told yet.
 
     `certain` grows by what may be ended: also what was seen in the session of a leader that still lived.
     """
     seen = {one.pid: one for one in _everyone()}
-    owners = {owner for _, owner in dead}
     found: dict[str, list[Left]] = {}
     unsettled = False
     for one in seen.values():
         if one.gone or one.pid in but:
             continue
         marker = _marker(one.pid)
-        undecided = marker is None and patient and _uid(one.pid) in owners
+        undecided = marker is None
         unsettled = unsettled or undecided
         for row, owner in dead:
             named = _named(one, row, seen)
@@ -198,16 +195,29 @@ def _look(pid: int) -> _Seen | None:
 def _marker(pid: int) -> str | None:
     """The runtime that its environment names; "" for none, and where it may not be read.
 
-    None where it is empty: it may truly be, or the process is in the middle of an exec, and has none for a moment.
+    None where the process is in the middle of an exec, and has no environment for a moment.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             content = file.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ""
+    if not content:
+        return None if _in_exec(pid) else ""
     prefix = f"{MARKER}=".encode()
     entries = (entry for entry in content.split(b"\0") if entry.startswith(prefix))
-    return next(entries, prefix)[len(prefix) :].decode("utf-8", "replace") if content else None
+    return next(entries, prefix)[len(prefix) :].decode("utf-8", "replace")
+
+
+def _in_exec(pid: int) -> bool:
+    """Whether its memory has no place for an environment yet; one that is truly empty has a place."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    fields = line[line.rindex(b")") + 2 :].split()
+    return fields[0] not in (b"Z", b"X") and fields[_ENV_START] == b"0"
 
 
 def _uid(pid: int) -> int | None:

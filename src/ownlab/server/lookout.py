@@ -30,6 +30,7 @@ NOTICED_WITHIN = 0.5  # a change in the store is seen so soon: a file's time is 
 KEPT = 300.0  # seconds of history
 BETWEEN_POINTS = 0.9 * EVERY  # however often things change
 CLOSE_SECONDS = 2.0  # for a look that hangs when the server ends
+FIRST = 3.0  # seconds after the server listens: the first page and its kernel have it for themselves until then
 FRESH = 1.0  # who asks again within so many seconds gets the same answer
 
 
@@ -112,6 +113,7 @@ class Lookout:
                 return
 
     async def _begin(self) -> None:
+        await asyncio.sleep(FIRST)
         try:
             await self.snapshot()
         except OwnlabError as exc:

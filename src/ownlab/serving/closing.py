@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ownlab.errors import DeadlineError, LabError, UsageError
 from ownlab.lab.runtimes.act import stop_runtime
+from ownlab.lab.runtimes.state import within
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.store.store import Store
 from ownlab.serving.labs import Lab, Role, holder, lab_id, labs, read_lab
@@ -50,7 +50,7 @@ def _end(folder: str, role: Role, seconds: float) -> None:
             return
         if process.pid:
             _send(process.pid, number)
-        if _within(patience, lambda: holder(folder, role) is None):
+        if within(patience, lambda: holder(folder, role) is None, every=0.05):
             return
     raise DeadlineError(f"the {role} of {folder} does not end, not even when it is killed")
 
@@ -82,13 +82,4 @@ def _ask(store: Store, row: RuntimeRow) -> None:
 
 def await_end(store: Store, rows: Sequence[RuntimeRow], on_end: float) -> bool:
     """Whether all of them ended in the time that they have to save their work."""
-    return _within(on_end + _MORE_SECONDS, lambda: not any(store.alive(row.id) for row in rows))
-
-
-def _within(seconds: float, done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+    return within(on_end + _MORE_SECONDS, lambda: not any(store.alive(row.id) for row in rows), every=0.05)

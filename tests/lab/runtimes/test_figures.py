@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.runtimes.figures import Sampler, read_processes
+from ownlab.lab.runtimes.figures import Sampler
 from ownlab.lab.runtimes.readings import CardReading, NvmlWatch
+from ownlab.lab.store.proc import everyone
 from ownlab.lab.store.rows import Device, Process, RuntimeRow
 
 MACHINES = Path(__file__).resolve().parents[2] / "machines"
@@ -42,7 +43,7 @@ def family() -> Iterator[tuple[Process, int]]:
     try:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        yield Process(parent.pid, read_processes()[parent.pid].started), child
+        yield Process(parent.pid, everyone()[parent.pid].started), child
     finally:
         parent.communicate("\n", timeout=30)
 
@@ -178,7 +179,7 @@ def test_a_child_that_was_killed_is_started_again(
 ) -> None:
     watch = watches(fake_nvml({"cards": [{}]}))
     until(lambda: watch.ask()[0])
-    (pid,) = [pid for pid, entry in read_processes().items() if entry.parent == os.getpid() and _watches(pid)]
+    (pid,) = [pid for pid, entry in everyone().items() if entry.parent == os.getpid() and _watches(pid)]
     os.kill(pid, signal.SIGKILL)
     until(lambda: "SIGKILL" in watch.ask()[1])
     until(lambda: watch.ask()[0])

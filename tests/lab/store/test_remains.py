@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.store.remains import Left, ancestors, boot_id, end_remains, in_words, process_started
+from ownlab.lab.store.proc import boot_id, process_started
+from ownlab.lab.store.remains import Left, ancestors, end_remains, in_words
 from ownlab.lab.store.rows import Process, RuntimeRow, Want
 
 NOBODY = Process(2**22 + 1, 1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.store.remains import process_started
+from ownlab.lab.store.proc import process_started
 from ownlab.lab.store.rows import Want
 from ownlab.lab.store.setup import init_shared
 

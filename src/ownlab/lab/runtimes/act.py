@@ -11,7 +11,7 @@ from ownlab.lab.runtimes.control import ask
 from ownlab.lab.runtimes.plan import read_plan
 from ownlab.lab.runtimes.start import runtime_folder
 from ownlab.lab.runtimes.state import lives
-from ownlab.lab.store.remains import boot_id
+from ownlab.lab.store.proc import boot_id, marker
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.store.store import Store
 
@@ -84,15 +84,7 @@ def _signal(row: RuntimeRow, now: bool) -> bool:
     Everyone who shares the store can write a row: so the process must be marked as this runtime's, too.
     """
     process = row.supervisor._asdict()
-    if row.boot != boot_id() or not lives(process) or not _is_marked(row):
+    if row.boot != boot_id() or not lives(process) or marker(row.supervisor.pid) != row.id:
         return False
     os.kill(row.supervisor.pid, signal.SIGKILL if now else signal.SIGTERM)
     return True
-
-
-def _is_marked(row: RuntimeRow) -> bool:
-    try:
-        with open(f"/proc/{row.supervisor.pid}/environ", "rb") as file:
-            return f"OWNLAB_RUNTIME={row.id}".encode() in file.read().split(b"\0")
-    except OSError:  # it has ended, or is not ours
-        return False

@@ -21,6 +21,7 @@ from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.guests import guest
 from ownlab.guests.beside import Beside
 from ownlab.lab.store.places import choose_store
+from ownlab.lab.store.proc import read_stat
 from ownlab.lab.store.rows import Device, Process
 from ownlab.lab.store.store import Store
 from ownlab.machine import vendors
@@ -121,15 +122,12 @@ def known_runtimes(environ: Mapping[str, str] = os.environ, *, store: str | None
 def descends_from(pid: int, ancestors: Collection[Process], root: Path = Path("/")) -> bool:
     """Whether a process is one of these, or was started by one of them, however far back."""
     while pid > 1:
-        try:
-            stat = (root / "proc" / str(pid) / "stat").read_bytes()
-        except OSError:  # it ended, or may not be seen
+        stat = read_stat(pid, root)
+        if stat is None:
             return False
-        # The name, in brackets, may hold anything; what follows its last bracket starts at field 3.
-        fields = stat[stat.rindex(b")") + 2 :].split()
-        if Process(pid, int(fields[19])) in ancestors:
+        if Process(pid, stat.started) in ancestors:
             return True
-        pid = int(fields[1])
+        pid = stat.parent
     return False
 
 

@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from ownlab.lab.runtimes.readings import CardReading, NvmlWatch, recorded_readings
 from ownlab.lab.runtimes.records import HostState
+from ownlab.lab.store.proc import Stat, below, children_of, everyone
 from ownlab.lab.store.rows import Device, Process, RuntimeRow
 from ownlab.machine.recorded import load_machine
 from ownlab.options import resolve_machine_options
 from ownlab.units import GIB
 
-__all__ = ["Figures", "Sampler", "read_processes"]
+__all__ = ["Figures", "Sampler"]
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 # Linux walks all pages of a process for its proportional size, a millisecond and more: at most this part of a core is
 # spent so on each process. In between, the size follows its resident memory, which costs nothing.
 _MOST_OF_A_CORE = 0.0002
@@ -40,14 +40,6 @@ class Figures(Struct, frozen=True):
     vram: dict[tuple[str, str], int] = {}  # (runtime, device) -> bytes
     cards: dict[str, CardReading] = {}  # by the device's UUID
     notices: tuple[str, ...] = ()  # why something that should be known is not
-
-
-class Entry(NamedTuple):
-    """A process, as its stat file tells."""
-
-    parent: int
-    started: int
-    rss: int  # bytes
 
 
 class _Size(NamedTuple):
@@ -71,7 +63,7 @@ class Sampler:
     def sample(self, rows: Sequence[RuntimeRow], devices: tuple[Device, ...]) -> Figures:
         """What these runtimes use now."""
         with self._one_at_a_time:
-            processes = read_processes()
+            processes = everyone()
             trees = trees_of({row.id: row.keeper for row in rows}, processes)
             cards, trouble = self._read_cards(devices)
             ram = {runtime: self._memory_of(tree, processes) for runtime, tree in trees.items() if tree}
@@ -107,11 +99,11 @@ class Sampler:
             share = min(100.0, max(0.0, 100.0 * (busy - before[0]) / (everything - before[1])))
         return HostState(cpu=share, memory=memory.total, memory_used=memory.total - memory.available)
 
-    def _memory_of(self, tree: Iterable[int], processes: Mapping[int, Entry]) -> int:
+    def _memory_of(self, tree: Iterable[int], processes: Mapping[int, Stat]) -> int:
         """What these processes take together; memory that they share with others counts in part (Pss)."""
         return sum(self._size_of(pid, processes[pid]) for pid in tree)
 
-    def _size_of(self, pid: int, entry: Entry) -> int:
+    def _size_of(self, pid: int, entry: Stat) -> int:
         known, now = self._sizes.get(pid), time.monotonic()
         if known is not None and known.started == entry.started and now < known.next_at:
             return max(0, known.pss + entry.rss - known.rss)
@@ -122,47 +114,19 @@ class Sampler:
         self._sizes[pid] = _Size(pss, entry.rss, entry.started, now + cost / _MOST_OF_A_CORE)
         return pss
 
-    def _forget(self, processes: Mapping[int, Entry]) -> None:
+    def _forget(self, processes: Mapping[int, Stat]) -> None:
         for pid in [pid for pid in self._sizes if pid not in processes]:
             del self._sizes[pid]
 
 
-def read_processes() -> dict[int, Entry]:
-    """Every process that can be seen: one pass over /proc."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if name[0] in "123456789":
-            try:
-                line = _read(f"/proc/{name}/stat")
-            except OSError:  # it ended meanwhile
-                continue
-            # The name, in brackets, may hold anything; what follows its last bracket starts at field 3.
-            fields = line[line.rindex(b")") + 2 :].split()
-            found[int(name)] = Entry(int(fields[1]), int(fields[19]), int(fields[21]) * _PAGE)
-    return found
-
-
-def _read(path: str) -> bytes:
-    """A short file of /proc, in half the time that open() takes: there are thousands on a busy machine."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, 4096)
-    finally:
-        os.close(descriptor)
-
-
-def trees_of(roots: Mapping[str, Process], processes: Mapping[int, Entry]) -> dict[str, frozenset[int]]:
+def trees_of(roots: Mapping[str, Process], processes: Mapping[int, Stat]) -> dict[str, frozenset[int]]:
     """For each root, the process and all that descend from it; nothing where it has ended."""
-    children: dict[int, list[int]] = {}
-    for pid, entry in processes.items():
-        children.setdefault(entry.parent, []).append(pid)
-    found = {}
+    children = children_of(processes)
+    found: dict[str, frozenset[int]] = {}
     for name, root in roots.items():
         known = processes.get(root.pid)
-        tree = [root.pid] if known is not None and known.started == root.started else []
-        for pid in tree:  # grows while it is walked
-            tree.extend(children.get(pid, ()))
-        found[name] = frozenset(tree)
+        lives = known is not None and known.started == root.started
+        found[name] = frozenset((root.pid, *below(root.pid, children)) if lives else ())
     return found
 
 
@@ -179,7 +143,7 @@ def read_pss(pid: int) -> int | None:
 
 
 def _by_runtime(
-    trees: Mapping[str, frozenset[int]], cards: Sequence[CardReading], processes: Mapping[int, Entry]
+    trees: Mapping[str, frozenset[int]], cards: Sequence[CardReading], processes: Mapping[int, Stat]
 ) -> dict[tuple[str, str], int]:
     """Memory of each card by runtime. A runtime is left out where its part of a card cannot be told."""
     found = {}

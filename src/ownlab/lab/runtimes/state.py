@@ -15,8 +15,9 @@ from typing import Any
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.control import ask
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.store.proc import read_stat
 
-__all__ = ["end", "exit_code", "lives", "read_state", "remove", "send"]
+__all__ = ["end", "exit_code", "lives", "read_state", "remove", "send", "within"]
 
 _ENDS_WITHIN = 10.0
 
@@ -37,13 +38,8 @@ def lives(process: Mapping[str, int] | None) -> bool:
     """Whether this very process, and not a later one of the same number, is still at work."""
     if process is None:
         return False
-    try:
-        with open(f"/proc/{process['pid']}/stat", "rb") as file:
-            line = file.read()
-    except OSError:  # it ended: before it was opened, or while it was read
-        return False
-    fields = line[line.rindex(b")") + 2 :].split()
-    return fields[0] not in (b"Z", b"X") and int(fields[19]) == process["started"]
+    stat = read_stat(process["pid"])
+    return stat is not None and not stat.is_zombie and stat.started == process["started"]
 
 
 def exit_code(home: str) -> int | None:
@@ -85,13 +81,13 @@ def end(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> None:
     def gone() -> bool:
         return not any(lives(state.get(name)) for name in ("keeper", "supervisor", "kernel")) and _reaped(child)
 
-    if not _within(_ENDS_WITHIN, gone):
+    if not within(_ENDS_WITHIN, gone):
         # The keeper of a supervisor that was killed ends all that descends from it; and it is killed last.
         for victim in ("supervisor", "keeper"):
             send(state.get(victim), signal.SIGKILL)
             if victim == "supervisor" and not state and child is not None:
                 child.kill()
-            if _within(_ENDS_WITHIN / 2, gone):
+            if within(_ENDS_WITHIN / 2, gone):
                 break
     remove(plan)
 
@@ -106,8 +102,9 @@ def _reaped(child: subprocess.Popen[bytes] | None) -> bool:
     return child is None or child.poll() is not None
 
 
-def _within(seconds: float, condition: Callable[[], bool]) -> bool:
+def within(seconds: float, condition: Callable[[], bool], *, every: float = 0.01) -> bool:
+    """Whether a condition was met in the time given; it is asked again and again."""
     deadline = time.monotonic() + seconds
     while not (met := condition()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(every)
     return met

@@ -16,15 +16,12 @@ import time
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
+from ownlab.lab.store.proc import Stat, boot_id, everyone, marker, process_started, read_stat
 from ownlab.lab.store.rows import RuntimeRow
 
-__all__ = ["Left", "ancestors", "boot_id", "end_remains", "in_words", "process_started"]
-
-MARKER = "OWNLAB_RUNTIME"
+__all__ = ["Left", "ancestors", "end_remains", "in_words"]
 
 _END_SECONDS = 3.0
-_PF_KTHREAD = 0x00200000  # include/linux/sched.h
-_ENV_START = 47  # field 50 of /proc/PID/stat, counted from the state, which is field 3
 
 
 class Left(NamedTuple):
@@ -34,27 +31,6 @@ class Left(NamedTuple):
     started: int
     command: str
     may_end: bool  # it is certain enough
-
-
-class _Seen(NamedTuple):
-    pid: int
-    started: int
-    parent: int
-    session: int
-    command: str
-    gone: bool  # a zombie, or a thread of the Linux kernel: it holds nothing
-
-
-def boot_id() -> str:
-    """Names this run of the machine: pids and start times mean nothing after it."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
-        return file.read().strip()
-
-
-def process_started(pid: int) -> int | None:
-    """When a process started, in clock ticks after boot; None where there is none."""
-    seen = _look(pid)
-    return None if seen is None else seen.started
 
 
 def end_remains(
@@ -93,7 +69,7 @@ def ancestors() -> set[int]:
     pid = os.getpid()
     while pid > 0 and pid not in line:
         line.add(pid)
-        seen = _look(pid)
+        seen = read_stat(pid)
         pid = 0 if seen is None else seen.parent
     return line
 
@@ -119,20 +95,20 @@ def _find(
 
     `certain` grows by what may be ended: also what was seen in the session of a leader that still lived.
     """
-    seen = {one.pid: one for one in _everyone()}
+    seen = everyone()
     found: dict[str, list[Left]] = {}
     unsettled = False
     for one in seen.values():
-        if one.gone or one.pid in but:
+        if _holds_nothing(one) or one.pid in but:
             continue
-        marker = _marker(one.pid)
-        undecided = marker is None
+        mark = marker(one.pid)
+        undecided = mark is None
         unsettled = unsettled or undecided
         for row, owner in dead:
             named = _named(one, row, seen)
-            if marker != row.id and (marker or not (named or _in_session(one, row, seen))):
+            if mark != row.id and (mark or not (named or _in_session(one, row, seen))):
                 continue
-            if (marker or (named and not shared)) and not undecided:
+            if (mark or (named and not shared)) and not undecided:
                 certain.add((one.pid, one.started))
             may_end = (one.pid, one.started) in certain and owner is not None and _uid(one.pid) == owner
             found.setdefault(row.id, []).append(Left(one.pid, one.started, one.command, may_end))
@@ -146,7 +122,7 @@ def _hidden(dead: Sequence[tuple[RuntimeRow, int | None]]) -> dict[str, list[Lef
     return {row.id: [] for row, _ in dead if row.uid != os.geteuid()}
 
 
-def _named(one: _Seen, row: RuntimeRow, seen: dict[int, _Seen]) -> bool:
+def _named(one: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
     """Whether the row names this process, or the living leader of its session."""
     for process in (row.keeper, row.supervisor, row.kernel):
         if process is None or process.pid <= 1:
@@ -159,7 +135,7 @@ def _named(one: _Seen, row: RuntimeRow, seen: dict[int, _Seen]) -> bool:
     return False
 
 
-def _in_session(one: _Seen, row: RuntimeRow, seen: dict[int, _Seen]) -> bool:
+def _in_session(one: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
     """Whether its session may be the runtime's whose leader has gone. (A leader of another time is another session.)"""
     for process in (row.keeper, row.supervisor, row.kernel):
         if process is not None and process.pid > 1 and one.session == process.pid and one.started >= process.started:
@@ -169,55 +145,9 @@ def _in_session(one: _Seen, row: RuntimeRow, seen: dict[int, _Seen]) -> bool:
     return False
 
 
-def _everyone() -> Iterable[_Seen]:
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            seen = _look(int(name))
-            if seen is not None:
-                yield seen
-
-
-def _look(pid: int) -> _Seen | None:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    # The command may hold blanks and brackets itself: what follows its last bracket is in columns (man 5 proc).
-    head, _, tail = text.rpartition(")")
-    fields = tail.split()
-    kernels = int(fields[6]) & _PF_KTHREAD
-    ended = fields[0] in "XZ" and int(fields[17]) <= 1  # a leader that ended before its threads is a zombie that works
-    gone = bool(kernels or ended)
-    return _Seen(pid, int(fields[19]), int(fields[1]), int(fields[3]), head.partition("(")[2], gone)
-
-
-def _marker(pid: int) -> str | None:
-    """The runtime that its environment names; "" for none, and where it may not be read.
-
-    None where the process is in the middle of an exec, and has no environment for a moment.
-    """
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            content = file.read()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return ""
-    if not content:
-        return None if _in_exec(pid) else ""
-    prefix = f"{MARKER}=".encode()
-    entries = (entry for entry in content.split(b"\0") if entry.startswith(prefix))
-    return next(entries, prefix)[len(prefix) :].decode("utf-8", "replace")
-
-
-def _in_exec(pid: int) -> bool:
-    """Whether its memory has no place for an environment yet; one that is truly empty has a place."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return False
-    fields = line[line.rindex(b")") + 2 :].split()
-    return fields[0] not in (b"Z", b"X") and fields[_ENV_START] == b"0"
+def _holds_nothing(one: Stat) -> bool:
+    """A thread of the Linux kernel; or a zombie, but a leader that ended before its threads is one that works."""
+    return one.is_kernels or (one.is_zombie and one.threads <= 1)
 
 
 def _uid(pid: int) -> int | None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.runtimes.supervisor.processes import cpu_seconds, descendants, identify, read_stat
+from ownlab.lab.runtimes.supervisor.processes import cpu_seconds, descendants, identify
+from ownlab.lab.store.proc import read_stat
 
 # A name that ends its own entry in /proc/PID/stat, for a reader that looks for the first bracket.
 TREE = """

@@ -8,18 +8,16 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
+from ownlab.lab.store.proc import below, children_of, everyone, process_started
 from ownlab.lab.store.rows import Process
 
 __all__ = [
-    "Stat",
     "adopt_orphans",
     "cpu_seconds",
     "descendants",
     "end_descendants",
     "identify",
-    "read_stat",
     "signal_when_parent_dies",
 ]
 
@@ -28,14 +26,6 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class Stat(NamedTuple):
-    """What is used of /proc/PID/stat."""
-
-    parent: int
-    ticks: int  # of CPU time: its own, and that of its children that it has waited for
-    started: int
 
 
 def adopt_orphans() -> None:
@@ -50,18 +40,18 @@ def signal_when_parent_dies(signum: int) -> None:
 
 def identify(pid: int) -> Process:
     """The process with its start time, so that it cannot be mistaken for a later one of the same number."""
-    stat = read_stat(pid)
-    return Process(pid, stat.started if stat else 0)
+    return Process(pid, process_started(pid) or 0)
 
 
 def descendants(root: int) -> list[int]:
     """Every process below `root`, zombies included."""
-    return list(_below(root))
+    return below(root, children_of(everyone()))
 
 
 def cpu_seconds(root: int, *, without: int = 0) -> float:
     """What all processes below `root` have worked since each began; one child and what is below it left out."""
-    return sum(stat.ticks for stat in _below(root, without).values()) / _TICKS
+    table = everyone()
+    return sum(table[pid].ticks for pid in below(root, children_of(table), without)) / _TICKS
 
 
 def end_descendants(reap: Callable[[], None], deadline: float) -> list[int]:
@@ -83,33 +73,6 @@ def end_descendants(reap: Callable[[], None], deadline: float) -> list[int]:
             return left
         time.sleep(pause)
         pause = min(pause * 2, 0.05)
-
-
-def _below(root: int, without: int = 0) -> dict[int, Stat]:
-    table = {int(name): stat for name in os.listdir("/proc") if name.isdigit() and (stat := read_stat(int(name)))}
-    children: dict[int, list[int]] = {}
-    for pid, stat in table.items():
-        children.setdefault(stat.parent, []).append(pid)
-    found: dict[int, Stat] = {}
-    fresh = [root]
-    while fresh:
-        for pid in children.get(fresh.pop(), ()):
-            if pid != without:
-                found[pid] = table[pid]
-                fresh.append(pid)
-    return found
-
-
-def read_stat(pid: int) -> Stat | None:
-    """None where there is no such process, or where this machine hides it (hidepid=1): then it is not below us."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    # The name, in parentheses, may hold anything, parentheses too. After it: state (field 3 of proc(5)), ppid, …
-    fields = text[text.rindex(b")") + 2 :].split()
-    return Stat(int(fields[1]), sum(int(ticks) for ticks in fields[11:15]), int(fields[19]))
 
 
 def _prctl(option: int, value: int) -> None:

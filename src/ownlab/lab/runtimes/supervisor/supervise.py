@@ -13,7 +13,7 @@ from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.supervisor.book import FAILED, Book, first_state, say, write_state
 from ownlab.lab.runtimes.supervisor.child import Launcher
 from ownlab.lab.runtimes.supervisor.processes import adopt_orphans, identify, signal_when_parent_dies
-from ownlab.lab.store.remains import boot_id
+from ownlab.lab.store.proc import boot_id
 from ownlab.lab.store.rows import Place, Process, RuntimeRow
 from ownlab.lab.store.store import Store
 

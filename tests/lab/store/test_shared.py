@@ -33,8 +33,10 @@ def people(request: pytest.FixtureRequest, open_folder: Path, someone: Callable[
 
 
 def gone(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return process_started(pid) is None or ") Z" in stat.read_text()
+    try:
+        return process_started(pid) is None or ") Z" in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # between the two looks
+        return True
 
 
 def test_they_see_each_other_and_exclude_each_other(people: tuple[Any, Any, Path]) -> None:
@@ -107,7 +109,9 @@ def test_a_dead_runtime_with_processes_is_not_handed_on(people: tuple[Any, Any, 
     assert not (place / "locks" / "a.lock").exists()
 
 
-def test_root_ends_what_anybody_left(people: tuple[Any, Any, Path], someone: Any) -> None:
+def test_root_ends_what_anybody_left(
+    people: tuple[Any, Any, Path], someone: Any, wait_until: Callable[[Callable[[], object]], None]
+) -> None:
     ann, bob, place = people
     ann.ask("come", runtime="a", want=BOTH)
     ann.ask("acquire", runtime="a")
@@ -119,6 +123,7 @@ def test_root_ends_what_anybody_left(people: tuple[Any, Any, Path], someone: Any
     assert gone(left)
     assert not gone(bystander)
     os.kill(bystander, signal.SIGKILL)
+    wait_until(lambda: gone(bystander))
     assert root.ask("reap") == ["a"]
 
 

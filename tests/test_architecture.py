@@ -24,6 +24,7 @@ ROOMS = [
     "machine",
     "instruments.doctor",
     "lab.store",
+    "lab.journal",
     "lab.runtimes",
     "show",
     "notebook",
@@ -51,7 +52,12 @@ DOORS: dict[str, tuple[str, ...]] = {
     "torch": ("ownlab_guest/probe/",),
     "tornado": ("ownlab/lab/runtimes/provisioner.py", "ownlab/server/"),
     "traitlets": ("ownlab/lab/runtimes/provisioner.py", "ownlab/server/"),
-    "zmq": ("ownlab/lab/runtimes/supervisor/", "ownlab/lab/runtimes/start.py", "ownlab_guest/kernel/"),
+    "zmq": (
+        "ownlab/lab/runtimes/supervisor/",
+        "ownlab/server/",
+        "ownlab/lab/runtimes/start.py",
+        "ownlab_guest/kernel/",
+    ),
 }
 
 # A supervisor stands beside every kernel: what it imports is memory for each of them.

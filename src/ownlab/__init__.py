@@ -12,6 +12,7 @@
 #     doctor/      rules over a machine (live, recorded, or rebuilt from pasted text) -> findings and a verdict
 #   lab/           where work runs and is kept
 #     store/       the machine's records of runtimes, leases and usage: SQLite and locks, standard library alone
+#     journal/     what kernels said, kept on disk by their supervisors, and merged into notebooks
 #     runtimes/    runtime types, how they are started, the supervisor of each, limits, what they use
 #   show/          one renderer per medium: terminal (Rich), JSON documents and their schemas
 #   notebook/      what a notebook may call: runs in the kernel

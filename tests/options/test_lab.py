@@ -36,6 +36,12 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_file(
     assert options.origins["runtimes.on_end_seconds"] == str(tmp_path / "config.toml")
 
 
+def test_how_much_is_kept_of_what_runtimes_say_and_how_long(tmp_path: Path) -> None:
+    options = resolve(tmp_path, "[journal]\ncell_mb = 64\n", {"OWNLAB_JOURNAL_KEEP_DAYS": "0.5"})
+    assert (options.cell_mb, options.keep_days) == (64, 0.5)
+    assert (LabOptions().cell_mb, LabOptions().keep_days) == (256, 7)
+
+
 def test_a_flag_that_switches_off_is_named_as_people_type_it(tmp_path: Path) -> None:
     options = resolve(tmp_path, browser=False)
     assert (options.browser, options.origins["lab.browser"]) == (False, "--no-browser")
@@ -79,6 +85,9 @@ def test_a_whole_card_has_as_many_parts_as_the_store_gives_it() -> None:
         ('[units]\n"NVIDIA H200" = "dear"\n', 'units."NVIDIA H200" must be a number of at least 0, not "dear".'),
         ("[lab]\nport = 70000\n", "lab.port must be a whole number from 0 to 65535, not 70000."),
         ("[lab]\nport = true\n", "lab.port must be a whole number from 0 to 65535, not true."),
+        ("[journal]\ncell_mb = 0\n", "journal.cell_mb must be a whole number from 1 to 4096, not 0."),
+        ("[journal]\ncell_mb = 1.5\n", "journal.cell_mb must be a whole number from 1 to 4096, not 1.5."),
+        ("[journal]\nkeep_days = -1\n", "journal.keep_days must be a number of at least 0, not -1."),
         ("[lab]\nbrowser = 1\n", "lab.browser must be true or false, not 1."),
         (
             "[limits]\nidle_minutes = 0\n",

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.lab.runtimes.plan import Plan, write_private
+from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.store.private import write_private
 from ownlab.lab.store.store import Store
 from ownlab.server.survivors import bury, survivors
 

@@ -140,6 +140,20 @@ SETTINGS = (
         "How long functions given to ownlab.on_end may take to save their work.",
     ),
     Setting(
+        "journal.cell_mb",
+        "cell_mb",
+        256,
+        _whole(1, 4096),
+        "Megabytes of a cell's outputs that are kept; of more the beginning and the end are, and the cell says so.",
+    ),
+    Setting(
+        "journal.keep_days",
+        "keep_days",
+        7.0,
+        _number(0, math.inf),
+        "How long the journal of a runtime that ended stays, once its notebook holds all of it.",
+    ),
+    Setting(
         "limits.preset", "preset", NONE, _preset, "Limits as people know them: none, colab or kaggle.", flag="limits"
     ),
     Setting(

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.plan import write_private
+from ownlab.lab.store.private import write_private
 from ownlab.options.places import state_folder
 
 __all__ = [

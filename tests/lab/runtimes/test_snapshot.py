@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ownlab.errors import LabError
+from ownlab.lab.journal.shelf import journal_folder, make_private, write_trouble
 from ownlab.lab.runtimes import start, state
 from ownlab.lab.runtimes.act import extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.cards import read_devices
@@ -241,3 +242,21 @@ def test_other_peoples_runtimes_are_left_alone(store: Store, row: Callable[..., 
     finally:
         os.seteuid(0)
         os.close(lock)
+
+
+def test_a_runtime_that_cannot_keep_what_it_says_is_told(
+    store: Store, row: Callable[..., RuntimeRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "home"))
+    lock = store.hold("a")
+    store.enqueue(row("a", uid=os.geteuid(), lab="somewhere", notebook="/work/train.ipynb"))
+    folder = journal_folder("a")
+    make_private(folder)
+    for words, told in (
+        ("", ()),
+        ("what it says is not kept: No space left on device", ("train.ipynb: what it says",)),
+    ):
+        write_trouble(folder, words)
+        notices = take_snapshot(store, CARDS, LabOptions(), TYPES, NOTHING).notices
+        assert tuple(notice[:25] for notice in notices) == told
+    os.close(lock)

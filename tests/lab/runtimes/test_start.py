@@ -46,10 +46,18 @@ def test_a_plan_is_private_and_holds_no_environment(lab: Any) -> None:
     assert (plan.want.kind, plan.want.cards, plan.want.parts) == ("NVIDIA GeForce GTX 1080 Ti", 1, 6)
     assert [device.number for device in plan.devices] == [0, 1, 2, 3]
     assert (plan.probe, plan.units_per_hour) == (None, 0.5)
+    assert plan.journal == str(lab.folder / "home" / "journals" / "r1")
     with pytest.raises(LabError, match="is there already"):
         start.make_plan(lab.half, runtime="r1", cwd="/", env=environ)
     state.remove(plan)
     assert lab.left() == {}
+
+
+def test_what_is_of_no_lab_keeps_no_journal(lab: Any) -> None:
+    environ = {**lab.environ, "OWNLAB_JOURNAL_CELL_MB": "3"}
+    plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=environ)
+    assert (plan.journal, plan.cell_mb) == ("", 3)
+    state.remove(plan)
 
 
 def test_sockets_are_at_home_where_the_path_is_short(lab: Any) -> None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from ownlab.errors import InterpreterError, LabError, RecordError, UsageError
 from ownlab.guests import guest
 from ownlab.lab.runtimes.listings import Environment, EnvironmentList
-from ownlab.lab.runtimes.plan import write_private
+from ownlab.lab.store.private import write_private
 from ownlab.options.machine import OWN_PYTHON, resolve_machine_options
 from ownlab.options.places import state_folder
 

@@ -16,8 +16,8 @@ import msgspec
 
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.environments import DEFAULT, own_python
-from ownlab.lab.runtimes.plan import write_private
 from ownlab.lab.runtimes.records import RuntimeType
+from ownlab.lab.store.private import write_private
 
 __all__ = ["PROVISIONER", "read_specs", "remove_specs", "write_specs"]
 

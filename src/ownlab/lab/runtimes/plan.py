@@ -6,12 +6,11 @@ It never holds the environment: that is passed on as the supervisor's own enviro
 from __future__ import annotations
 
 import json
-import os
 from typing import Any, NamedTuple
 
 from ownlab.lab.store.rows import Device, Want
 
-__all__ = ["Limits", "Plan", "read_plan", "write_private"]
+__all__ = ["Limits", "Plan", "read_plan"]
 
 
 class Limits(NamedTuple):
@@ -49,6 +48,8 @@ class Plan(NamedTuple):
     limits: Limits = Limits()
     units_per_hour: float = 0.0
     host: str = ""  # where it runs: several hosts may share a home
+    journal: str = ""  # the folder in which what it says is kept; "": it is not of a lab, and nothing is
+    cell_mb: int = 256  # of a cell's outputs no more is kept
 
     def to_json(self) -> str:
         """As it is written to disk."""
@@ -57,23 +58,10 @@ class Plan(NamedTuple):
 
 
 def read_plan(path: str) -> Plan:
-    """The plan in a file that `write_private` wrote."""
+    """The plan in a file that `store.private.write_private` wrote."""
     with open(path, encoding="utf-8") as file:
         given = json.load(file)
     given["want"] = Want(**given["want"])
     given["limits"] = Limits(**given["limits"])
     given["devices"] = tuple(Device(**{**one, "strangers": tuple(one["strangers"])}) for one in given["devices"])
     return Plan(**given)
-
-
-def write_private(path: str, text: str) -> None:
-    """Replace a file at once, so that no reader ever sees a part of it; only its owner may read it."""
-    temporary = f"{path}.{os.getpid()}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from ownlab.errors import DeviceUnusable, StoreError
+from ownlab.lab.journal.shelf import journal_folder, read_trouble
 from ownlab.lab.runtimes.figures import Figures
 from ownlab.lab.runtimes.plan import Limits
 from ownlab.lab.runtimes.policy import stricter
@@ -84,6 +85,7 @@ def take_snapshot(
         told.append(exc.message)
     limits = stricter(Limits(**options.limits), store.limits())
     scene = _Scene(store.runtimes(), store.leases(), devices)
+    told += [notice for row in scene.rows.values() if (notice := _unkept(row))]
     spent = _why_spent(store, limits)
     return Snapshot(
         at=figures.at,
@@ -96,6 +98,18 @@ def take_snapshot(
         host=figures.host,
         notices=tuple(told),
         history=tuple(history),
+    )
+
+
+def _unkept(row: RuntimeRow) -> str:
+    """That a runtime of this person cannot write down what it says; "" where it can."""
+    if row.uid != os.geteuid() or row.lab is None:
+        return ""
+    trouble = read_trouble(journal_folder(row.id))
+    return (
+        f"{os.path.basename(row.notebook) or row.id}: {trouble}. A page that is open shows it all the same."
+        if trouble
+        else ""
     )
 
 

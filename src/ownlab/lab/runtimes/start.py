@@ -20,11 +20,12 @@ from ownlab.guests.children import describe_exit
 from ownlab.guests.guest import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
 from ownlab.lab.runtimes.kernelspecs import read_specs
-from ownlab.lab.runtimes.plan import Limits, Plan, write_private
+from ownlab.lab.runtimes.plan import Limits, Plan
 from ownlab.lab.runtimes.policy import stricter
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.state import end, read_state, remove
 from ownlab.lab.store.places import choose_store
+from ownlab.lab.store.private import write_private
 from ownlab.lab.store.rows import Want
 from ownlab.lab.store.store import Store
 from ownlab.options.lab import LabOptions, resolve_lab_options
@@ -87,6 +88,8 @@ def make_plan(
         limits=_limits(options, folder),
         units_per_hour=kind.units_per_hour,
         host=os.uname().nodename,
+        journal=str(state_folder(env) / "journals" / runtime) if lab else "",
+        cell_mb=options.cell_mb,
     )
     return _write(plan)
 

@@ -96,11 +96,11 @@ def children_of(table: Mapping[int, Stat]) -> dict[int, list[int]]:
     return children
 
 
-def below(root: int, children: Mapping[int, Iterable[int]], without: int = 0) -> list[int]:
-    """All that descend from a process; one of them, and what is below it, left out."""
-    found = [pid for pid in children.get(root, ()) if pid != without]
+def below(root: int, children: Mapping[int, Iterable[int]]) -> list[int]:
+    """All that descend from a process."""
+    found = list(children.get(root, ()))
     for pid in found:  # grows while it is walked
-        found.extend(child for child in children.get(pid, ()) if child != without)
+        found.extend(children.get(pid, ()))
     return found
 
 

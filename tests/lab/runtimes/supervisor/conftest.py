@@ -18,8 +18,12 @@ import pytest
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 
+from ownlab.lab.journal.reader import records_after
+from ownlab.lab.journal.record import Record, as_object
 from ownlab.lab.runtimes import control
-from ownlab.lab.runtimes.plan import Plan, write_private
+from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.words import AGAIN, FOLLOW, HELLO, SEND, line_address, unpack
+from ownlab.lab.store.private import write_private
 from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
 
@@ -53,6 +57,90 @@ def of_runtime(runtime: str) -> list[int]:
     return found
 
 
+class Follower:
+    """At a runtime's line, as a server is."""
+
+    def __init__(self, sockets: str, only: list[str] | None = None) -> None:
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+        self._socket = context.socket(zmq.DEALER)
+        self._socket.sndhwm = self._socket.rcvhwm = 0
+        self._socket.connect(line_address(sockets))
+        self.records: list[Record] = []
+        self.refused: list[str] = []
+        self._socket.send_multipart([FOLLOW, json.dumps({"only": only}).encode()])
+        what, said = self._receive(PATIENCE)
+        assert what == HELLO
+        self.hello: dict[str, Any] = json.loads(said)
+
+    def send(
+        self, kind: str, content: dict[str, Any], channel: str = "shell", parent: bytes = b"{}", name: str = ""
+    ) -> str:
+        """Send a message to the kernel; its id."""
+        name = name or uuid.uuid4().hex
+        header = {
+            "msg_id": name,
+            "msg_type": kind,
+            "session": "page",
+            "username": "",
+            "date": "2026-01-01T00:00:00Z",
+            "version": "5.3",
+        }
+        parts = [json.dumps(header).encode(), parent, b"{}", json.dumps(content).encode()]
+        self._socket.send_multipart([SEND, channel.encode(), *parts])
+        return name
+
+    def execute(self, code: str, name: str = "") -> str:
+        return self.send("execute_request", {"code": code, "allow_stdin": True}, name=name)
+
+    def run(self, code: str) -> list[Record]:
+        """What is said from a request to its end."""
+        return self.until_done(self.execute(code))
+
+    def until_done(self, request: str) -> list[Record]:
+        """What is said up to both the kernel's reply and its word that it is idle, which come on different sockets."""
+        missing = {"execute_reply", "idle"}
+
+        def done(record: Record) -> bool:
+            if len(record.parts) > 3 and as_object(record.parts[1]).get("msg_id") == request:
+                missing.discard(str(as_object(record.parts[3]).get("execution_state")))
+                missing.discard(str(as_object(record.parts[0]).get("msg_type")))
+            return not missing
+
+        return self.until(done)
+
+    def answer(self, question: Record, value: str) -> str:
+        return self.send("input_reply", {"value": value, "status": "ok"}, "stdin", question.parts[0])
+
+    def until(self, condition: Callable[[Record], bool], seconds: float = PATIENCE) -> list[Record]:
+        """Everything that is heard, up to what meets the condition."""
+        found: list[Record] = []
+        end = time.monotonic() + seconds
+        while not found or not condition(found[-1]):
+            frames = self._receive(end - time.monotonic())
+            if frames[0] == AGAIN:
+                self.refused.append(frames[1].decode())
+            else:
+                found.append(unpack(frames))
+                self.records.append(found[-1])
+        return found
+
+    def until_refused(self, name: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while name not in self.refused:
+            frames = self._receive(end - time.monotonic())
+            if frames[0] == AGAIN:
+                self.refused.append(frames[1].decode())
+            else:
+                self.records.append(unpack(frames))
+
+    def _receive(self, seconds: float) -> list[bytes]:
+        assert self._socket.poll(int(max(0.0, seconds) * 1000)), "nothing was heard"
+        return self._socket.recv_multipart()
+
+    def close(self) -> None:
+        self._socket.close(linger=0)
+
+
 class Started:
     """A runtime that a test has started."""
 
@@ -60,6 +148,7 @@ class Started:
         self.plan, self.process = plan, process
         self.home = Path(plan.home)
         self._clients: list[BlockingKernelClient] = []
+        self._followers: list[Follower] = []
 
     def state(self) -> dict[str, Any]:
         try:
@@ -96,6 +185,15 @@ class Started:
         client.wait_for_ready(timeout=PATIENCE)
         return client
 
+    def follow(self, only: list[str] | None = None) -> Follower:
+        """A follower of a runtime of a lab, once that has a kernel or waits for one."""
+        self.wait("running", "waiting", "dead")
+        self._followers.append(Follower(self.plan.sockets, only))
+        return self._followers[-1]
+
+    def journal(self, after: int = 0) -> list[Record]:
+        return list(records_after(Path(self.plan.journal), after))
+
     def ask(self, do: str, **values: Any) -> dict[str, Any]:
         return control.ask(self.plan.sockets, do, **values)
 
@@ -111,6 +209,8 @@ class Started:
     def clear(self) -> None:
         for client in self._clients:
             client.stop_channels()
+        for follower in self._followers:
+            follower.close()
         for _ in range(1000):
             left = of_runtime(self.plan.runtime)
             for pid in left:
@@ -165,6 +265,10 @@ class Bench:
         )
         return plan._replace(**changes)
 
+    def start_in_lab(self, **changes: Any) -> Started:
+        """A runtime that keeps a journal."""
+        return self.start(lab="lab", journal=str(self.folder / "journals" / uuid.uuid4().hex), **changes)
+
     def start(self, *, env: dict[str, str] | None = None, **changes: Any) -> Started:
         plan = self.plan(**changes)
         write_private(str(Path(plan.home, "plan.json")), plan.to_json())
@@ -184,6 +288,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     yield place
     for started in place.started:
         started.clear()
+
+
+@pytest.fixture(scope="module")
+def module_bench() -> type[Bench]:
+    """For runtimes that all tests of a file share."""
+    return Bench
 
 
 @pytest.fixture(scope="module")

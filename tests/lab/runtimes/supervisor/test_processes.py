@@ -39,7 +39,7 @@ def test_descendants_and_their_work_are_found(tree: tuple[int, int], waiting: Ca
     assert {parent, child} <= set(descendants(os.getpid()))
     assert descendants(parent) == [child]
     waiting(lambda: cpu_seconds(parent) >= 0.29, "it has worked")
-    assert cpu_seconds(parent, without=child) == 0
+    assert cpu_seconds(parent, without=[child]) == 0
 
 
 def test_a_process_is_known_by_its_start() -> None:
@@ -48,6 +48,22 @@ def test_a_process_is_known_by_its_start() -> None:
     assert stat is not None
     assert (own.pid, own.started, stat.parent) == (os.getpid(), stat.started, os.getppid())
     assert read_stat(2**22 + 1) is None
+
+
+SPARED = """
+import os, subprocess, sys
+from ownlab.lab.runtimes.supervisor.processes import end_descendants
+spared, other = (subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']) for _ in range(2))
+def reap():
+    spared.poll(), other.poll()
+print(end_descendants(reap, 30.0, spare=[spared.pid]), spared.returncode, other.returncode)
+print(end_descendants(reap, 30.0), spared.returncode)
+"""
+
+
+def test_a_process_of_ours_is_spared_until_the_end() -> None:
+    ran = subprocess.run([sys.executable, "-c", SPARED], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "[] None -9\n[] -9\n"
 
 
 HIDDEN = """

@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ownlab.errors import StoreError
-from ownlab.lab.runtimes.plan import Plan, write_private
+from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.store.private import write_private
 from ownlab.lab.store.rows import PARTS, Process
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.plan import Plan, write_private
+from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.supervisor.processes import identify
 from ownlab.lab.runtimes.visible import VENDORS, variables
+from ownlab.lab.store.private import write_private
 from ownlab.lab.store.rows import Device, Lease, Process
 
 __all__ = ["Kernel", "Launcher", "kernel_address"]

@@ -107,7 +107,8 @@ def _explain(plan: Plan, code: int) -> None:
 def _clear(plan: Plan, *, sockets_only: bool = False) -> None:
     """Remove what we made, by name: never a whole tree."""
     address = kernel_address(plan)
-    paths = [os.path.join(plan.sockets, "control"), *(f"{address}-{number}" for number in range(1, 6))]
+    paths = [os.path.join(plan.sockets, name) for name in ("control", "line")]
+    paths += [f"{address}-{number}" for number in range(1, 6)]
     if not sockets_only:
         paths += [os.path.join(plan.home, name) for name in _FILES]
     for path in paths:

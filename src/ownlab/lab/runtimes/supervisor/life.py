@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ownlab.errors import CardsTaken, DeviceUnusable, LabError, StoreError
@@ -19,6 +20,7 @@ from ownlab.lab.store.store import Store
 
 if TYPE_CHECKING:  # imports zmq, which is done while the kernel starts
     from ownlab.lab.runtimes.supervisor.channels import Channels
+    from ownlab.lab.runtimes.supervisor.recording import Recording
 
 __all__ = ["Life"]
 
@@ -37,6 +39,7 @@ class Life:
         self.plan, self.book = plan, book
         self.probe = Probe(plan.probe)
         self.channels: Channels | None = None
+        self.recording: Recording | None = None  # of a lab's runtimes, once there are sockets
         self.kernel: Kernel | None = None
         self.vigil: Vigil | None = None
         self.exit_code: int | None = None  # set: it is over
@@ -59,9 +62,9 @@ class Life:
         elif kernel:
             self._begun(kernel)
 
-    def open(self, channels: Channels) -> None:
-        """The sockets are there."""
-        self.channels = channels
+    def open(self, channels: Channels, recording: Recording | None) -> None:
+        """The sockets are there, and the journal."""
+        self.channels, self.recording = channels, recording
         if self.kernel:
             channels.connect(kernel_address(self.plan))
         self.book.note(connection=channels.connection)
@@ -109,7 +112,7 @@ class Life:
         uuids = [one.uuid for one in self._launcher.held]
         self._try_at = None
         self._store.hurry(_LOCKED)
-        self.vigil = Vigil(self.plan, self._store, self.book, self.probe, frozenset(uuids))
+        self.vigil = Vigil(self.plan, self._store, self.book, self.probe, frozenset(uuids), self.ours)
         self.book.state.update(devices=uuids, place=None)
         self.book.row(started_at=time.time())
         self._launched(kernel)
@@ -139,6 +142,12 @@ class Life:
         if overheard.shutdown is not None:
             self.expect(restart=overheard.shutdown)
             overheard.shutdown = None
+        if self.recording:
+            self.recording.compact()
+
+    def ours(self) -> list[int]:
+        """Processes below this one that are none of the kernel's."""
+        return [self.probe.pid, self.recording.compaction if self.recording else 0]
 
     def reap(self) -> None:
         """Children have ended: the kernel, orphans of its, a probe."""
@@ -153,12 +162,14 @@ class Life:
                 self._kernel_ended(os.waitstatus_to_exitcode(status))
             elif pid == self.probe.pid:
                 self.probe.pid = 0
+            elif self.recording and pid == self.recording.compaction:
+                self.recording.compacted(os.waitstatus_to_exitcode(status))
 
     def _kernel_ended(self, code: int) -> None:
         kernel = self.kernel
         assert kernel is not None
         if self.channels:
-            self.channels.disconnect()
+            self.channels.disconnect(self._why_ended(code))
             self.hear()
         heard = self.book.state["state"] != "starting"
         self.kernel = None
@@ -183,9 +194,16 @@ class Life:
             self.book.row(state="starting")
         self._expects = None
 
+    def _why_ended(self, code: int) -> str:
+        if self._ending or self._expects is None:
+            return self._ending or f"the kernel died ({_in_words(code)})"
+        return "it is started again" if self._expects else "it was shut down"
+
     def due(self) -> float | None:
         """When `check` is to be called, even if nothing happens."""
         times = [self._try_at, self._kill_at, self._dead_until, self.book.due(), self.probe.due()]
+        if self.recording:
+            times.append(self.recording.due())
         if self.vigil and self.channels and self.kernel and not self._ending:
             times.append(self.vigil.due(self.channels.overheard))
         return min((at for at in times if at is not None), default=None)
@@ -207,6 +225,8 @@ class Life:
                 self.end(end.why, now=False)
         if (due := self.book.due()) is not None and now >= due:
             self.book.flush(now)
+        if self.recording:
+            self.recording.check(now)
 
     def _try_again(self, now: float) -> None:
         self._try_at = now + _TRY
@@ -229,6 +249,12 @@ class Life:
             self._expects = restart
         elif not restart:
             self._finish("it was shut down")
+
+    def rename(self, notebook: str) -> None:
+        """Its notebook has another name."""
+        self.book.row(now=True, notebook=notebook)
+        if self.recording:
+            self.recording.rename(notebook)
 
     def extend(self) -> None:
         """Put the end off."""
@@ -266,9 +292,9 @@ class Life:
             self._kill_at = time.monotonic() + (self.plan.limits.on_end if seconds is None else seconds)
             self.kernel.signal(signal.SIGTERM, group=False)
 
-    def kill_tree(self) -> None:
-        """SIGKILL to everything below, and wait for it: it takes a moment."""
-        left = end_descendants(self.reap, _KILLED)
+    def kill_tree(self, *, spare: Collection[int] | None = None) -> None:
+        """SIGKILL to everything of the kernel's, and wait for it: it takes a moment."""
+        left = end_descendants(self.reap, _KILLED, spare=self.ours() if spare is None else spare)
         if left:
             say(f"killed and still there: {', '.join(map(str, left))}")
 
@@ -280,9 +306,9 @@ class Life:
 
     def close(self) -> None:
         """Last entries; every process below is gone before anything says that it ended."""
-        self.kill_tree()
+        self.kill_tree(spare=())
         if self.channels:
-            self.channels.close()
+            self.channels.close(self.book.state["reason"])
         self.book.meter(time.monotonic())
         if self.exit_code == 0:
             self.book.note(state="ended")
@@ -304,7 +330,7 @@ class Life:
             "warned": bool(end and self.vigil and self.vigil.warned(end, now)),
             "may_extend": bool(end and end.may_extend),
             "kernel_info": overheard.kernel_info if overheard else None,
-            "trouble": self.book.trouble,
+            "trouble": self.book.trouble or (self.recording.trouble if self.recording else ""),
         }
 
     def _note(self, **changes: Any) -> None:

@@ -14,6 +14,7 @@ from ownlab.lab.runtimes.supervisor.book import say
 from ownlab.lab.runtimes.supervisor.channels import Channels
 from ownlab.lab.runtimes.supervisor.life import Life
 from ownlab.lab.runtimes.supervisor.listener import Listener
+from ownlab.lab.runtimes.supervisor.recording import Recording
 from ownlab.lab.runtimes.supervisor.requests import answer
 
 __all__ = ["run"]
@@ -26,13 +27,18 @@ _SIGNALS = (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1)
 def run(life: Life, keeper: int) -> None:
     """Until the runtime is over."""
     poller = zmq.Poller()
+    recording = Recording(life.plan) if life.plan.journal else None
     try:
-        channels = Channels(life.plan.connection, poller)
+        channels = Channels(life.plan.connection, poller, recording, life.plan.sockets)
         listener = Listener(os.path.join(life.plan.sockets, "control"), partial(answer, life))
     except (zmq.ZMQError, OSError) as exc:
         life.fail("ended", f"its sockets cannot be opened: {exc.strerror or exc}")
+        if recording:
+            recording.add_event("ended", why=life.book.state["reason"])
+            recording.write()
+            recording.close()
         return
-    life.open(channels)
+    life.open(channels, recording)
     _Loop(life, channels, listener, poller, keeper).run()
     listener.close()
 

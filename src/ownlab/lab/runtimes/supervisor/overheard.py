@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
-__all__ = ["Overheard"]
+from ownlab.lab.journal.record import as_object
 
-_DELIMITER = b"<IDS|MSG>"  # after it: signature, header, parent header, metadata, content, buffers
+__all__ = ["DELIMITER", "Overheard"]
+
+DELIMITER = b"<IDS|MSG>"  # after it: signature, header, parent header, metadata, content, buffers
 
 
 class Overheard:
@@ -19,15 +20,22 @@ class Overheard:
         self._working: set[str] = set()
         self.last_activity = time.time()
         self.shutdown: bool | None = None  # asked to shut down: False for good, True to be started again
+        self.kernel_info: dict[str, Any] | None = None  # stays over a restart, until the new kernel has said its own
         self.forget()
 
     def forget(self) -> None:
         """Another kernel begins."""
         self._working.clear()
         self.execution_state = "starting"
-        self.kernel_info: dict[str, Any] | None = None
+        self._informed = False
+        self._last_header = b"{}"
         self.heard = False
         self.idle_since = time.monotonic()
+
+    @property
+    def kernel_session(self) -> str:
+        """The name that the newest message of the kernel was sent under; "" before it has spoken."""
+        return str(as_object(self._last_header).get("session", ""))
 
     @property
     def busy(self) -> bool:
@@ -35,21 +43,23 @@ class Overheard:
 
     def listen(self, channel: str, direction: str, frames: list[bytes]) -> None:
         """Called with each message. Headers are searched, not parsed: "status" stands in no header but a status'."""
-        if channel == "hb" or _DELIMITER not in frames:
+        if channel == "hb" or DELIMITER not in frames:
             return
-        message = frames[frames.index(_DELIMITER) + 1 :]
+        message = frames[frames.index(DELIMITER) + 1 :]
         if len(message) < 5:
             return
         header = message[1]
         if direction == "to_kernel":
             if b'"shutdown_request"' in header and self._is_genuine(message):
-                self.shutdown = bool(_object(message[4]).get("restart"))
+                self.shutdown = bool(as_object(message[4]).get("restart"))
         elif channel == "iopub":
             self.heard = True
+            self._last_header = header
             if b'"status"' in header:
-                self._note_status(_object(message[2]), _object(message[4]))
-        elif self.kernel_info is None and b'"kernel_info_reply"' in header:
-            self.kernel_info = _object(message[4]) or None
+                self._note_status(as_object(message[2]), as_object(message[4]))
+        elif not self._informed and b'"kernel_info_reply"' in header:
+            self.kernel_info = as_object(message[4]) or self.kernel_info
+            self._informed = True
 
     @staticmethod
     def is_shutdown(frames: list[bytes]) -> bool:
@@ -76,20 +86,18 @@ class Overheard:
         if not self._working:
             self.idle_since = time.monotonic()
 
+    def sign(self, parts: list[bytes]) -> bytes:
+        """What makes a message the runtime's own: header, parent header, metadata and content under its key."""
+        if not self._key:
+            return b""
+        import hmac
+
+        return hmac.new(self._key, b"".join(parts[:4]), "sha256").hexdigest().encode()
+
     def _is_genuine(self, message: list[bytes]) -> bool:
         """Signed with the runtime's key: anyone on this machine can send to a loopback port."""
         if not self._key:
             return True
         import hmac
 
-        signed = hmac.new(self._key, b"".join(message[1:5]), "sha256").hexdigest()
-        return hmac.compare_digest(signed.encode(), message[0])
-
-
-def _object(frame: bytes) -> dict[str, Any]:
-    """A frame's JSON object; empty where it is none, since a notebook may send what it likes."""
-    try:
-        value = json.loads(frame)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return hmac.compare_digest(self.sign(message[1:5]), message[0])

@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from ownlab.lab.store.proc import below, children_of, everyone, process_started
@@ -43,18 +43,18 @@ def identify(pid: int) -> Process:
     return Process(pid, process_started(pid) or 0)
 
 
-def descendants(root: int) -> list[int]:
-    """Every process below `root`, zombies included."""
-    return below(root, children_of(everyone()))
+def descendants(root: int, *, without: Collection[int] = ()) -> list[int]:
+    """Every process below `root`, zombies included; children of its, and what is below them, left out."""
+    return _below(root, children_of(everyone()), without)
 
 
-def cpu_seconds(root: int, *, without: int = 0) -> float:
-    """What all processes below `root` have worked since each began; one child and what is below it left out."""
+def cpu_seconds(root: int, *, without: Collection[int] = ()) -> float:
+    """What all processes below `root` have worked since each began; some of its children left out likewise."""
     table = everyone()
-    return sum(table[pid].ticks for pid in below(root, children_of(table), without)) / _TICKS
+    return sum(table[pid].ticks for pid in _below(root, children_of(table), without)) / _TICKS
 
 
-def end_descendants(reap: Callable[[], None], deadline: float) -> list[int]:
+def end_descendants(reap: Callable[[], None], deadline: float, *, spare: Collection[int] = ()) -> list[int]:
     """SIGKILL everything below this process until nothing is left; what is left after `deadline` seconds.
 
     Processes that fork meanwhile are met in the next round, since their orphans come to us (`adopt_orphans`).
@@ -62,7 +62,7 @@ def end_descendants(reap: Callable[[], None], deadline: float) -> list[int]:
     end = time.monotonic() + deadline
     pause = 0.001
     while True:
-        left = descendants(os.getpid())
+        left = descendants(os.getpid(), without=spare)
         for pid in left:
             with suppress(
                 ProcessLookupError, PermissionError
@@ -73,6 +73,12 @@ def end_descendants(reap: Callable[[], None], deadline: float) -> list[int]:
             return left
         time.sleep(pause)
         pause = min(pause * 2, 0.05)
+
+
+def _below(root: int, children: dict[int, list[int]], without: Collection[int]) -> list[int]:
+    if without:
+        children[root] = [pid for pid in children.get(root, ()) if pid not in without]
+    return below(root, children)
 
 
 def _prctl(option: int, value: int) -> None:

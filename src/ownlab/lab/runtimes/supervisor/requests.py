@@ -61,7 +61,7 @@ def _extend(life: Life, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename(life: Life, request: dict[str, Any]) -> None:
-    life.book.row(now=True, notebook=str(request["notebook"]))
+    life.rename(str(request["notebook"]))
 
 
 _REQUESTS: dict[str, Callable[[Life, dict[str, Any]], dict[str, Any] | None]] = {

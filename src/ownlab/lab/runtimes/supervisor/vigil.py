@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Collection
 
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.plan import Plan
@@ -25,8 +26,18 @@ _SETTLED = 1.0  # after the end of a cell its processes are looked at first, not
 class Vigil:
     """From the first start of a kernel to the runtime's end."""
 
-    def __init__(self, plan: Plan, store: Store, book: Book, probe: Probe, leased: frozenset[str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        book: Book,
+        probe: Probe,
+        leased: frozenset[str],
+        ours: Callable[[], Collection[int]],
+    ) -> None:
+        """`ours`: the supervisor's own processes, whose work is none of the kernel's."""
         now = time.monotonic()
+        self._ours = ours
         self._plan, self._store, self._book, self._probe, self._leased = plan, store, book, probe, leased
         self._watch = Watch(plan.limits, now)
         self._activity: Activity | None = None  # None: it was busy since the last look
@@ -79,7 +90,7 @@ class Vigil:
 
     def _look(self, now: float) -> bool:
         self._look_at = now + self._look_every
-        worked = cpu_seconds(os.getpid(), without=self._probe.pid)
+        worked = cpu_seconds(os.getpid(), without=self._ours())
         if self._activity is None:  # what a cell has worked is no work of an idle kernel
             self._activity = Activity(now, worked)
         elif self._activity.works(now, worked):

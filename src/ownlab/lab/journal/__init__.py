@@ -1,0 +1,1 @@
+"""What kernels said, kept on disk by their supervisors, and merged into notebooks."""

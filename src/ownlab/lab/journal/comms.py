@@ -1,0 +1,205 @@
+"""Comms between a kernel and its pages, and the state of ipywidgets' widgets, as far as messages tell.
+
+ipywidgets' Output widget is kept by the page: while its `msg_id` names a request, a message hook in the page takes what
+that request says, puts it into the widget's outputs instead of the cell's, and tells the kernel the result. Here nobody
+runs a page, so the same is done with the messages themselves (OutputModel in @jupyter-widgets/jupyterlab-manager 5).
+What pages tell of such outputs comes late, and of a page that was closed not to its end: once something was captured here,
+this record is the one that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ownlab.lab.journal.outputs import KINDS, Content, Outputs
+
+__all__ = ["WIDGET_TARGET", "Comms"]
+
+WIDGET_TARGET = "jupyter.widget"
+_OUTPUT_MODULE = "@jupyter-widgets/output"
+_NAMES = {"_model_name": "model_name", "_model_module": "model_module", "_model_module_version": "model_module_version"}
+
+
+class _Comm:
+    __slots__ = ("captured", "outputs", "state", "target")
+
+    def __init__(self, target: str, state: Content, outputs: Outputs | None) -> None:
+        self.target, self.state, self.outputs = target, state, outputs
+        self.captured = False
+
+    @property
+    def present(self) -> Content:
+        """The state as a page has it."""
+        return self.state if self.outputs is None else {**self.state, "outputs": self.outputs.as_json()}
+
+
+class Comms:
+    """The open comms of a kernel. `limit`: see Outputs."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._comms: dict[str, _Comm] = {}
+        # Of each request that a page may still hear of: the Output widgets that take what it says; the newest is the last.
+        self._hooks: dict[str, list[str]] = {}
+
+    def info(self, target: str | None = None) -> dict[str, Content]:
+        """The comms of a target, or all, as in a comm_info_reply."""
+        return {
+            key: {"target_name": comm.target} for key, comm in self._comms.items() if target in (None, "", comm.target)
+        }
+
+    def states(self) -> tuple[Content, list[bytes]]:
+        """All widgets as ipywidgets' kernel side tells them on request_states: `states` and `buffer_paths`; and buffers."""
+        states: Content = {}
+        for key, comm in self._comms.items():
+            if comm.target == WIDGET_TARGET and isinstance(comm.state.get("_model_name"), str):
+                about = {name: comm.state.get(field) for field, name in _NAMES.items()}
+                states[key] = {**about, "state": comm.present}
+        paths: list[list[Any]] = []
+        buffers: list[bytes] = []
+        states = _without_buffers(states, [], paths, buffers)
+        return {"states": states, "buffer_paths": paths}, buffers
+
+    def capturing(self) -> dict[str, str]:
+        """The Output widgets that take outputs now: widget -> message id of the request, the newest hook last."""
+        return {widget: request for request, widgets in self._hooks.items() for widget in widgets}
+
+    def begin(self, request: str) -> None:
+        """A request was sent: what is said on it can be taken by a widget."""
+        self._hooks.setdefault(request, [])
+
+    def end(self, request: str) -> None:
+        """No page hears of this request any more."""
+        self._hooks.pop(request, None)
+
+    def hooked(self, request: str) -> bool:
+        """Whether a widget takes everything that is said on this request."""
+        return bool(self._hooks.get(request))
+
+    def capture(self, request: str, kind: str, content: Content, size: int) -> bool:
+        """Give an output message to the widget that takes it. Whether one did: then the cell does not get it."""
+        widgets = self._hooks.get(request)
+        if not widgets:
+            return False
+        # A widget that was closed goes on taking: its hook is still there in JupyterLab.
+        comm = self._comms.get(widgets[-1])
+        if comm is not None and comm.outputs is not None:
+            # A display update is taken and dropped: OutputModel knows none.
+            if kind in KINDS:
+                comm.outputs.add(kind, content, size)
+            elif kind == "clear_output":
+                comm.outputs.clear(content["wait"])
+            comm.captured = True
+        return True
+
+    def opened(self, content: Content, buffers: Sequence[bytes]) -> None:
+        """A comm_open, whoever sent it."""
+        key, target, data = content.get("comm_id"), content.get("target_name"), content.get("data")
+        if not (isinstance(key, str) and isinstance(target, str)):
+            return
+        state = _state(data, buffers)
+        output = state.get("_model_name") == "OutputModel" and state.get("_model_module") == _OUTPUT_MODULE
+        comm = self._comms[key] = _Comm(target, state, Outputs(self._limit) if output else None)
+        if comm.outputs is not None:
+            comm.outputs.replace(state.pop("outputs", None))
+
+    def told(self, content: Content, buffers: Sequence[bytes], to_kernel: bool) -> None:
+        """A comm_msg: of a widget's changes the newest are kept."""
+        key, data = content.get("comm_id"), content.get("data")
+        comm = self._comms.get(key) if isinstance(key, str) else None
+        if comm is None or not isinstance(data, dict) or data.get("method") not in ("update", "echo_update"):
+            return
+        change = _state(data, buffers)
+        if comm.outputs is not None:
+            own = data["method"] == "update" and not to_kernel
+            self._change_output(str(key), comm, change, own)
+        comm.state.update(change)
+
+    def closed(self, content: Content) -> None:
+        """A comm_close, whoever sent it."""
+        key = content.get("comm_id")
+        if isinstance(key, str):
+            self._comms.pop(key, None)
+
+    def dump(self) -> tuple[Content, list[bytes]]:
+        """Their state as JSON, and buffers."""
+        comms: Content = {
+            key: [comm.target, comm.state, comm.captured, comm.outputs and comm.outputs.dump()]
+            for key, comm in self._comms.items()
+        }
+        paths: list[list[Any]] = []
+        buffers: list[bytes] = []
+        comms = _without_buffers(comms, [], paths, buffers)
+        return {"comms": comms, "buffer_paths": paths, "hooks": self._hooks}, buffers
+
+    def load(self, state: Content, buffers: Sequence[bytes]) -> None:
+        """Take the state that `dump` gave."""
+        comms, self._hooks = state["comms"], state["hooks"]
+        _put_buffers(comms, state["buffer_paths"], buffers)
+        for key, (target, value, captured, outputs) in comms.items():
+            comm = self._comms[key] = _Comm(target, value, None)
+            comm.captured = captured
+            if outputs is not None:
+                comm.outputs = Outputs(self._limit)
+                comm.outputs.load(outputs)
+
+    def _change_output(self, key: str, comm: _Comm, change: Content, own: bool) -> None:
+        """`own`: the kernel's own word, and not what a page said or the kernel's echo of it."""
+        if "outputs" in change:
+            values = change.pop("outputs")
+            # A whole state, as an answer to request_state, holds what the kernel last heard from a page.
+            whole = "_model_name" in change
+            if comm.outputs is not None and (not comm.captured or (own and not whole)):
+                comm.outputs.replace(values)
+        if "msg_id" in change:
+            before, request = comm.state.get("msg_id"), change["msg_id"]
+            if not own:
+                del change["msg_id"]
+            elif before != request:
+                self._rehook(key, before, request)
+
+    def _rehook(self, key: str, before: Any, request: Any) -> None:
+        if isinstance(before, str) and key in self._hooks.get(before, ()):
+            self._hooks[before].remove(key)
+        if isinstance(request, str) and request in self._hooks:
+            self._hooks[request].append(key)
+
+
+def _state(data: Any, buffers: Sequence[bytes]) -> Content:
+    """The state in a message's data, with the buffers in their places."""
+    state = data.get("state") if isinstance(data, dict) else None
+    if not isinstance(state, dict):
+        return {}
+    _put_buffers(state, data.get("buffer_paths"), buffers)
+    return state
+
+
+def _put_buffers(state: Any, paths: Any, buffers: Sequence[bytes]) -> None:
+    for path, buffer in zip(paths if isinstance(paths, list) else (), buffers, strict=False):
+        place = state
+        try:
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = buffer
+        except (TypeError, LookupError):
+            continue  # a path that leads nowhere
+
+
+def _without_buffers(value: Any, path: list[Any], paths: list[list[Any]], buffers: list[bytes]) -> Any:
+    """A copy without binary values, as ipywidgets makes it: gone from objects, null in lists."""
+    if isinstance(value, dict):
+        items: Any = list(value.items())
+        kept: Any = {}
+    elif isinstance(value, list):
+        items = list(enumerate(value))
+        kept = [None] * len(value)
+    else:
+        return value
+    for key, part in items:
+        if isinstance(part, bytes):
+            buffers.append(part)
+            paths.append([*path, key])
+        else:
+            kept[key] = _without_buffers(part, [*path, key], paths, buffers)
+    return kept

@@ -1,0 +1,128 @@
+"""One execution of a cell: its request, how far it is, what it showed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from ownlab.lab.journal.outputs import Content, Outputs
+from ownlab.lab.journal.parts import read_object
+from ownlab.lab.journal.record import Record
+
+__all__ = ["Execution", "iso"]
+
+_PLAIN = [
+    "asked_at",
+    "state",
+    "launch",
+    "live",
+    "gap",
+    "execution_count",
+    "outputs_at",
+    "counted_at",
+    "queued_at",
+    "started_at",
+    "ended_at",
+    "input_count",
+    "idle",
+]
+
+
+class Execution:
+    """Times are seconds since 1970, by the supervisor's clock; `…_at` of outputs and count are numbers of records."""
+
+    def __init__(self, number: int, at: float, request: tuple[Content, Content, Content], limit: int) -> None:
+        header, metadata, content = self.request = request
+        self.msg_id: str = header["msg_id"]
+        cell = metadata.get("cellId")
+        # Whoever runs code silently does not run the cell.
+        self.cell: str | None = cell if isinstance(cell, str) and cell and content.get("silent") is not True else None
+        self.records_timing = metadata.get("recordTiming") is True
+        self.asked_at = self.outputs_at = self.counted_at = number
+        self.state = "queued"  # running, done, aborted, cut
+        self.queued_at, self.started_at, self.ended_at = at, None, None
+        self.launch = 0
+        # Whether a page still hears of it: the cell was not executed again, the kernel is the same.
+        self.live = True
+        # Whether records are missing of the time in which it ran.
+        self.gap = False
+        self.idle = False
+        self.execution_count: int | None = None
+        # What the kernel called it when it began; a cell shows its count only when it is done.
+        self.input_count: int | None = None
+        self.outputs = Outputs(limit)
+        # As in a cell's metadata.execution, but kept whether or not they are wanted there.
+        self.timing: dict[str, str] = {}
+        self.pending_input: Record | None = None
+        self.reply: Record | None = None
+
+    started_at: float | None
+    ended_at: float | None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in ("queued", "running")
+
+    @property
+    def display_ids(self) -> list[str]:
+        """Ids of displays that it shows."""
+        return self.outputs.display_ids
+
+    def time(self, label: str, value: str, number: int) -> None:
+        """Note when something happened."""
+        self.timing[label] = value
+        if self.records_timing:
+            self.counted_at = number
+
+    def end(self, state: str, at: float) -> None:
+        """It is over."""
+        self.state, self.ended_at, self.pending_input = state, at, None
+
+    def cut(self, record_at: float, number: int) -> None:
+        """Its kernel is gone: what it showed stays, and it has no count."""
+        self.end("cut", record_at)
+        if self.live:
+            self.time("execution_failed", iso(record_at), number)
+
+    def dump(self) -> tuple[Content, list[bytes]]:
+        """Its state as JSON, and the records that belong to it in parts."""
+        state: Content = {name: getattr(self, name) for name in _PLAIN}
+        state["request"], state["timing"], state["outputs"] = self.request, self.timing, self.outputs.dump()
+        parts: list[bytes] = []
+        for name in ("pending_input", "reply"):
+            record: Record | None = getattr(self, name)
+            state[name] = record and [*record[:4], len(record.parts)]
+            parts += record.parts if record else ()
+        return state, parts
+
+    @classmethod
+    def load(cls, state: Content, parts: Sequence[bytes], limit: int) -> Execution:
+        """From what `dump` gave."""
+        header, metadata, content = state["request"]
+        execution = cls(state["asked_at"], state["queued_at"], (header, metadata, content), limit)
+        for name in _PLAIN:
+            setattr(execution, name, state[name])
+        execution.timing = state["timing"]
+        execution.outputs.load(state["outputs"])
+        for name in ("pending_input", "reply"):
+            if state[name]:
+                number, channel, to_kernel, at, count = state[name]
+                setattr(execution, name, Record(number, channel, to_kernel, at, tuple(parts[:count])))
+                parts = parts[count:]
+        return execution
+
+    def reply_content(self) -> Content:
+        """What its reply says; empty before there is one."""
+        return read_object(self.reply.parts[3]) if self.reply else {}
+
+
+def iso(at: float) -> str:
+    """A time as Jupyter writes it."""
+    return datetime.fromtimestamp(at, timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+def whole_number(value: Any) -> int | None:
+    """A count as nbformat has it: an integer or none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

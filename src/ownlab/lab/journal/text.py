@@ -1,0 +1,140 @@
+"""The text of a stream output with its cursor, as JupyterLab's OutputAreaModel keeps it (`processText` in model.js).
+
+JupyterLab counts in UTF-16, so the line that still changes is kept in it. What stands before that line's beginning never
+changes again: a line feed goes to the end of the text, and neither \\r nor \\b crosses one. So a piece costs what it is
+long, and not what was printed before it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from array import array
+from typing import Any
+
+__all__ = ["StreamText", "clean"]
+
+_CONTROL = re.compile("[\n\x08\r]")
+_LONE = re.compile("[\ud800-\udfff]")
+_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+
+
+class StreamText:
+    """Text to which pieces are added at a cursor."""
+
+    __slots__ = ("_column", "_done", "_done_size", "_line")
+
+    def __init__(self) -> None:
+        self._done: list[str] = []
+        self._done_size = 0
+        self._line = array("H")
+        self._column = 0
+
+    @property
+    def size(self) -> int:
+        """About so many characters."""
+        return self._done_size + len(self._line)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something stands in the last line."""
+        return len(self._line) > 0
+
+    def add(self, new: str) -> None:
+        """Print a piece."""
+        # A line feed goes to the end of the text wherever the cursor is.
+        new = clean(new).replace("\r\n", "\n")
+        if self._column == len(self._line) and "\r" not in new and "\x08" not in new:
+            self._append(new)
+            return
+        place = 0
+        for found in _CONTROL.finditer(new):
+            self._overwrite(new[place : found.start()])
+            place = found.end()
+            if new[place - 1] == "\n":
+                self._column = len(self._line)
+                self._append("\n")
+            elif new[place - 1] == "\r":
+                self._column = 0
+            elif self._column:
+                # JupyterLab takes the character under the cursor as well.
+                del self._line[self._column - 1 : self._column + 1]
+                self._column -= 1
+        self._overwrite(new[place:])
+
+    def whole(self) -> str:
+        """All of it."""
+        return "".join(self._done) + _decoded(self._line)
+
+    def told(self) -> str:
+        """What leaves a fresh text in the state of this one, cursor included, when it is printed."""
+        if self._column == len(self._line):
+            return self.whole()
+        front = self._line[: self._column]
+        if front and 0xD800 <= front[-1] < 0xDC00:
+            front.pop()  # between the halves of a pair: no text leads there
+        return f"{self.whole()}\r{_decoded(front)}"
+
+    def take_front(self, size: int) -> str:
+        """Take about so many characters away from the beginning."""
+        taken: list[str] = []
+        wanted = min(size, self._done_size)
+        count = 0
+        while count < len(self._done) and len(self._done[count]) <= wanted:
+            wanted -= len(self._done[count])
+            count += 1
+        taken += self._done[:count]
+        del self._done[:count]
+        if wanted:
+            taken.append(self._done[0][:wanted])
+            self._done[0] = self._done[0][wanted:]
+        rest = size - min(size, self._done_size)
+        self._done_size -= min(size, self._done_size)
+        if rest:
+            taken.append(_decoded(self._line[:rest]))
+            del self._line[:rest]
+            self._column = max(0, self._column - rest)
+        return "".join(taken)
+
+    def dump(self) -> list[Any]:
+        """Its state as JSON."""
+        return ["".join(self._done), self._line.tolist(), self._column]
+
+    @classmethod
+    def load(cls, state: list[Any]) -> StreamText:
+        """From what `dump` gave."""
+        text = cls()
+        done, line, text._column = state
+        text._done, text._done_size, text._line = [done], len(done), array("H", line)
+        return text
+
+    def _append(self, new: str) -> None:
+        cut = new.rfind("\n") + 1
+        if cut:
+            piece = _decoded(self._line) + new[:cut] if self._line else new[:cut]
+            self._done.append(piece)
+            self._done_size += len(piece)
+            self._line = _units(new[cut:])
+        else:
+            self._line.extend(_units(new))
+        self._column = len(self._line)
+
+    def _overwrite(self, new: str) -> None:
+        if new:
+            units = _units(new)
+            self._line[self._column : self._column + len(units)] = units
+            self._column += len(units)
+
+
+def clean(text: str) -> str:
+    """Without halves of surrogate pairs, which no file in UTF-8 can hold."""
+    return text if text.isascii() else _LONE.sub("\ufffd", text)
+
+
+def _units(text: str) -> array[int]:
+    return array("H", text.encode(_UTF16, "surrogatepass"))
+
+
+def _decoded(line: array[int]) -> str:
+    # A cursor may have gone between the halves of a pair and one half been overwritten.
+    return clean(line.tobytes().decode(_UTF16, "surrogatepass"))

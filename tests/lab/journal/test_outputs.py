@@ -1,0 +1,142 @@
+"""The outputs of one cell, beyond what is compared with JupyterLab itself: limits, notes, states."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+
+from ownlab.lab.journal.outputs import Outputs, checked
+
+LIMIT = 10_000
+
+
+def prints(outputs: Outputs, text: str, name: str = "stdout") -> None:
+    outputs.add("stream", {"name": name, "text": text}, len(text))
+
+
+def shows(outputs: Outputs, data: str, display: str = "") -> None:
+    content = {"data": {"text/plain": data}, "metadata": {}, "transient": {"display_id": display}}
+    outputs.add("display_data", content, len(data))
+
+
+def texts(outputs: Outputs) -> list[str]:
+    return [output.get("text") or output["data"]["text/plain"] for output in outputs.as_json()]
+
+
+def assert_valid(outputs: Outputs) -> None:
+    cell: dict[str, object] = {"cell_type": "code", "id": "a", "metadata": {}, "source": "", "execution_count": None}
+    cells = [{**cell, "outputs": outputs.as_json()}]
+    nbformat.validate({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
+
+
+def test_of_a_long_stream_beginning_and_end_are_kept_and_a_note_between() -> None:
+    outputs = Outputs(LIMIT)
+    for number in range(10_000):
+        prints(outputs, f"line {number}\n")
+    first, note, last = texts(outputs)
+    assert first.startswith("line 0\nline 1\n")
+    assert last.endswith("line 9998\nline 9999\n")
+    assert "left out here" in note
+    assert "9.8 KiB" in note
+    assert LIMIT // 2 < len(first) + len(last) <= LIMIT
+    prints(outputs, "more\n")
+    assert texts(outputs)[2].endswith("line 9999\nmore\n")
+    assert_valid(outputs)
+
+
+def test_a_line_without_an_end_is_cut_too() -> None:
+    outputs = Outputs(LIMIT)
+    for _ in range(3_000):
+        prints(outputs, "0123456789")
+    first, note, last = texts(outputs)
+    assert first.startswith("0123")
+    assert last.endswith("6789")
+    assert "left out" in note
+    assert len(first) + len(last) <= LIMIT
+
+
+def test_of_many_pictures_the_first_and_the_last_are_kept() -> None:
+    outputs = Outputs(LIMIT)
+    for number in range(100):
+        shows(outputs, f"{number}".ljust(1_000), f"id{number}")
+    kept = [text.strip() for text in texts(outputs)]
+    assert kept[:5] == ["0", "1", "2", "3", "4"]
+    assert kept[-1] == "99"
+    assert sum("left out" in text for text in kept) == 1
+    # What was left out is no longer changed; what is there is.
+    assert not outputs.update("id50", {"data": {"text/plain": "new"}, "metadata": {}}, 3)
+    assert outputs.update("id99", {"data": {"text/plain": "new"}, "metadata": {}}, 3)
+    assert texts(outputs)[-1] == "new"
+
+
+def test_one_picture_beyond_the_limit_is_named_and_not_kept() -> None:
+    outputs = Outputs(LIMIT)
+    prints(outputs, "before\n")
+    shows(outputs, "x" * 50_000)
+    prints(outputs, "after\n")
+    before, note, after = texts(outputs)
+    assert (before, after) == ("before\n", "after\n")
+    assert "48.8 KiB of this cell's output are left out" in note
+
+
+def test_after_a_clear_nothing_is_left_out_any_more() -> None:
+    outputs = Outputs(LIMIT)
+    prints(outputs, "x" * 20_000)
+    outputs.clear(wait=True)
+    prints(outputs, "new")
+    assert texts(outputs) == ["new"]
+
+
+def test_a_note_stands_on_its_own_line_and_clears_nothing() -> None:
+    outputs = Outputs(LIMIT)
+    prints(outputs, "half a line", "stderr")
+    outputs.note("the disk was full")
+    assert texts(outputs) == ["half a line\n[ownlab: the disk was full]\n"]
+    outputs.clear(wait=True)
+    outputs.note("again")
+    assert texts(outputs)[-1] == "[ownlab: again]\n"
+    prints(outputs, "new")
+    assert texts(outputs) == ["new"]
+
+
+def test_what_a_kernel_adds_beyond_nbformat_is_not_saved() -> None:
+    outputs = Outputs(LIMIT)
+    more = {"transient": {}, "private": 1}
+    outputs.add("error", {"ename": "E", "evalue": "v", "traceback": ["t", 1], **more}, 10)
+    outputs.add("execute_result", {"data": {"text/plain": "1"}, "metadata": {}, "execution_count": 2, **more}, 10)
+    assert outputs.as_json() == [
+        {"output_type": "error", "ename": "E", "evalue": "v", "traceback": ["t", "1"]},
+        {"output_type": "execute_result", "data": {"text/plain": "1"}, "metadata": {}, "execution_count": 2},
+    ]
+    assert_valid(outputs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("stream", {"name": "stdout"}),
+        ("stream", {"name": "stdout", "text": ["a"]}),
+        ("display_data", {"data": "x", "metadata": {}}),
+        ("error", {"ename": "E", "evalue": None, "traceback": []}),
+        ("clear_output", {}),
+    ],
+)
+def test_what_jupyterlab_refuses_is_refused(kind: str, content: dict[str, object]) -> None:
+    assert not checked(kind, content)
+
+
+def test_a_state_can_be_written_down() -> None:
+    outputs = Outputs(LIMIT)
+    prints(outputs, "x" * 20_000)
+    shows(outputs, "one", "id")
+    prints(outputs, "abc\r", "stderr")
+    again = Outputs(LIMIT)
+    again.load(json.loads(json.dumps(outputs.dump())))
+    for one in (outputs, again):
+        prints(one, "X", "stderr")
+        one.update("id", {"data": {"text/plain": "two"}, "metadata": {}}, 3)
+        shows(one, "y" * 6_000)
+    assert again.as_json() == outputs.as_json()
+    assert again.display_ids == outputs.display_ids

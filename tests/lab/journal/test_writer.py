@@ -1,0 +1,310 @@
+"""The writing end: segments, one call for each batch, and disks that are full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ownlab.lab.journal.reader import records_after
+from ownlab.lab.journal.record import EVENT, Record, as_object, encode, event
+from ownlab.lab.journal.shelf import folded_name, list_files, log_name
+from ownlab.lab.journal.writer import Writer
+
+
+def said(number: int, size: int = 20) -> Record:
+    return Record(number, "iopub", False, float(number), (b"{}", b"{}", b"{}", b"x" * size))
+
+
+def events(records: list[Record]) -> list[tuple[int, dict[str, Any]]]:
+    return [(record.number, as_object(record.parts[0])) for record in records if record.channel == EVENT]
+
+
+def everything(folder: Path) -> list[Record]:
+    return list(records_after(folder, 0))
+
+
+def write_until(writer: Writer, number: int, *, trouble: bool) -> int:
+    """One record after the other until there is trouble, or none any more; the next number."""
+    deadline = time.monotonic() + 20
+    while bool(writer.trouble) is not trouble:
+        assert time.monotonic() < deadline
+        writer.write([said(number, 5_000)])
+        number += 1
+        if writer.trouble:
+            time.sleep(0.02)
+    return number
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 512 KiB."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(tmp_path)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("only root can make a small disk")
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def test_what_is_written_is_there_at_once(tmp_path: Path) -> None:
+    writer = Writer(str(tmp_path / "journals" / "a"))
+    batches = [[said(1)], [said(number) for number in range(2, 1000)], [said(1000, 3 << 20), said(1001, 0)]]
+    for batch in batches:
+        writer.write(batch)
+        assert everything(tmp_path / "journals" / "a")[-1] == batch[-1]
+    assert everything(tmp_path / "journals" / "a") == [record for batch in batches for record in batch]
+    assert writer.trouble == ""
+    writer.close()
+
+
+def test_only_its_owner_reads_it(tmp_path: Path) -> None:
+    folder = tmp_path / "journals" / "a"
+    writer = Writer(str(folder))
+    writer.write([said(1)])
+    assert {stat.S_IMODE(os.stat(path).st_mode) for path in (folder, folder.parent)} == {0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    writer.close()
+
+
+def test_a_segment_is_named_by_its_first_number(tmp_path: Path) -> None:
+    writer = Writer(str(tmp_path), segment_bytes=1000)
+    for number in range(1, 31):
+        writer.write([said(number, 200)])
+    writer.close()
+    logs = list_files(tmp_path).logs
+    assert len(logs) > 5
+    for first, following in zip(logs, [*logs[1:], 31], strict=True):
+        size = sum(len(piece) for piece in encode([said(number, 200) for number in range(first, following)]))
+        assert (tmp_path / log_name(first)).stat().st_size == size
+    assert everything(tmp_path) == [said(number, 200) for number in range(1, 31)]
+
+
+def test_an_open_journal_leaves_nothing_but_itself(tmp_path: Path) -> None:
+    writer = Writer(str(tmp_path))
+    assert list_files(tmp_path).logs == []
+    writer.write([])
+    assert list_files(tmp_path).logs == []
+    writer.write([said(1)])
+    writer.close()
+    assert os.listdir(tmp_path) == [log_name(1)]
+
+
+def test_another_process_goes_on_in_another_file(tmp_path: Path) -> None:
+    first = Writer(str(tmp_path))
+    assert first.last == 0
+    first.write([said(1), said(2)])  # and is killed: never closed
+    with open(tmp_path / log_name(1), "ab") as file:
+        file.write(b"".join(encode([said(3)]))[:-1])
+    second = Writer(str(tmp_path))
+    assert second.last == 2
+    second.write([said(3)])
+    second.close()
+    assert list_files(tmp_path).logs == [1, 3]
+    assert everything(tmp_path) == [said(1), said(2), said(3)], "the cut record was never passed on: nothing is missing"
+
+
+def test_a_segment_without_a_whole_record_gives_way(tmp_path: Path) -> None:
+    before = Writer(str(tmp_path))
+    before.write([said(1)])
+    before.close()
+    (tmp_path / log_name(2)).write_bytes(b"".join(encode([said(2)]))[:10])
+    after = Writer(str(tmp_path))
+    assert after.last == 1
+    after.write([said(2)])
+    after.close()
+    assert after.trouble == ""
+    assert everything(tmp_path) == [said(1), said(2)]
+
+
+def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    before = Writer(str(tmp_path))
+    before.write([said(1, 100)])
+    before.close()
+    after = Writer(str(tmp_path))
+    after.write([said(1, 7)])
+    assert "File exists" in after.trouble
+    after.close()
+    assert everything(tmp_path)[0] == said(1, 100)
+
+
+def test_a_process_that_is_killed_loses_nothing_that_it_told(tmp_path: Path) -> None:
+    code = """
+import sys
+from ownlab.lab.journal.record import Record
+from ownlab.lab.journal.writer import Writer
+writer, number = Writer(sys.argv[1], segment_bytes=200_000), 0
+while True:
+    batch = [Record(number + one, "iopub", False, 0.0, (b"{}", b"{}", b"{}", b"y" * 999)) for one in range(1, 51)]
+    number += len(batch)
+    writer.write(batch)
+    print(number, flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    told = [child.stdout.readline() for _ in range(200)]
+    child.send_signal(signal.SIGKILL)
+    told += child.stdout.readlines()
+    child.wait(20)
+    child.stdout.close()
+    numbers = [record.number for record in everything(tmp_path)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= int([line for line in told if line.endswith(b"\n")][-1])
+
+
+def test_a_full_disk_is_told_and_then_forgotten(small_disk: Path) -> None:
+    writer = Writer(str(small_disk / "journal"))
+    lost_from = write_until(writer, 1, trouble=True) - 1
+    assert "No space left" in writer.trouble
+    number = lost_from + 1
+    for _ in range(10):
+        writer.write([said(number)])
+        number += 1
+    before = everything(small_disk / "journal")
+    assert [record.number for record in before] == list(range(1, lost_from)), "no part of a record is left"
+    os.unlink(small_disk / "journal" / log_name(1))  # somebody makes room
+    number = write_until(writer, number, trouble=False)
+    writer.write([said(number)])
+    writer.close()
+    after = list(records_after(small_disk / "journal", lost_from - 1))
+    [(lost_to, told)] = events(after)
+    assert told == {"event": "lost", "count": lost_to - lost_from + 1, "why": "No space left on device"}
+    assert [record.number for record in after] == list(range(lost_to, number + 1))
+
+
+def test_the_last_words_are_kept_on_a_full_disk(small_disk: Path) -> None:
+    writer = Writer(str(small_disk / "journal"))
+    lost_from = write_until(writer, 1, trouble=True) - 1
+    with open(small_disk / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(512)):  # the last bit, too
+            pass
+    writer.write([said(lost_from + 1), event(lost_from + 2, 0.0, "kernel-ended", why="it died"), said(lost_from + 3)])
+    assert writer.trouble, "an event is no sign that there is room again"
+    writer.write([event(lost_from + 4, 0.0, "ended", why="stopped")])
+    writer.close()
+    told = events(list(records_after(small_disk / "journal", lost_from - 1)))
+    assert [(number, what["event"]) for number, what in told] == [
+        (lost_from + 1, "lost"),
+        (lost_from + 2, "kernel-ended"),
+        (lost_from + 3, "lost"),
+        (lost_from + 4, "ended"),
+    ]
+    assert [what["count"] for _, what in told if "count" in what] == [2, 1]
+
+
+def test_the_last_words_are_kept_where_they_are_the_first_that_find_no_room(small_disk: Path) -> None:
+    writer = Writer(str(small_disk / "journal"))
+    writer.write([said(1, 300_000)])
+    writer.write([said(2), said(3, 300_000), said(4), event(5, 0.0, "ended", why="stopped")])
+    writer.close()
+    after = list(records_after(small_disk / "journal", 1))
+    assert [record.number for record in after] == [2, 4, 5]
+    assert [what["event"] for _, what in events(after)] == ["lost", "ended"]
+
+
+def test_what_was_lost_at_the_end_is_told_when_it_is_closed(small_disk: Path) -> None:
+    writer = Writer(str(small_disk / "journal"))
+    lost_from = write_until(writer, 1, trouble=True) - 1
+    writer.close()
+    [(number, told)] = events(everything(small_disk / "journal"))
+    assert (number, told["event"], told["count"]) == (lost_from, "lost", 1)
+
+
+def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+    code = """
+import resource, sys, time
+from ownlab.lab.journal.record import Record
+from ownlab.lab.journal.writer import Writer
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+writer = Writer(sys.argv[1])
+batch = [Record(number, "iopub", False, 0.0, (b"{}", b"{}", b"{}", b"y" * 9_000)) for number in range(1, 21)]
+writer.write(batch)
+print(writer.trouble)
+number = 21
+while writer.trouble:
+    writer.write([Record(number, "iopub", False, 0.0, (b"{}", b"{}", b"{}", b"z"))])
+    number += 1
+    time.sleep(0.02)
+writer.close()
+"""
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert "File too large" in ran.stdout
+    records = everything(tmp_path)
+    assert [record.number for record in records[:11]] == list(range(1, 12))
+    [(number, told)] = events(records)
+    assert told["count"] == number - 11
+    assert records[-1].parts[-1] == b"z"
+
+
+def test_a_folder_that_cannot_be_made_is_trouble_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "journals").write_text("in the way")
+    writer = Writer(str(tmp_path / "journals" / "a"))
+    assert writer.trouble
+    writer.write([said(1)])
+    writer.write(())
+    assert writer.trouble
+    (tmp_path / "journals").unlink()
+    number = write_until(writer, 2, trouble=False)
+    writer.close()
+    after = everything(tmp_path / "journals" / "a")
+    assert [record.number for record in after] == [number - 2, number - 1]
+    assert events(after)[0][1]["count"] == number - 2
+
+
+def test_what_was_lost_is_told_without_anything_new(tmp_path: Path) -> None:
+    (tmp_path / "journals").write_text("in the way")
+    writer = Writer(str(tmp_path / "journals" / "a"))
+    writer.write([said(1)])
+    (tmp_path / "journals").unlink()
+    deadline = time.monotonic() + 20
+    while writer.trouble:
+        assert time.monotonic() < deadline
+        writer.write(())
+        time.sleep(0.02)
+    assert [number for number, _ in events(everything(tmp_path / "journals" / "a"))] == [1]
+    writer.close()
+
+
+def test_compaction_is_wanted_where_it_is_worth_its_while(tmp_path: Path) -> None:
+    writer = Writer(str(tmp_path))
+    wanted = []
+    for number in range(1, 101):
+        writer.write([said(number, 1 << 20)])
+        if writer.wants_compaction():
+            wanted.append(number)
+            assert not writer.wants_compaction(), "told once"
+    assert wanted == [64, 80, 96]
+    logs = list_files(tmp_path).logs
+    (tmp_path / folded_name(logs[-1] - 1)).write_bytes(b"x")
+    for first in logs[:-1]:
+        (tmp_path / log_name(first)).unlink()
+    writer.write([said(101, 16 << 20)])
+    assert not writer.wants_compaction()
+    assert writer.sealed_bytes < 32 << 20
+    writer.close()
+
+
+def test_a_large_compacted_file_is_not_folded_again_for_a_little(tmp_path: Path) -> None:
+    with open(tmp_path / folded_name(5), "wb") as file:
+        file.truncate(50 << 20)
+    writer = Writer(str(tmp_path))
+    assert writer.last == 5
+    wanted = []
+    for number in range(6, 130):
+        writer.write([said(number, 1 << 20)])
+        wanted += [number] if writer.wants_compaction() else []
+    assert writer.sealed_bytes > 100 << 20
+    assert len(wanted) == 1
+    writer.close()

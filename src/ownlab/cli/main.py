@@ -34,7 +34,7 @@ COMMANDS = {
     "down": Entry("down", "Give me a notebook on a GPU, now", "End a lab; with --all, its runtimes too."),
     "status": Entry("status", "Give me a notebook on a GPU, now", "Show your labs: address, token, folder."),
     "runtimes": Entry(
-        "runtimes", "Give me a notebook on a GPU, now", "Show who holds which card; stop, extend, usage by week."
+        "runtimes", "Give me a notebook on a GPU, now", "Show who holds which card; stop, extend, log, usage."
     ),
     "types": Entry("types", "Where does work run?", "List the runtime types, and write them for Jupyter."),
     "env": Entry("env", "Where does work run?", "Let notebooks run in your own Python environments."),

@@ -6,6 +6,7 @@ import time
 
 import click
 
+from ownlab.cli.log import command as log
 from ownlab.cli.options import json_option
 from ownlab.errors import DeadlineError
 from ownlab.lab.runtimes.act import extend_runtime, find_runtime, stop_runtime
@@ -100,6 +101,9 @@ def usage(outer_json: bool, as_json: bool, weeks: int) -> None:
         echo_record(report)
     else:
         show_usage(report, console())
+
+
+command.add_command(log)
 
 
 def _name(row: RuntimeRow) -> str:

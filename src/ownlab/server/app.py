@@ -58,11 +58,13 @@ def lab_config(folder: str, port: int, token: str) -> Config:
     config.ServerApp.jpserver_extensions = {EXTENSION: True}
     config.ServerApp.kernel_manager_class = "ownlab.server.kernels.OwnlabKernelManager"
     config.ServerApp.kernel_spec_manager_class = "ownlab.server.specs.OwnlabSpecManager"
+    config.ServerApp.contents_manager_class = "ownlab.server.contents.OwnlabContents"
     config.ServerApp.session_manager_class = "ownlab.server.sessions.OwnlabSessionManager"
     config.ServerApp.kernel_websocket_connection_class = "ownlab.server.connection.OwnlabConnection"
     config.IdentityProvider.token = token
     config.LabApp.collaborative = False
     config.OwnlabKernelManager.ownlab_lab = lab
+    config.OwnlabContents.written_file = str(labs_folder() / f"{lab}.written")
     config.OwnlabSessionManager.database_filepath = str(labs_folder() / f"{lab}.sessions.db")
     return config
 

@@ -8,8 +8,13 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 
 from ownlab.lab.runtimes.records import Snapshot
+from ownlab.server.contents import OwnlabContents
+from ownlab.server.handlers import contents_handlers
+from ownlab.server.journals import Journals
+from ownlab.server.kernels import OwnlabKernelManager
 from ownlab.server.lookout import Lookout
 from ownlab.server.routes import handlers
+from ownlab.server.scribe import Scribe
 from ownlab.server.specs import OwnlabSpecManager, as_listed
 
 __all__ = ["OwnlabExtension"]
@@ -23,6 +28,7 @@ class OwnlabExtension(ExtensionApp):
     """Runtimes, cards and types for the page."""
 
     name = "ownlab"
+    _scribe: Scribe | None = None
 
     def initialize_settings(self) -> None:
         """Called by the server before it listens: nothing is read yet."""
@@ -30,18 +36,39 @@ class OwnlabExtension(ExtensionApp):
         specs = self.serverapp.kernel_spec_manager
         listed = partial(as_listed, specs=specs) if isinstance(specs, OwnlabSpecManager) else _as_it_is
         self.settings["ownlab_lookout"] = Lookout(self.log, listed)
+        contents = self.serverapp.contents_manager
+        self.settings["ownlab_journals"] = contents.journals if isinstance(contents, OwnlabContents) else Journals()
 
     def initialize_handlers(self) -> None:
         """Called by the server."""
+        assert self.serverapp is not None
         self.handlers.extend(handlers())
+        if isinstance(self.serverapp.contents_manager, OwnlabContents):
+            self.handlers.extend(contents_handlers())
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         """Called once the server listens."""
         self.settings["ownlab_lookout"].start()
+        self._scribe = _scribe(serverapp)
+        if self._scribe is not None:
+            self._scribe.start()
 
     async def stop_extension(self) -> None:
         """Called when the server ends."""
+        if self._scribe is not None:
+            await self._scribe.close()
+        self.settings["ownlab_journals"].close()
         await self.settings["ownlab_lookout"].close()
+
+
+def _scribe(serverapp: Any) -> Scribe | None:
+    """Only a lab's server writes into its notebooks by itself."""
+    contents, kernels = serverapp.contents_manager, serverapp.kernel_manager
+    if not isinstance(contents, OwnlabContents) or not isinstance(kernels, OwnlabKernelManager):
+        return None
+    scribe = Scribe(contents, kernels, kernels.ownlab_lab or "", serverapp.log)
+    kernels.activity.changed.append(scribe.note)
+    return scribe
 
 
 def _as_it_is(found: Snapshot) -> Snapshot:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from concurrent.futures import Future
 from datetime import datetime, timezone
@@ -22,6 +23,9 @@ from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.runtimes.control import ask
 from ownlab.lab.runtimes.kernelspecs import PROVISIONER
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.server.activity import Activity
+from ownlab.server.following import Following
+from ownlab.server.line import plan_with_line
 from ownlab.server.restarter import OwnlabRestarter
 from ownlab.server.specs import OwnlabSpecManager
 from ownlab.server.survivors import Survivor, bury, state_of, survivors
@@ -32,6 +36,8 @@ __all__ = ["OwnlabKernelManager", "RuntimeManager"]
 _START_SECONDS = 5.0
 # A subscription on the loopback is there after milliseconds.
 _LISTENS_AFTER = 0.3
+# Seconds that pages have to hear that their kernel is another one, before who asked for it is answered.
+_TOLD = 2.0
 
 
 class RuntimeManager(ServerKernelManager):
@@ -54,6 +60,12 @@ class RuntimeManager(ServerKernelManager):
         """Whether it is a runtime that has no kernel yet: it waits for a card, or the kernel is being started."""
         return self.is_runtime and self.kernel_id is not None and state_of(self.kernel_id) in ("waiting", "starting")
 
+    async def restart_kernel(self, *args: Any, **kwargs: Any) -> None:
+        """Called where somebody asked for it, and by the restarter."""
+        await super().restart_kernel(*args, **kwargs)
+        if isinstance(self.parent, OwnlabKernelManager) and self.kernel_id in self.parent:
+            await self.parent.tell_restart(self.kernel_id)
+
 
 class OwnlabKernelManager(AsyncMappingKernelManager):
     """All kernels of a lab's server."""
@@ -67,6 +79,8 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.activity = Activity(self)
+        self._followings: dict[str, set[Following]] = {}
         if not self.ownlab_lab:
             return
         # Before the first request: the first look at a session whose kernel is not in the table deletes the session.
@@ -127,7 +141,8 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         self.initialize_culler()
         kernel._ready.set_result(None)
         self.log.info("Adopted runtime %s (%s).", kernel_id, kernel.execution_state)
-        await self._ask_again(kernel, one.plan)
+        if plan_with_line(kernel_id) is None:
+            await self._ask_again(kernel, one.plan)
 
     async def _ask_again(self, kernel: RuntimeManager, plan: Plan) -> None:
         """A cell that ended after we asked, and before we listened, would be taken to run until the next one does."""
@@ -166,6 +181,53 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         except OwnlabError as exc:
             self.log.warning("What dead runtimes left cannot be taken away: %s", exc)
 
+    # -- pages, and what kernels do: along their lines
+
+    def follow(self, kernel_id: str, following: Following) -> None:
+        """A page follows a runtime."""
+        self._followings.setdefault(kernel_id, set()).add(following)
+
+    def unfollow(self, kernel_id: str, following: Following) -> None:
+        """It is gone."""
+        left = self._followings.get(kernel_id, set())
+        left.discard(following)
+        if not left:
+            self._followings.pop(kernel_id, None)
+
+    def pages(self, kernel_id: str) -> int:
+        """How many pages follow a runtime, and save its notebook."""
+        return len(self._followings.get(kernel_id, ()))
+
+    def start_watching_activity(self, kernel_id: str) -> None:
+        """Called when a kernel was started, and when one was adopted."""
+        plan = plan_with_line(kernel_id) if self._kernels[kernel_id].is_runtime else None
+        if plan is None:
+            super().start_watching_activity(kernel_id)
+            return
+        kernel = self._kernels[kernel_id]
+        kernel.reason = ""
+        kernel.last_activity = datetime.now(timezone.utc)
+        self.activity.watch(kernel_id, kernel, plan.sockets)
+
+    def stop_watching_activity(self, kernel_id: str) -> None:
+        """Called before a kernel is shut down, and where one died."""
+        self.activity.stop(kernel_id)
+        super().stop_watching_activity(kernel_id)
+
+    async def tell_restart(self, kernel_id: str) -> None:
+        """Wait until pages know of the new kernel: the one that asked for it opens a new connection when it is answered,
+        and would take the restart for one that it has missed."""
+        plan = plan_with_line(kernel_id)
+        if plan is None:
+            return
+        with contextlib.suppress(asyncio.TimeoutError):  # a supervisor that is stopped, a page that is slow
+            await asyncio.wait_for(self._tell_restart(kernel_id, plan), _TOLD)
+
+    async def _tell_restart(self, kernel_id: str, plan: Plan) -> None:
+        # Its supervisor may be another one.
+        hello = await self.activity.watch(kernel_id, self._kernels[kernel_id], plan.sockets)
+        await asyncio.gather(*(page.reached(hello.position) for page in self._followings.get(kernel_id, ())))
+
     # -- what is different from then on
 
     async def start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
@@ -199,6 +261,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             if kernel.is_runtime:
                 self._let_go(kernel_id)
         await super()._async_shutdown_all(now=now)
+        self.activity.close()
 
     def _let_go(self, kernel_id: str) -> None:
         kernel = self._kernels[kernel_id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ from tornado import web
 
 from ownlab.errors import OwnlabError, UsageError
 from ownlab.lab.runtimes.records import RuntimeType
+from ownlab.server.journals import Journals
 from ownlab.server.lookout import Lookout
 from ownlab.server.stream import StreamHandler, document_of
 
@@ -124,6 +126,28 @@ class ExtendHandler(RouteHandler):
         return await _act(extend)
 
 
+class AttachHandler(RouteHandler):
+    """GET /ownlab/api/runtimes/ID/attach?after=N."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, runtime: str) -> None:
+        """What a page needs to go on showing the cells of a runtime; it shows already what came up to `after`."""
+        from ownlab.server.attach import attachment
+
+        try:
+            after = int(self.get_query_argument("after", "0"))
+        except ValueError as exc:
+            raise web.HTTPError(400, "after is no number") from exc
+        journals: Journals = self.settings["ownlab_journals"]
+        try:
+            found = await journals.ask(runtime, partial(attachment, after=after))
+        except OwnlabError as exc:
+            self.set_status(exc.http_status)
+            found = document_of(exc)
+        self.finish(found)
+
+
 def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     """Address below the server's base address -> handler."""
     runtime = r"/ownlab/api/runtimes/(?P<runtime>[\w-]+)"
@@ -133,6 +157,7 @@ def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
         (r"/ownlab/api/stream", StreamHandler),
         (rf"{runtime}/stop", StopHandler),
         (rf"{runtime}/extend", ExtendHandler),
+        (rf"{runtime}/attach", AttachHandler),
     ]
 
 

@@ -51,6 +51,17 @@ class OwnlabSessionManager(SessionManager):
             self._connection.close()
             self._connection = None
 
+    async def save_session(self, session_id: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Called where a notebook is opened, also with a kernel that is there already."""
+        model: dict[str, Any] = await super().save_session(session_id, *args, **kwargs)
+        row = self.cursor.execute("SELECT * FROM session WHERE session_id=?", [session_id]).fetchone()
+        if row is not None and row["type"] == "notebook":
+            notebook = self.get_kernel_env(row["path"], row["name"])["JPY_SESSION_NAME"]
+            plan = plan_of(row["kernel_id"])
+            if plan is not None and plan.notebook != notebook:
+                await self._rename(row["kernel_id"], notebook)
+        return model
+
     async def update_session(self, session_id: str, **kwargs: Any) -> None:
         """Called where a notebook was renamed or moved, or got another kernel."""
         await super().update_session(session_id, **kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 from msgspec import Struct
@@ -17,6 +19,7 @@ from ownlab.options.shown import Configuration
 
 __all__ = [
     "RECORDS",
+    "CellLog",
     "CompletionScript",
     "Failure",
     "LabDown",
@@ -24,6 +27,7 @@ __all__ = [
     "LabStates",
     "RuleList",
     "RulePage",
+    "RuntimeLog",
     "RuntimeTold",
     "RuntimeWord",
     "echo_record",
@@ -107,6 +111,27 @@ class RuntimeTold(Struct, frozen=True):
     ends_at: float | None = None  # when it will end now, after it was extended
 
 
+class CellLog(Struct, frozen=True):
+    """One execution of a cell."""
+
+    cell: str | None  # its id; None: it was not executed from a notebook
+    source: str
+    state: str  # queued, running, done, aborted, cut
+    execution_count: int | None
+    started_at: float | None  # seconds since the epoch
+    ended_at: float | None
+    outputs: list[dict[str, Any]]  # as in a notebook
+
+
+class RuntimeLog(Struct, frozen=True):
+    """`ownlab runtimes log --json`."""
+
+    runtime: str
+    notebook: str
+    ended: str | None  # why; None: it is alive
+    cells: tuple[CellLog, ...]  # in the order in which they were executed
+
+
 class FailureDetails(Struct, frozen=True):
     kind: str  # the name of the error's class
     message: str
@@ -138,6 +163,7 @@ RECORDS: dict[str, type[Struct]] = {
     "explain-all": RuleList,
     "machine": Machine,
     "runtimes": Snapshot,
+    "runtimes-log": RuntimeLog,
     "runtimes-told": RuntimeTold,
     "runtimes-usage": Usage,
     "status": LabStates,

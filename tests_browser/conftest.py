@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,17 +59,29 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def page(context: BrowserContext, lab: Lab, request: pytest.FixtureRequest) -> Iterator[LabPage]:
-    """A page on the lab; when the test is over its runtimes are ended, and it must have raised no error."""
-    opened = context.new_page()
-    watch = _Watch(opened)
-    yield LabPage(opened, lab)
+def pages(context: BrowserContext, lab: Lab, request: pytest.FixtureRequest) -> Iterator[Callable[[], LabPage]]:
+    """Opens pages on the lab; when the test is over its runtimes are ended, and no page must have raised an error."""
+    watched: list[_Watch] = []
+
+    def open_page() -> LabPage:
+        watched.append(_Watch(context.new_page()))
+        return LabPage(watched[-1].page, lab)
+
+    yield open_page
     failed = request.node.stash.get(_failed, False)
-    if failed or watch.errors:
-        watch.keep(request.node.name)
-    opened.close()
+    errors = [error for watch in watched for error in watch.errors]
+    for number, watch in enumerate(watched):
+        if failed or errors:
+            watch.keep(f"{request.node.name}-{number}" if number else request.node.name)
+        watch.page.close()
     lab.end_all()
-    assert failed or not watch.errors, "the page raised errors: " + "; ".join(watch.errors)
+    assert failed or not errors, "the page raised errors: " + "; ".join(errors)
+
+
+@pytest.fixture
+def page(pages: Callable[[], LabPage]) -> LabPage:
+    """One page on the lab."""
+    return pages()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -84,7 +96,7 @@ class _Watch:
     """What a page says in its console, for the case that the test fails."""
 
     def __init__(self, page: Page) -> None:
-        self._page = page
+        self.page = page
         self.errors: list[str] = []
         self.said: list[str] = []
         page.on("pageerror", self._on_error)
@@ -103,4 +115,5 @@ class _Watch:
         folder.mkdir(parents=True, exist_ok=True)
         stem = re.sub(r"\W+", "-", name)
         (folder / f"{stem}.log").write_text("\n".join(self.said), encoding="utf-8")
-        self._page.screenshot(path=folder / f"{stem}.png")
+        if not self.page.is_closed():
+            self.page.screenshot(path=folder / f"{stem}.png")

@@ -105,7 +105,8 @@ class Lab:
     @property
     def server_pid(self) -> int:
         """Of the server that is there now: another one after it was killed."""
-        [record] = (self.base / "home" / "labs").glob("*.json")
+        [lock] = (self.base / "home" / "labs").glob("*.watchdog.lock")
+        record = lock.with_name(lock.name.replace(".watchdog.lock", ".json"))
         return int(json.loads(record.read_text(encoding="utf-8"))["pid"])
 
     def is_up(self) -> bool:
@@ -115,9 +116,15 @@ class Lab:
         except httpx.TransportError:
             return False
 
-    def page(self, path: str = "lab") -> str:
-        """The address of a page, with the token."""
-        return f"{self.url}{path}?reset&token={self.token}"
+    def page(self, path: str = "lab", url: str = "") -> str:
+        """The address of a page, with the token; `url`: another way to the server."""
+        return f"{url or self.url}{path}?reset&token={self.token}"
+
+    def kill(self) -> None:
+        """Kill the server; another one is there when this returns."""
+        killed = self.server_pid
+        os.kill(killed, signal.SIGKILL)
+        wait_for(lambda: self.is_up() and self.server_pid != killed, "another server answers")
 
     # --- what is asked of the server, as another page would ------------------------------------------------------------
 

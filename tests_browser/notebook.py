@@ -24,9 +24,9 @@ class LabPage:
         """A page with nothing else in it."""
         self.load(self.lab.page(path))
 
-    def notebook(self, name: str) -> Notebook:
+    def notebook(self, name: str, url: str = "") -> Notebook:
         """Open a notebook of the folder in a new page load."""
-        self.open(f"lab/tree/{name}")
+        self.load(self.lab.page(f"lab/tree/{name}", url))
         return Notebook(self.page)
 
     def menu(self, *labels: str) -> None:
@@ -91,6 +91,14 @@ class Notebook:
     def output(self, number: int) -> Locator:
         return self.cell(number).locator(".jp-OutputArea-output")
 
+    def text(self, number: int) -> str:
+        """What a cell printed."""
+        return "".join(self.output(number).all_inner_texts())
+
+    def box(self, number: int) -> Locator:
+        """Where a cell waits for what a person types."""
+        return self.cell(number).locator(".jp-Stdin-input")
+
     def prompt(self, number: int) -> Locator:
         """[*]: while a cell runs, [3]: when it has run."""
         return self.cell(number).locator(".jp-InputPrompt")
@@ -100,6 +108,13 @@ class Notebook:
         self.cell(number).locator(".cm-content").click()
         self.page.keyboard.press("ControlOrMeta+a")
         self.page.keyboard.insert_text(code)
+
+    def save(self) -> None:
+        """As people do, and wait until it is done."""
+        with self.page.expect_response(
+            lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url
+        ):
+            self.page.keyboard.press("ControlOrMeta+s")
 
     def run(self, number: int) -> None:
         self.cell(number).locator(".cm-content").click()

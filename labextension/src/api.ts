@@ -1,9 +1,33 @@
 /** Everything that the page asks of the server's own routes. */
 import { URLExt } from '@jupyterlab/coreutils';
-import { ServerConnection } from '@jupyterlab/services';
+import { type KernelMessage, ServerConnection } from '@jupyterlab/services';
 import type { Failure, Snapshot } from './records';
 
 const ROOT = 'ownlab/api';
+
+/** An execution of a cell, from its journal. */
+export interface IExecution {
+  msg_id: string;
+  cell: string | null;
+  state: 'queued' | 'running' | 'done' | 'aborted' | 'cut';
+  queued_at: number;
+  request: Pick<KernelMessage.IExecuteRequestMsg, 'header' | 'metadata' | 'content'>;
+  /** What the kernel said in it, in as few words as possible. */
+  messages: Pick<KernelMessage.IMessage, 'channel' | 'header' | 'parent_header' | 'metadata' | 'content'>[];
+}
+
+/** What a page needs to go on showing cells that run. */
+export interface IAttachment {
+  position: number;
+  kernel_session: string;
+  executions: IExecution[];
+}
+
+/** What runs, and what changed after a number; null: that kernel is none of ours. */
+export async function fetchAttachment(settings: ServerConnection.ISettings, id: string, after: number): Promise<IAttachment | null> {
+  const response = await request(settings, `runtimes/${encodeURIComponent(id)}/attach?after=${after}`, {});
+  return response.status === 404 ? null : ((await answer(response)) as IAttachment);
+}
 
 /** null: this server has no such route; it was not started by `ownlab up`. */
 export async function fetchSnapshot(settings: ServerConnection.ISettings): Promise<Snapshot | null> {

@@ -1,7 +1,8 @@
 /** ownlab in JupyterLab: the list of its plugins. */
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import type { ServiceManagerPlugin } from '@jupyterlab/services';
-import { connectionLost, connectionNotice, ownEnds, reachability, serverSettings } from './plugins/connection';
+import { attach } from './plugins/attach';
+import { connectionLost, connectionNotice, line, ownEnds, reachability, serverSettings } from './plugins/connection';
 import { indicator } from './plugins/indicator';
 import { panel } from './plugins/panel';
 import { queue } from './plugins/queue';
@@ -12,10 +13,12 @@ import { warnings } from './plugins/warnings';
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
   reachability,
   ownEnds,
+  line,
   serverSettings,
   connectionLost,
   connectionNotice,
   stream,
+  attach,
   runtimes,
   indicator,
   panel,

@@ -1,5 +1,6 @@
 /** What plugins of ours provide for each other. */
 import { Token } from '@lumino/coreutils';
+import type { ILine as Line } from './attachment';
 import type { OwnEnds } from './ends';
 import type { LiveSnapshot } from './live';
 import type { Reachability } from './reachability';
@@ -7,6 +8,8 @@ import type { Reachability } from './reachability';
 export const IReachability = new Token<Reachability>('ownlab:IReachability', 'Whether the server answers.');
 
 export const IOwnEnds = new Token<OwnEnds>('ownlab:IOwnEnds', 'What this page itself ended.');
+
+export const ILine = new Token<Line>('ownlab:ILine', 'How far this page has come in what each kernel says.');
 
 export const ILiveSnapshot = new Token<LiveSnapshot>(
   'ownlab:ILiveSnapshot',

@@ -1,11 +1,16 @@
 /** The page while the server is away: a quiet notice instead of a box, and everything connected again when it is back. */
 import { IConnectionLost, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { PageConfig } from '@jupyterlab/coreutils';
 import { IConnectionStatus, IServerSettings, ServerConnection, type ServiceManagerPlugin } from '@jupyterlab/services';
+import type { ILine as Line } from '../attachment';
 import { OwnEnds } from '../ends';
-import { patientSocket } from '../patient';
+import { Followers } from '../follower';
 import { type Reach, Reachability } from '../reachability';
-import { IOwnEnds, IReachability } from '../tokens';
+import { Seen } from '../seen';
+import { socketClass } from '../sockets';
+import { ILine, IOwnEnds, IReachability } from '../tokens';
 import { Absence } from '../widgets/absence';
+import { Wire } from '../wire';
 
 /** A server that is back within this time was hardly away: nothing is shown. */
 const SHORT_ABSENCE = 2_000;
@@ -31,15 +36,28 @@ export const ownEnds: ServiceManagerPlugin<OwnEnds> = {
   activate: () => new OwnEnds()
 };
 
+export const line: ServiceManagerPlugin<Line> = {
+  id: 'ownlab:line',
+  description: 'Knows how far this page has come in what each kernel says.',
+  autoStart: true,
+  requires: [IOwnEnds],
+  provides: ILine,
+  activate: (_: null, ends: OwnEnds) => {
+    trackLess();
+    const followers = new Followers();
+    return { followers, wire: new Wire(), seen: new Seen(followers, ends.fetch) };
+  }
+};
+
 /** In place of JupyterLab's own, which package.json disables. */
 export const serverSettings: ServiceManagerPlugin<ServerConnection.ISettings> = {
   id: 'ownlab:server-settings',
-  description: 'Server settings with sockets that wait for the server.',
+  description: 'Server settings with sockets that wait for the server, and lose nothing.',
   autoStart: true,
-  requires: [IReachability, IOwnEnds],
+  requires: [IReachability, ILine],
   provides: IServerSettings,
-  activate: (_: null, reachability: Reachability, ends: OwnEnds) =>
-    ServerConnection.makeSettings({ WebSocket: patientSocket(reachability), fetch: ends.fetch })
+  activate: (_: null, reachability: Reachability, { followers, wire, seen }: Line) =>
+    ServerConnection.makeSettings({ WebSocket: socketClass(reachability, followers, wire), fetch: seen.fetch, serializer: wire })
 };
 
 /** In place of JupyterLab's own, which puts a box over the page and leaves it there. */
@@ -77,6 +95,13 @@ export const connectionNotice: JupyterFrontEndPlugin<void> = {
     });
   }
 };
+
+/** Subshells are made and ended, for widgets, beside the cell that runs: after that JupyterLab would show the kernel as idle. */
+function trackLess(): void {
+  const types: unknown = JSON.parse(PageConfig.getOption('untracked_message_types') || '[]');
+  const more = ['create_subshell_request', 'delete_subshell_request', 'list_subshell_request'];
+  PageConfig.setOption('untracked_message_types', JSON.stringify([...(Array.isArray(types) ? types : []), ...more]));
+}
 
 /** Polls that met failures would wait for up to five minutes. */
 async function refresh({ serviceManager }: JupyterFrontEnd): Promise<void> {

@@ -1,0 +1,262 @@
+"""Whatever happens to the page, the network or the server: the notebook shows everything once, in order, and goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from tests_browser.cable import Cable
+from tests_browser.lab import CPU, Lab, wait_for
+from tests_browser.notebook import LabPage, Notebook
+
+# Goes on until it is told to end: how long a page or a server takes does not matter.
+STREAM = """
+import pathlib, time
+for number in range(900):
+    print("line", number, flush=True)
+    time.sleep(0.1)
+    if pathlib.Path("stop").exists():
+        break
+print("done")
+"""
+
+WIDGET = """
+import ipywidgets, pathlib, time
+bar, label, out = ipywidgets.IntProgress(max=10), ipywidgets.Label("begins"), ipywidgets.Output()
+display(ipywidgets.VBox([bar, label, out]))
+for number in range(900):
+    bar.value, label.value = number % 10, f"step {number}"
+    with out:
+        print("inside", number)
+    time.sleep(0.1)
+    if pathlib.Path("stop").exists():
+        break
+label.value = "all steps done"
+"""
+
+MUCH = """
+import pathlib, time
+from IPython.display import HTML, display
+shown = display(HTML("first picture"), display_id=True)
+while not pathlib.Path("much").exists():
+    time.sleep(0.05)
+for number in range(100):
+    shown.update(HTML("<!--" + "x" * 1_000_000 + "-->"))
+shown.update(HTML("last picture"))
+print("all shown")
+while not pathlib.Path("stop").exists():
+    time.sleep(0.05)
+print("over")
+"""
+
+QUESTION = """
+import getpass
+name = input("who? ")
+print("hello", name)
+print(len(getpass.getpass("secret? ")), "letters")
+"""
+
+
+@pytest.fixture
+def stop(lab: Lab) -> Iterator[Path]:
+    """What ends the cells above, once it is there."""
+    path = lab.folder / "stop"
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_a_tab_closed_during_a_stream(pages: Callable[[], LabPage], lab: Lab, stop: Path) -> None:
+    name = lab.write("closed.ipynb", CPU, STREAM, "print('queued', number)", "1 / 0", "print('never')")
+    first = pages()
+    notebook = first.notebook(name).ready()
+    for number in range(4):
+        notebook.run(number)
+    expect(notebook.output(0)).to_contain_text("line 3")
+    before = last_line(notebook)
+    first.page.close()
+
+    notebook = pages().notebook(name)
+    wait_for(lambda: last_line(notebook) > before + 5, "lines come that were printed after the tab was closed")
+    for number in range(4):
+        expect(notebook.prompt(number)).to_have_text("[*]:")
+    expect(notebook.cell(0).locator(".ownlab-Elapsed")).to_have_text(re.compile(r"^0:\d\d$"))
+    stop.touch()
+    expect(notebook.prompt(2)).to_have_text("[3]:")
+    assert_whole(notebook)
+    expect(notebook.prompt(0)).to_have_text("[1]:")
+    expect(notebook.output(1)).to_have_text(f"queued {last_line(notebook)}")
+    expect(notebook.output(2)).to_contain_text("ZeroDivisionError")
+    expect(notebook.prompt(3)).to_have_text("[ ]:")
+    expect(notebook.output(3)).to_have_count(0)
+    expect(notebook.cell(0).locator(".ownlab-Elapsed")).to_have_count(0)
+
+
+def test_a_reload_with_widgets(page: LabPage, lab: Lab, stop: Path) -> None:
+    name = lab.write("widgets.ipynb", CPU, WIDGET)
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    label = notebook.cell(0).locator("div.widget-label")
+    expect(label).to_have_text(re.compile(r"step [3-9]"))
+
+    notebook = page.notebook(name)
+    label = notebook.cell(0).locator("div.widget-label")
+    expect(label).to_have_text(re.compile(r"step \d+"))
+    seen = step(label.inner_text())
+    wait_for(lambda: step(label.inner_text()) > seen + 5, "the widget goes on")
+    expect(notebook.cell(0).locator(".widget-hprogress")).to_be_visible()
+    stop.touch()
+    expect(label).to_have_text("all steps done")
+    expect(notebook.prompt(0)).to_have_text("[1]:")
+    inside = re.findall(r"inside (\d+)", notebook.output(0).first.inner_text())
+    assert list(map(int, inside)) == list(range(len(inside)))
+    assert len(inside) > seen
+
+
+def test_a_question_outlives_its_page_and_is_answered_elsewhere(pages: Callable[[], LabPage], lab: Lab) -> None:
+    name = lab.write("question.ipynb", CPU, QUESTION)
+    first = pages()
+    notebook = first.notebook(name).ready()
+    notebook.run(0)
+    expect(notebook.box(0)).to_be_visible()
+    first.page.close()
+
+    one, other = pages(), pages()
+    here, there = one.notebook(name), other.notebook(name)
+    expect(here.box(0)).to_be_visible()
+    there.box(0).fill("Ada")
+    there.box(0).press("Enter")
+    for notebook in here, there:
+        expect(notebook.output(0).first).to_have_text("who?  Ada")
+        expect(notebook.cell(0)).to_contain_text("hello Ada")
+        expect(notebook.cell(0).locator('.jp-Stdin-input[type="password"]')).to_be_visible()
+        expect(notebook.box(0)).to_have_count(1)  # the first one goes away
+    here.box(0).fill("four")
+    here.box(0).press("Enter")
+    for notebook in here, there:
+        expect(notebook.prompt(0)).to_have_text("[1]:")
+        expect(notebook.box(0)).to_have_count(0)
+        assert " ".join(notebook.text(0).split()) == "who? Ada hello Ada secret? ········ 4 letters"
+
+
+def test_two_browsers_show_the_same(pages: Callable[[], LabPage], lab: Lab, stop: Path) -> None:
+    name = lab.write("two.ipynb", CPU, STREAM, "print('from the other')")
+    here = pages().notebook(name).ready()
+    there = pages().notebook(name).ready()
+    here.run(0)
+    expect(there.prompt(0)).to_have_text("[*]:")
+    expect(there.output(0)).to_contain_text("line 3")
+    there.run(1)
+    stop.touch()
+    for notebook in here, there:
+        expect(notebook.output(1)).to_have_text("from the other")
+        expect(notebook.prompt(1)).to_have_text("[2]:")
+        expect(notebook.prompt(0)).to_have_text("[1]:")
+        assert_whole(notebook)
+    here.save()
+    cells = lab.get(f"api/contents/{name}")["content"]["cells"]
+    assert [cell["execution_count"] for cell in cells] == [1, 2]
+    assert cells[1]["outputs"][0]["text"] == "from the other\n"
+
+
+def test_the_server_is_killed_and_nothing_is_missing(page: LabPage, lab: Lab, stop: Path) -> None:
+    name = lab.write("killed.ipynb", CPU, STREAM)
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    expect(notebook.output(0)).to_contain_text("line 3")
+    lab.kill()
+    before = last_line(notebook)
+    wait_for(lambda: last_line(notebook) > before + 5, "later lines appear")
+    assert_whole(notebook, ended=False)
+
+    page.page.goto("about:blank")
+    lab.kill()
+    notebook = page.notebook(name)
+    expect(notebook.prompt(0)).to_have_text("[*]:")
+    before = last_line(notebook)
+    wait_for(lambda: last_line(notebook) > before + 5, "later lines appear")
+    stop.touch()
+    expect(notebook.prompt(0)).to_have_text("[1]:")
+    assert_whole(notebook)
+
+
+def test_the_network_is_cut(page: LabPage, lab: Lab, stop: Path) -> None:
+    name = lab.write("cut.ipynb", CPU, STREAM, "print('said meanwhile')")
+    with Cable(int(lab.state["port"])) as cable:
+        notebook = page.notebook(name, cable.url).ready()
+        notebook.run(0)
+        expect(notebook.output(0)).to_contain_text("line 3")
+        cable.cut()
+        notebook.run(1)  # kept until the server can be told
+        expect(page.page.get_by_text("does not answer")).to_be_visible()
+        before = last_line(notebook)
+        cable.mend()
+        wait_for(lambda: last_line(notebook) > before + 5, "later lines appear")
+        stop.touch()
+        expect(notebook.prompt(1)).to_have_text("[2]:")
+        expect(notebook.output(1)).to_have_text("said meanwhile")
+        expect(page.dialog).to_have_count(0)
+        assert_whole(notebook)
+
+
+def test_more_was_said_than_is_kept_word_for_word(page: LabPage, lab: Lab, stop: Path) -> None:
+    """The journal is compacted while the page is away: it is told each cell anew, and goes on."""
+    name = lab.write("much.ipynb", CPU, MUCH, "print('second')")
+    with Cable(int(lab.state["port"])) as cable:
+        notebook = page.notebook(name, cable.url).ready()
+        notebook.run(0)
+        notebook.run(1)
+        expect(notebook.output(0)).to_have_text("first picture")
+        cable.cut()
+        (lab.folder / "much").touch()
+        journal = lab.base / "home" / "journals" / lab.kernel_of(name)
+        wait_for(lambda: any(journal.glob("*.folded")), "the journal is compacted")
+        cable.mend()
+        expect(notebook.cell(0)).to_contain_text("all shown")
+        stop.touch()
+        expect(notebook.prompt(1)).to_have_text("[2]:")
+        expect(notebook.prompt(0)).to_have_text("[1]:")
+        assert [notebook.text(0), notebook.text(1)] == ["last pictureall shown\nover\n", "second\n"]
+
+
+def test_a_kernel_restarts(page: LabPage, lab: Lab) -> None:
+    """JupyterLab forgets what ran before; what is run after it is shown, also after a reload in between."""
+    name = lab.write(
+        "restart.ipynb", CPU, "import time\nprint('begins')\ntime.sleep(600)", "print('new', 'time' in dir())"
+    )
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    expect(notebook.output(0)).to_have_text("begins")
+    page.notebook(name)
+    expect(notebook.output(0)).to_have_text("begins")
+    expect(notebook.prompt(0)).to_have_text("[*]:")
+    page.menu("Kernel", "Restart Kernel…")
+    page.answer("Confirm Kernel Restart")
+    expect(notebook.prompt(0)).to_have_text("[ ]:")
+    notebook.ready().run(1)
+    expect(notebook.output(1)).to_have_text("new False")
+    expect(notebook.prompt(1)).to_have_text("[1]:")
+    expect(notebook.output(0)).to_have_text("begins")
+    page.notebook(name)
+    expect(notebook.output(1)).to_have_text("new False")
+    expect(notebook.prompt(1)).to_have_text("[1]:")
+    expect(notebook.prompt(0)).to_have_text("[ ]:")
+
+
+def assert_whole(notebook: Notebook, ended: bool = True) -> None:
+    """Every line that was printed stands there once, in order."""
+    text = notebook.text(0)
+    lines = list(map(int, re.findall(r"line (\d+)\n", text)))
+    assert lines == list(range(len(lines)))
+    assert text.count("done") == ended
+
+
+def last_line(notebook: Notebook) -> int:
+    """The number of the last line that the page shows."""
+    return max(map(int, re.findall(r"line (\d+)", notebook.text(0))), default=-1)
+
+
+def step(label: str) -> int:
+    return int(re.findall(r"\d+", label)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +36,19 @@ for number in range(900):
     if pathlib.Path("stop").exists():
         break
 label.value = "all steps done"
+"""
+
+CAPTURED = """
+import ipywidgets, pathlib, time
+out = ipywidgets.Output()
+display(out)
+with out:
+    for number in range(900):
+        print("inside", number)
+        time.sleep(0.1)
+        if pathlib.Path("stop").exists():
+            break
+print("outside")
 """
 
 MUCH = """
@@ -110,9 +124,31 @@ def test_a_reload_with_widgets(page: LabPage, lab: Lab, stop: Path) -> None:
     stop.touch()
     expect(label).to_have_text("all steps done")
     expect(notebook.prompt(0)).to_have_text("[1]:")
-    inside = re.findall(r"inside (\d+)", notebook.output(0).first.inner_text())
-    assert list(map(int, inside)) == list(range(len(inside)))
+    inside = numbers_in(notebook.output(0).first.inner_text())
+    assert inside == list(range(len(inside)))
     assert len(inside) > seen
+
+
+def test_a_reload_while_an_output_widget_takes_what_is_printed(page: LabPage, lab: Lab, stop: Path) -> None:
+    name = lab.write("captured.ipynb", CPU, CAPTURED)
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    widget = notebook.cell(0).locator(".widget-output")
+    expect(widget).to_contain_text("inside 3")
+
+    notebook = page.notebook(name)
+    widget = notebook.cell(0).locator(".widget-output")
+    expect(widget).to_contain_text("inside 4")
+    seen = numbers_in(widget.inner_text())[-1]
+    wait_for(lambda: numbers_in(widget.inner_text())[-1] > seen + 5, "the widget goes on")
+    stop.touch()
+    expect(notebook.prompt(0)).to_have_text("[1]:")
+    printed = numbers_in(widget.inner_text())
+    assert printed == list(range(len(printed)))
+    notebook.save()
+    outputs = json.loads((lab.folder / name).read_text())["cells"][0]["outputs"]
+    assert [output["output_type"] for output in outputs] == ["display_data", "stream"]
+    assert outputs[1]["text"] == ["outside\n"]
 
 
 def test_a_question_outlives_its_page_and_is_answered_elsewhere(pages: Callable[[], LabPage], lab: Lab) -> None:
@@ -256,6 +292,10 @@ def assert_whole(notebook: Notebook, ended: bool = True) -> None:
 def last_line(notebook: Notebook) -> int:
     """The number of the last line that the page shows."""
     return max(map(int, re.findall(r"line (\d+)", notebook.text(0))), default=-1)
+
+
+def numbers_in(printed: str) -> list[int]:
+    return [int(number) for number in re.findall(r"inside (\d+)", printed)]
 
 
 def step(label: str) -> int:

@@ -20,6 +20,8 @@ export interface IExecution {
 export interface IAttachment {
   position: number;
   kernel_session: string;
+  /** Output widget -> the execution whose outputs it takes. */
+  capturing: Record<string, string>;
   executions: IExecution[];
 }
 

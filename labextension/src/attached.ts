@@ -7,6 +7,8 @@ import type { IExecution } from './api';
 
 export type ExecuteFuture = Kernel.IShellFuture<KernelMessage.IExecuteRequestMsg, KernelMessage.IExecuteReplyMsg>;
 
+type Hook = (message: KernelMessage.IIOPubMessage) => boolean;
+
 /** The code cell with an id. */
 export function cellOf(panel: NotebookPanel, id: string | null): CodeCell | undefined {
   return codeCells(panel).find(cell => cell.model.id === id);
@@ -29,7 +31,7 @@ function codeCells(panel: NotebookPanel): CodeCell[] {
 }
 
 /** Let a cell show an execution from its beginning, as CodeCell.execute does. The request itself is not sent again. */
-export function adopt(panel: NotebookPanel, kernel: Kernel.IKernelConnection, cell: CodeCell, execution: IExecution): void {
+export function adopt(panel: NotebookPanel, kernel: Kernel.IKernelConnection, cell: CodeCell, execution: IExecution, guard: Hook): void {
   const { model, outputArea } = cell;
   const { header, metadata, content } = execution.request;
   const before = outputArea.future;
@@ -47,6 +49,7 @@ export function adopt(panel: NotebookPanel, kernel: Kernel.IKernelConnection, ce
   before?.dispose();
   const future = kernel.sendShellMessage<'execute_request'>(request, true, false) as ExecuteFuture;
   outputArea.future = future;
+  future.registerMessageHook(guard);
   keepBooks(panel, execution, future);
 }
 

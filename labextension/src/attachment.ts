@@ -2,8 +2,10 @@
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { type Kernel, type KernelMessage, ServerConnection } from '@jupyterlab/services';
+import { UUID } from '@lumino/coreutils';
 import { fetchAttachment, type IAttachment } from './api';
 import { adopt, cellOf, cellShowing, type ExecuteFuture, isLost } from './attached';
+import { Captures } from './captures';
 import { Elapsed } from './elapsed';
 import type { Follower, Followers, Need } from './follower';
 import { answerIn } from './questions';
@@ -128,13 +130,16 @@ export class Attachment {
     follower.session = answer.kernel_session;
     // First: what JupyterLab says from now on goes through, and the requests of others do not wait in its own queue.
     follower.socket?.open();
+    this._captures.begin(answer.capturing);
     const told: Told[] = [];
     for (const execution of answer.executions.sort((one, other) => one.queued_at - other.queued_at)) {
       const cell = cellOf(this._panel, execution.cell);
       const isShown = cell && !isLost(cell) && cellShowing(this._panel, execution.msg_id) === cell;
       if (cell && (!isShown || why === 'behind')) {
         follower.retold(execution.msg_id, answer.position, cell.model.id);
-        adopt(this._panel, kernel, cell, execution);
+        // What is retold was not taken by a widget; what comes from now on may be.
+        const guard = (message: KernelMessage.IIOPubMessage): boolean => !this._line.wire.numberOf(message) || this._captures.guard(message);
+        adopt(this._panel, kernel, cell, execution, guard);
         cell.outputHidden &&= why === 'opened';
         told.push(...execution.messages.map(message => new Told({ ...message, buffers: [] } as unknown as KernelMessage.IMessage)));
       }
@@ -160,6 +165,8 @@ export class Attachment {
     this._watch(execution, number);
     if (type === 'ownlab_answered') {
       this._answer(execution, content.value ?? null);
+    } else if (type === 'comm_msg') {
+      this._captures.note(message.content as KernelMessage.ICommMsgMsg['content']);
     } else if (type === 'execute_input') {
       this._began(execution, message.header.date, number);
     } else if (type === 'status' && content.execution_state === 'idle') {
@@ -238,6 +245,7 @@ export class Attachment {
   /** JupyterLab has dropped whatever ran. */
   private _forget(): void {
     this._shown.clear();
+    this._captures.clear();
     this._elapsed.clear();
     this._retelling = false;
   }
@@ -252,7 +260,17 @@ export class Attachment {
     }
   }
 
+  /** Have the server tell Output widgets what they took. */
+  private _askForWidgets(): void {
+    const kernel = this._kernel;
+    if (kernel && !kernel.isDisposed) {
+      const request = mark('ownlab_widgets_request', kernel.clientId, UUID.uuid4(), {});
+      kernel.sendShellMessage({ ...request, channel: 'shell', parent_header: {} } as KernelMessage.IShellMessage);
+    }
+  }
+
   private readonly _elapsed: Elapsed;
+  private readonly _captures = new Captures(() => this._askForWidgets());
   private readonly _shown = new Map<string, IShown>();
   private _kernel: Kernel.IKernelConnection | null = null;
   private _follower: Follower | null = null;

@@ -20,6 +20,7 @@ def attachment(fold: Fold, after: int) -> bytes:
         "position": fold.position,
         "kernel_session": fold.kernel_session,
         "now": time.time(),
+        "capturing": fold.comms.capturing(),
         "executions": [_told(fold, each) for each in fold.by_cell.values() if _matters(each, after)],
     }
     try:

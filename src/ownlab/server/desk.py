@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from ownlab.lab.journal.fold import Fold
     from ownlab.server.journals import Journals
 
-__all__ = ["Desk", "Found", "Made", "state_of", "status"]
+__all__ = ["WIDGETS_REQUEST", "Desk", "Found", "Made", "state_of", "status"]
 
+# Said by a page of ours: tell me again what Output widgets have taken. No kernel hears of it.
+WIDGETS_REQUEST = "ownlab_widgets_request"
 _PROTOCOL = "5.3"  # of Jupyter's messages, as ipykernel speaks it
 
 
@@ -71,6 +73,8 @@ class Desk:
             return pulse.busy and pulse.kernel_info is not None
         if kind == "comm_info_request":
             return pulse.busy
+        if kind == WIDGETS_REQUEST:
+            return True
         # Also where the kernel is idle: it need not be woken, and does not know what widgets of type Output show.
         return (
             kind == "comm_msg"
@@ -86,6 +90,8 @@ class Desk:
             return await self._ask(partial(_states, content.get("comm_id")))
         if kind == "comm_info_request":
             return await self._ask(partial(_info, content.get("target_name")))
+        if kind == WIDGETS_REQUEST:
+            return await self._ask(lambda comms: (comms.captured(), []))
         return Found(0, _encode({"status": "ok", **(pulse.kernel_info or {})}), [])
 
     def answer(self, channel: str, parts: Sequence[bytes], found: Found, pulse: Pulse) -> list[Made]:
@@ -95,6 +101,9 @@ class Desk:
         if kind == "comm_msg":
             told = make("iopub", kind, found.content, parent, session=pulse.session, buffers=found.buffers)
             return [told, *state_of(pulse, parent)]
+        if kind == WIDGETS_REQUEST:
+            captured = as_object(found.content).items()
+            return [made for widget, state in captured for made in _retold(widget, state, parent, pulse.session)]
         # JupyterLab waits for an idle of this very request, and does not take one with such a parent for the kernel's
         # own (Jupyter's untracked_message_types): that is told last, as it is.
         return [
@@ -120,6 +129,19 @@ def _states(comm: object, comms: Comms) -> tuple[dict[str, Any], list[bytes]]:
 
 def _info(target: str | None, comms: Comms) -> tuple[dict[str, Any], list[bytes]]:
     return {"status": "ok", "comms": comms.info(target)}, []
+
+
+def _retold(widget: str, state: dict[str, Any], parent: bytes, session: str) -> list[Made]:
+    """An Output widget's outputs. Its page takes hold of a request only where `msg_id` changes: so it does."""
+    changes = [{**state, "msg_id": ""}, *([{"msg_id": state["msg_id"]}] if state["msg_id"] else [])]
+    return [
+        make("iopub", "comm_msg", _encode({"comm_id": widget, "data": _update(change)}), parent, session=session)
+        for change in changes
+    ]
+
+
+def _update(state: dict[str, Any]) -> dict[str, Any]:
+    return {"method": "update", "state": state, "buffer_paths": []}
 
 
 def status(state: str, session: str, parent: bytes = b"{}") -> Made:

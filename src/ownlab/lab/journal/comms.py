@@ -65,6 +65,15 @@ class Comms:
         """The Output widgets that take outputs now: widget -> message id of the request, the newest hook last."""
         return {widget: request for request, widgets in self._hooks.items() for widget in widgets}
 
+    def captured(self) -> dict[str, Content]:
+        """The Output widgets that have taken something: their outputs, and the request that they take now, or ""."""
+        taking = self.capturing()
+        return {
+            key: {"outputs": comm.outputs.as_json(), "msg_id": taking.get(key, "")}
+            for key, comm in self._comms.items()
+            if comm.outputs is not None and comm.captured
+        }
+
     def begin(self, request: str) -> None:
         """A request was sent: what is said on it can be taken by a widget."""
         self._hooks.setdefault(request, [])

@@ -151,6 +151,8 @@ class Fold:
             if execution is not None:
                 execution.input_count = whole_number(read_object(record.parts[3]).get("execution_count"))
                 self._time(execution, "iopub.execute_input", header, record)
+                # A page that did not send it learns of it now: whoever saved before has not cleared its outputs.
+                self._changed(execution)
 
     def _output(self, kind: str, content: Content, size: int, request: str) -> None:
         display = display_id(content) if kind in ("display_data", "update_display_data", "execute_result") else ""

@@ -119,13 +119,14 @@ export class Follower {
       message.parent_header = { ...parent, msg_id: '' };
       return;
     }
-    if (message.channel === 'iopub' && message.header.msg_type === 'status') {
-      const { execution_state } = message.content as KernelMessage.IStatusMsg['content'];
-      if (execution_state === 'restarting') {
+    if (message.channel === 'iopub') {
+      const state = message.header.msg_type === 'status' ? (message.content as KernelMessage.IStatusMsg['content']).execution_state : null;
+      if (state === 'restarting') {
         this.forget();
         this.restarted = number === 0; // told by Jupyter, perhaps before the line had it: it would be told again
         this.socket?.leave();
-      } else if (execution_state === 'busy' && parent?.msg_type === 'execute_request' && this._isStrange(parent.msg_id)) {
+      } else if (parent?.msg_type === 'execute_request' && state !== 'idle' && this._isStrange(parent.msg_id)) {
+        // Begun elsewhere; or long done, and a thread of its goes on.
         this._met.add(parent.msg_id);
         this._needs.emit('strange');
       }

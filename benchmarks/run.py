@@ -103,15 +103,21 @@ def main() -> None:
     )
     parser.add_argument("--plain-python", default=sys.executable, help="an interpreter without frameworks")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--only", choices=("cli", "lab"), help="measure these alone, and keep the others' figures")
+    parser.add_argument(
+        "--only", choices=("cli", "lab", "journal"), help="measure these alone, and keep the others' figures"
+    )
     options = parser.parse_args()
     rows: dict[str, list[dict[str, Any]]] = {}
-    if options.only != "lab":
+    if options.only in (None, "cli"):
         rows["cli"] = cli_rows(options)
-    if options.only != "cli":
+    if options.only in (None, "lab"):
         from benchmarks.lab import lab_rows
 
         rows["lab"] = lab_rows(options.rounds)
+    if options.only in (None, "journal"):
+        from benchmarks.journal import journal_rows
+
+        rows["journal"] = journal_rows(options.rounds)
     target = HERE / "results" / f"{options.name}.json"
     target.parent.mkdir(exist_ok=True)
     before = json.loads(target.read_text())["groups"] if target.exists() else {}

@@ -1,0 +1,185 @@
+"""What the journal costs, beside plain JupyterLab in one run: prints, pictures, reopening a notebook, standing idle.
+
+Both are driven by the same client (`channel.py`). Jupyter's limit of 1000 messages a second is off on its side: with it, it
+drops what it is measured by.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import psutil  # type: ignore[import-untyped]
+from benchmarks.channel import Channel
+from benchmarks.lab import OURS, THEIRS, Server, _supervises, ours, plain, row, server_of
+
+__all__ = ["journal_rows"]
+
+PRINTS = "for number in range(100_000):\n    print('line', number)"
+FLUSHED = "for number in range(10_000):\n    print('line', number, flush=True)"
+PICTURES = """
+import os
+from IPython.display import Image, display
+for _ in range({count}):
+    display(Image(os.urandom(750_000), format="png"))
+"""
+NOTEBOOK = "outputs.ipynb"
+IDLE_RUNTIMES, IDLE_SECONDS = 5, 60.0
+
+
+class Side(NamedTuple):
+    """A server, its folder, and how a page connects there."""
+
+    server: Server
+    folder: Path
+    kernel: str
+    after: str | None
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+        answer = httpx.request(method, self.server.url + path, headers=self.server.headers, timeout=120, **more)
+        return answer.raise_for_status()
+
+    def open(self, name: str) -> str:
+        """The kernel of a notebook, started where it has none."""
+        body = {"path": name, "name": name, "type": "notebook", "kernel": {"name": self.kernel}}
+        kernel: str = self.ask("POST", "/api/sessions", json=body).json()["kernel"]["id"]
+        return kernel
+
+    def channel(self, kernel: str, after: str | None = None) -> Channel:
+        return Channel(self.server, kernel, after or self.after)
+
+
+def journal_rows(rounds: int) -> list[dict[str, Any]]:
+    """Every pair of the journal."""
+    with ExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
+        _without_limit(folders[1])
+        mine = Side(stack.enter_context(ours(folders[0])), folders[0], OURS, "now")
+        other = Side(stack.enter_context(plain(folders[1])), folders[1], THEIRS, None)
+        both = (mine, other)
+        rows = [
+            row("100,000 prints to the page / plain", _timed(both, PRINTS, rounds), "1.1"),
+            row("10,000 prints with flush / plain", _timed(both, FLUSHED, max(1, rounds // 3)), "1.1"),
+            row("200 MB of pictures to the page / plain", _timed(both, PICTURES.format(count=200), rounds), "1.15"),
+        ]
+        busy, saved = _reopened(both, rounds)
+        rows.append(row("reopen a notebook with 50 MB of outputs, saved / plain", saved, "1.2"))
+        rows.append(row("the same, of which nothing is in the file yet / plain, saved", busy, "1.2"))
+        rows.append(row("idle with 5 open notebooks, all but kernels, % of a core / plain", [_idle(both)], "", "%"))
+    return rows
+
+
+def _without_limit(folder: Path) -> None:
+    (folder / "config").mkdir()
+    settings = {"ZMQChannelsWebsocketConnection": {"limit_rate": False}}
+    (folder / "config" / "jupyter_server_config.json").write_text(json.dumps(settings))
+
+
+def _timed(both: tuple[Side, Side], code: str, rounds: int) -> list[tuple[float, float]]:
+    """Seconds from the request to the last message, on each side in turn."""
+    with ExitStack() as stack:
+        channels = []
+        for side in both:
+            kernel = side.open("timed.ipynb")
+            channels.append(stack.enter_context(closing(side.channel(kernel))))
+        for channel in channels:
+            channel.run("print('warm')")
+        found = [(_seconds(channels[0], code), _seconds(channels[1], code)) for _ in range(rounds)]
+    if abs(channels[0].received / channels[1].received - 1) > 0.05:
+        raise SystemExit(f"not the same was received: {[one.received for one in channels]} bytes")
+    return found
+
+
+def _seconds(channel: Channel, code: str) -> float:
+    began = time.perf_counter()
+    channel.run(code)
+    return time.perf_counter() - began
+
+
+def _reopened(both: tuple[Side, Side], rounds: int) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """GET, session, attach and socket: while nothing is in the file, and when all is."""
+    mine, other = both
+    cell: dict[str, Any] = {"cell_type": "code", "metadata": {}, "source": "", "execution_count": None, "outputs": []}
+    cells = [{**cell, "id": f"cell-{at}"} for at in range(50)]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    for side in both:
+        (side.folder / NOTEBOOK).write_text(json.dumps(notebook), encoding="utf-8")
+    with closing(mine.channel(mine.open(NOTEBOOK))) as channel:
+        for at in range(50):
+            channel.run(PICTURES.format(count=1), f"cell-{at}")
+        seen = _reopen(mine)  # the journal is read for the first time
+        _put(other, seen)
+        unsaved = [(_reopen(mine), _reopen(other)) for _ in range(rounds)]
+        _put(mine, seen)
+    pairs = [(_reopen(mine), _reopen(other)) for _ in range(rounds)]
+    return _seconds_of(unsaved), _seconds_of(pairs)
+
+
+class Reopened(NamedTuple):
+    """How long it took, and what was there."""
+
+    seconds: float
+    content: dict[str, Any]
+    position: str
+
+
+def _reopen(side: Side) -> Reopened:
+    began = time.perf_counter()
+    found = side.ask("GET", f"/api/contents/{NOTEBOOK}?type=notebook&content=1")
+    kernel = side.open(NOTEBOOK)
+    position, after = found.headers.get("X-Ownlab-Position", ""), None
+    if side.after is not None:
+        number = position.partition("/")[2] or "0"
+        after = str(side.ask("GET", f"/ownlab/api/runtimes/{kernel}/attach?after={number}").json()["position"])
+    side.channel(kernel, after).close()
+    took = time.perf_counter() - began
+    if len(found.content) < 50_000_000:
+        raise SystemExit(f"only {len(found.content)} bytes of 50 MB came back")
+    return Reopened(took, found.json()["content"], position)
+
+
+def _put(side: Side, reopened: Reopened) -> None:
+    body = {"type": "notebook", "format": "json", "content": reopened.content}
+    seen = {"X-Ownlab-Seen": reopened.position} if side.after is not None else {}
+    headers = {**side.server.headers, **seen}
+    httpx.put(f"{side.server.url}/api/contents/{NOTEBOOK}", json=body, headers=headers, timeout=120).raise_for_status()
+
+
+def _seconds_of(pairs: list[tuple[Reopened, Reopened]]) -> list[tuple[float, float]]:
+    return [(one.seconds, other.seconds) for one, other in pairs]
+
+
+def _idle(both: tuple[Side, Side]) -> tuple[float, float]:
+    """Percent of a core of all processes but the kernels, with notebooks open in a page."""
+    with ExitStack() as stack:
+        for side in both:
+            for number in range(IDLE_RUNTIMES):
+                channel = stack.enter_context(closing(side.channel(side.open(f"idle-{number}.ipynb"))))
+                channel.run("print('warm')")
+        time.sleep(5)  # what starting them still costs is not idling
+        families = [_family(side) for side in both]
+        before = [_spent(family) for family in families]
+        time.sleep(IDLE_SECONDS)
+        one, other = (
+            100 * (_spent(family) - began) / IDLE_SECONDS for family, began in zip(families, before, strict=True)
+        )
+    return one, other
+
+
+def _family(side: Side) -> list[psutil.Process]:
+    return [server_of(side.server), *filter(lambda one: _supervises(one, str(side.folder)), psutil.process_iter())]
+
+
+def _spent(family: list[psutil.Process]) -> float:
+    times = [process.cpu_times() for process in family]
+    return float(sum(one.user + one.system for one in times))
+
+
+if __name__ == "__main__":
+    print(json.dumps(journal_rows(int(sys.argv[1]) if len(sys.argv) > 1 else 5), indent=1))

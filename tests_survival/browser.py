@@ -1,0 +1,230 @@
+"""Notebooks in Chromium under one interruption each: the same for our lab and for others'."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import httpx
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import Error as BrowserError
+from tests_browser.conftest import SIZE, chromium
+from tests_browser.lab import wait_for
+from tests_survival.compare import Shown, differences, shown
+from tests_survival.page import answer_to
+from tests_survival.scripts import Script, make_script
+
+__all__ = ["KINDS", "Outcome", "Served", "System", "browser", "run_all"]
+
+KINDS = ("close", "reload", "second", "away", "kill")
+PATIENCE = 60.0
+
+
+class System(Protocol):
+    """A Jupyter server that a page is opened on."""
+
+    name: str
+    folder: Path
+    url: str
+    token: str
+    kernel: str
+
+    def start(self) -> None: ...
+    def end(self, signum: int) -> None: ...
+
+
+class Outcome(NamedTuple):
+    """One run. `wrong` is empty where a reopened notebook shows what it would have shown undisturbed."""
+
+    seed: int
+    kind: str
+    wrong: list[str]
+
+
+class Served:
+    """A server that is started by a command."""
+
+    def __init__(self, name: str, folder: Path, command: Sequence[str], environ: dict[str, str], port: int) -> None:
+        self.name, self.folder, self.token, self.kernel = name, folder, "a-token-of-the-tests", "python3"
+        self.url = f"http://127.0.0.1:{port}"
+        self._command, self._environ = command, environ
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, env=self._environ, cwd=self.folder, stdout=log, stderr=log)
+        wait_for(lambda: answers(self.url, self.token), f"{self.name} answers")
+
+    def end(self, signum: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(signum)
+            self._process.wait(PATIENCE)
+
+
+def answers(url: str, token: str) -> bool:
+    """Whether a server is there."""
+    try:
+        return httpx.get(f"{url}/api/status", headers={"Authorization": f"token {token}"}, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[BrowserContext]:
+    """One Chromium, with a profile on disk."""
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        made = playwright.chromium.launch_persistent_context(
+            profile, executable_path=chromium(), args=["--no-sandbox"], viewport=SIZE
+        )
+        made.set_default_timeout(PATIENCE * 1000)
+        yield made
+        made.close()
+
+
+class Run:
+    """One notebook on one system."""
+
+    def __init__(self, context: BrowserContext, system: System, script: Script, path: str) -> None:
+        self.context, self.system, self.script, self.path = context, system, script, path
+        self.client = httpx.Client(
+            headers={"Authorization": f"token {system.token}"}, timeout=PATIENCE, trust_env=False
+        )
+        (system.folder / path).write_text(json.dumps(script.notebook(system.kernel)), encoding="utf-8")
+
+    def undisturbed(self) -> tuple[Shown, float]:
+        """What the file holds after a run with a page that stays, and how long the run takes."""
+        page = self._open()
+        began = self._run_all(page)
+        self._until_idle([page])
+        took = time.monotonic() - began
+        found = self._saved(page)
+        page.close()
+        self._end()
+        return found, took
+
+    def disturbed(self, kind: str, moment: float) -> Shown:
+        """What the file holds after a run with one interruption, a reopened page and a save."""
+        pages = [self._open()]
+        began = self._run_all(pages[0])
+        time.sleep(max(0.0, began + moment - time.monotonic()))
+        if kind == "second":
+            pages.append(self._open())
+        elif kind == "reload":
+            pages[0].reload()
+            self._ready(pages[0])
+        elif kind == "kill":
+            self.system.end(signal.SIGKILL)
+            self.system.start()
+        else:
+            pages.pop().close()
+            if kind == "away":
+                self._until_idle([])
+        self._until_idle(pages)
+        for page in pages:
+            page.close()
+        page = self._open()
+        self._until_idle([page])
+        found = self._saved(page)
+        page.close()
+        self._end()
+        return found
+
+    def _open(self) -> Page:
+        page = self.context.new_page()
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.goto(f"{self.system.url}/lab/tree/{self.path}?reset&token={self.system.token}")
+        self._ready(page)
+        return page
+
+    def _ready(self, page: Page) -> None:
+        page.wait_for_selector("#main .jp-NotebookPanel .jp-Notebook .jp-CodeCell")
+        page.wait_for_selector("#jupyterlab-splash", state="detached")
+        wait_for(lambda: self._kernel() is not None, "the notebook has a kernel")
+        page.wait_for_selector(
+            ".jp-Notebook-ExecutionIndicator[data-status]:not([data-status='unknown'])", timeout=15_000
+        )
+
+    def _run_all(self, page: Page) -> float:
+        wait_for(lambda: (self._kernel() or {}).get("execution_state") == "idle", "the kernel is idle")
+        page.locator(".lm-MenuBar-item", has_text="Run").first.click()
+        page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
+        return time.monotonic()
+
+    def _kernel(self) -> dict[str, Any] | None:
+        with contextlib.suppress(httpx.HTTPError):
+            sessions = self.client.get(f"{self.system.url}/api/sessions").raise_for_status().json()
+            # With jupyter-collaboration a session's path has the drive's name in front.
+            return next((one["kernel"] for one in sessions if one["path"].endswith(self.path)), None)
+        return None
+
+    def _until_idle(self, pages: list[Page]) -> None:
+        """The kernel has nothing to do for a second, and no page shows a cell as running; or it takes too long."""
+        deadline, since = time.monotonic() + PATIENCE, time.monotonic()
+        while time.monotonic() < min(deadline, since + 1.5) or time.monotonic() < since + 1.5:
+            if time.monotonic() > deadline:
+                return
+            state = (self._kernel() or {"execution_state": "idle"})["execution_state"]
+            if state not in ("idle", "dead", "unknown") or any(self._is_busy(page) for page in pages):
+                since = time.monotonic()
+            for page in pages:
+                self._answer(page)
+            time.sleep(0.25)
+
+    def _is_busy(self, page: Page) -> bool:
+        return page.locator(".jp-InputPrompt", has_text="[*]").count() > 0
+
+    def _answer(self, page: Page) -> None:
+        box = page.locator(".jp-Stdin-input")
+        if box.count() == 0:
+            return
+        with contextlib.suppress(BrowserError):  # another page was faster
+            prompt = page.locator(".jp-Stdin-prompt").first.inner_text(timeout=500)
+            box.first.fill(answer_to(prompt), timeout=500)
+            box.first.press("Enter", timeout=500)
+
+    def _saved(self, page: Page) -> Shown:
+        file = self.system.folder / self.path
+        before = file.stat().st_mtime_ns
+        page.locator(".jp-Notebook").first.click(position={"x": 5, "y": 5})
+        page.keyboard.press("ControlOrMeta+s")
+        overwrite = page.locator(".jp-Dialog button", has_text="Overwrite")
+        with contextlib.suppress(AssertionError):  # nothing to save: then the file is right, or it shows
+            wait_for(lambda: file.stat().st_mtime_ns != before or overwrite.count() > 0, "it is saved", 5)
+        if overwrite.count() > 0:
+            overwrite.click()
+            wait_for(lambda: file.stat().st_mtime_ns != before, "it is saved")
+        time.sleep(1.0)  # jupyter-collaboration writes a moment later
+        return shown(json.loads(file.read_text(encoding="utf-8")))
+
+    def _end(self) -> None:
+        for session in self.client.get(f"{self.system.url}/api/sessions").json():
+            self.client.delete(f"{self.system.url}/api/sessions/{session['id']}")
+        self.client.close()
+
+
+def run_all(system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, asking: bool = True) -> list[Outcome]:
+    """Each seed once undisturbed, and once with the next kind of interruption; differences are printed."""
+    outcomes = []
+    with browser() as context:
+        for number, seed in enumerate(seeds):
+            kind = kinds[number % len(kinds)]
+            script = make_script(seed, asking=asking, widgets=False, cells=6)
+            script = script._replace(gates={})
+            for gate in make_script(seed, asking=asking, widgets=False, cells=6).gates.values():
+                (system.folder / gate).touch()  # all cells are sent at once, long before
+            expected, took = Run(context, system, script, f"plain-{seed}.ipynb").undisturbed()
+            moment = took * (0.1 + 0.8 * (seed * 0.618 % 1))
+            found = Run(context, system, script, f"run-{seed}.ipynb").disturbed(kind, moment)
+            outcomes.append(Outcome(seed, kind, differences(expected, found)))
+            print(f"{system.name}, seed {seed}, {kind} at {moment:.1f} of {took:.1f} s: "
+                  f"{'wrong' if outcomes[-1].wrong else 'right'}", flush=True)  # fmt: skip
+            for one in outcomes[-1].wrong:
+                print("  - " + one.replace("\n", "\n    "))
+    return outcomes

@@ -1,0 +1,8 @@
+"""The lab of the server's tests is used here too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -1,0 +1,378 @@
+"""A page without a browser: it follows a kernel, sends again, attaches and saves as ours does, and draws nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import itertools
+import json
+import struct
+import uuid
+from datetime import datetime, timezone
+from typing import Any
+
+import httpx
+from tests_survival.kernel import Future, Kernel
+from tests_survival.outputs import Area, Message
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.iostream import StreamClosedError
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
+
+__all__ = ["Page", "Site", "answer_to"]
+
+PROTOCOL = "v1.kernel.websocket.jupyter.org"
+CONTROL = "jupyter.widget.control"
+PATIENCE = 60.0
+AWAY = (OSError, HTTPClientError, httpx.TransportError, StreamClosedError, WebSocketClosedError)
+
+
+def answer_to(prompt: str) -> str:
+    """What a person types into a box."""
+    return f"an answer to {prompt}"
+
+
+def pack(channel: str, message: Message) -> bytes:
+    """A message as it goes over the socket, without buffers."""
+    parts = [channel.encode()]
+    parts += [json.dumps(message[name]).encode() for name in ("header", "parent_header", "metadata", "content")]
+    offsets = [8 * (len(parts) + 2)]
+    for part in parts:
+        offsets.append(offsets[-1] + len(part))
+    return struct.pack(f"<{len(offsets) + 1}Q", len(offsets), *offsets) + b"".join(parts)
+
+
+def unpack(data: bytes) -> Message:
+    """A message from the socket."""
+    (count,) = struct.unpack_from("<Q", data)
+    offsets = struct.unpack_from(f"<{count}Q", data, 8)
+    channel, *parts = (data[begin:end] for begin, end in itertools.pairwise(offsets))
+    header, parent, metadata, content = map(json.loads, parts[:4])
+    return {
+        "channel": channel.decode(),
+        "header": header,
+        "parent_header": parent,
+        "metadata": metadata,
+        "content": content,
+        "buffers": parts[4:],
+    }
+
+
+class Site:
+    """A server that is there most of the time."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url, self.headers = url, {"Authorization": f"token {token}"}
+        self.client = httpx.AsyncClient(headers=self.headers, timeout=PATIENCE, trust_env=False)
+        self.ending = False  # what a server answers while it is ended may be anything
+
+    async def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """As long as nobody answers, again: as a page does, and a person with it."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            try:
+                response = await self.client.request(method, self.url + path, **more)
+                if not (self.ending and response.is_error):
+                    return response.raise_for_status()
+            except httpx.TransportError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(0.1)
+
+
+class Page:
+    """A notebook that is open."""
+
+    def __init__(self, site: Site, path: str, following: bool = True) -> None:
+        """Not `following`: Jupyter's own behaviour, of a page that never leaves."""
+        self.site, self.path, self.following = site, path, following
+        self.session = uuid.uuid4().hex
+        self.kernel_id = ""
+        self.notebook: dict[str, Any] = {}
+        self.areas: dict[str, Area] = {}
+        self.position = 0  # the last message that was handled
+        self.pending: dict[str, bytes] = {}  # sent, and not taken yet
+        self.taken: set[str] = set()
+        self.modified = ""  # of the file, as far as this page knows
+        self.faults: list[str] = []
+        self.answers = True  # whether somebody sits in front of it
+        self.online = asyncio.Event()
+        self.online.set()
+        self.kernel = Kernel(self._send_shell, self._miss_widgets)
+        self._asking: asyncio.TimerHandle | None = None
+        self._socket: WebSocketClientConnection | None = None
+        self._held: list[tuple[int, Message]] | None = None  # messages that wait for an attach
+        self._known: set[str] = set()  # executions that this page began, or asked about
+        self._retold: dict[str, int] = {}  # execution: up to which message it was retold
+        self._control = ""
+        self._restored = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+
+    # --- opening and leaving -------------------------------------------------------------------------------------------
+
+    async def open(self) -> Page:
+        """As the address of a notebook is opened, or reloaded."""
+        response = await self.site.ask("GET", f"/api/contents/{self.path}?type=notebook&content=1")
+        model = response.json()
+        self.notebook, self.modified = model["content"], model["last_modified"]
+        self.areas = {cell["id"]: Area(cell) for cell in self.notebook["cells"] if cell["cell_type"] == "code"}
+        kernel = self.notebook["metadata"]["kernelspec"]["name"]
+        body = {"path": self.path, "name": self.path, "type": "notebook", "kernel": {"name": kernel}}
+        made = await self.site.ask("POST", "/api/sessions", json=body)
+        self.kernel_id = made.json()["kernel"]["id"]
+        if self.following:
+            runtime, _, number = response.headers.get("X-Ownlab-Position", "").partition("/")
+            self.position = int(number) if runtime == self.kernel_id else 0
+            await self._attach()
+        self._tasks.append(asyncio.create_task(self._listen()))
+        self._ask_for_widgets()
+        return self
+
+    async def close(self) -> None:
+        """The tab is closed: nothing is saved, nothing is said."""
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks.clear()
+        self.cut()
+
+    def cut(self) -> None:
+        """The network is gone, without a word; the page goes on by itself."""
+        if self._socket is not None and self._socket.protocol is not None:
+            self._socket.protocol._abort()
+        self._socket = None
+
+    # --- attaching -----------------------------------------------------------------------------------------------------
+
+    async def executions(self, after: int) -> dict[str, Any]:
+        """What the server knows of the kernel's cells."""
+        found = await self.site.ask("GET", f"/ownlab/api/runtimes/{self.kernel_id}/attach?after={after}")
+        answer: dict[str, Any] = found.json()
+        return answer
+
+    async def _attach(self, why: str = "opened") -> None:
+        """Cells that run, or have changed: told again from their beginning. Nothing comes through meanwhile."""
+        self._held = [] if self._held is None else self._held
+        found = await self.executions(self.position)
+        self.kernel.taking = dict(found["capturing"])
+        for one in found["executions"]:
+            area = self.areas.get(one["cell"] or "")
+            if area is None or (one["msg_id"] in self.kernel.futures and why == "strange"):
+                continue
+            self._known.add(one["msg_id"])
+            self._retold[one["msg_id"]] = found["position"]
+            self.kernel.follow(one["msg_id"], area, bool(one["request"]["metadata"].get("recordTiming")))
+            for message in one["messages"]:
+                self.kernel.handle({"buffers": [], **message})
+        if why != "strange":
+            self.position = max(self.position, found["position"])
+        held, self._held = self._held, None
+        for number, message in held:
+            self._handle(number, message)
+        self._pick_up_questions()
+        self._note()
+
+    def _ask_for_widgets(self) -> None:
+        """ipywidgets' manager does so whenever it gets a kernel."""
+        self._control = uuid.uuid4().hex
+        opening = {"comm_id": self._control, "target_name": CONTROL, "data": {}}
+        self._send("shell", "comm_open", opening, {"version": "1.0.0"}, {})
+        self._send_shell("comm_msg", {"comm_id": self._control, "data": {"method": "request_states"}})
+
+    def _miss_widgets(self) -> None:
+        """What an Output should have taken is told to it once it is there."""
+        if self._asking is not None:
+            self._asking.cancel()
+        self._asking = asyncio.get_running_loop().call_later(0.3, self._ask_for_widgets)
+
+    async def widgets(self) -> dict[str, dict[str, Any]]:
+        """The states of all widgets, once the server has told them."""
+        await asyncio.wait_for(self._restored.wait(), PATIENCE)
+        return {comm: widget.state for comm, widget in self.kernel.widgets.items()}
+
+    # --- the socket ----------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        while True:
+            with contextlib.suppress(*AWAY):
+                await self._connect()
+                while (data := await self._read()) is not None:
+                    await self._on_frame(data)
+            self._socket = None
+            await asyncio.sleep(0.1)
+            await self.online.wait()
+
+    async def _connect(self) -> None:
+        query = f"session_id={self.session}" + (f"&ownlab_after={self.position}" if self.following else "")
+        address = f"{self.site.url.replace('http', 'ws', 1)}/api/kernels/{self.kernel_id}/channels?{query}"
+        request = HTTPRequest(address, headers=self.site.headers, connect_timeout=5, request_timeout=20)
+        opening = asyncio.ensure_future(websocket_connect(request, subprotocols=[PROTOCOL], max_message_size=1 << 30))
+        try:
+            self._socket = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_abort)  # tornado would open it all the same
+            raise
+        for data in list(self.pending.values()):
+            await self._socket.write_message(data, binary=True)
+        if not self.following:
+            self.pending.clear()  # nobody will say that it was taken
+
+    async def _read(self) -> str | bytes | None:
+        return None if self._socket is None else await self._socket.read_message()
+
+    async def _on_frame(self, data: str | bytes) -> None:
+        if isinstance(data, str):
+            await self._on_word(json.loads(data))
+        elif self.following:
+            self._handle(int.from_bytes(data[:8], "little"), unpack(data[8:]))
+        else:
+            self._handle(0, unpack(data))
+        self._note()
+
+    async def _on_word(self, word: dict[str, Any]) -> None:
+        kind = word["type"]
+        if kind == "taken":
+            self.pending.pop(word["msg_id"], None)
+            self.taken.add(word["msg_id"])
+        elif kind == "answered":
+            future = self.kernel.futures.get(word["parent"])
+            if future is not None:
+                future.area.answer(word["value"])
+        elif kind == "behind":
+            self._begin_attach("behind")
+        elif kind != "hello":
+            self.faults.append(f"the server said {word}")
+
+    def _begin_attach(self, why: str) -> None:
+        self._held = []
+        self._tasks.append(asyncio.create_task(self._attach(why)))
+
+    def _handle(self, number: int, message: Message) -> None:
+        parent = message["parent_header"].get("msg_id", "")
+        if self._held is None and self._is_strange(message):
+            self._known.add(parent)
+            self._begin_attach("strange")
+        if self._held is not None:
+            self._held.append((number, message))
+            return
+        if number and number <= self.position:
+            self.faults.append(f"message {number} came again, after {self.position}")
+            return
+        self.position = max(self.position, number)
+        if number and number <= self._retold.get(parent, 0):
+            return
+        if message["channel"] == "iopub" and message["content"].get("comm_id") == self._control:
+            self._on_control(message)
+        else:
+            self.kernel.handle(message)
+        if message["header"]["msg_type"] == "input_request":
+            self._tasks.append(asyncio.create_task(self._answer(parent, message)))
+
+    def _is_strange(self, message: Message) -> bool:
+        """Something runs that this page did not begin, and has not asked about."""
+        parent = message["parent_header"]
+        is_busy = message["content"].get("execution_state") == "busy"
+        is_execution = parent.get("msg_type") == "execute_request" and parent["msg_id"] not in self._known
+        return self.following and message["channel"] == "iopub" and is_busy and is_execution
+
+    def _on_control(self, message: Message) -> None:
+        data = message["content"].get("data") or {}
+        if data.get("method") == "update_states":
+            self.kernel.restore(data["states"])
+            self._send_shell("comm_close", {"comm_id": self._control, "data": {}})
+            self._restored.set()
+        elif message["header"]["msg_type"] == "comm_close":  # no ipywidgets in the kernel
+            self._restored.set()
+
+    # --- what a person does --------------------------------------------------------------------------------------------
+
+    def run(self, cell_id: str, timed: bool) -> Future:
+        """Shift-Enter."""
+        area = self.areas[cell_id]
+        metadata = {**area.cell["metadata"], "trusted": True, "deletedCells": [], "recordTiming": timed}
+        metadata.pop("execution", None)
+        content = {"code": area.cell["source"], "silent": False, "store_history": True, "user_expressions": {}}
+        content |= {"allow_stdin": True, "stop_on_error": True}
+        msg_id = uuid.uuid4().hex
+        future = self.kernel.follow(msg_id, area, timed)
+        self._known.add(msg_id)
+        self._send("shell", "execute_request", content, {**metadata, "cellId": cell_id}, {}, msg_id)
+        return future
+
+    async def _answer(self, parent: str, message: Message) -> None:
+        """Somebody types, where somebody is there: a question that was answered elsewhere meanwhile is gone."""
+        await asyncio.sleep(0.05)
+        future = self.kernel.futures.get(parent)
+        if not self.answers or future is None or future.area.question is not message:
+            return
+        value = answer_to(message["content"]["prompt"])
+        future.area.answer(None if message["content"]["password"] else value)
+        self._send("stdin", "input_reply", {"value": value, "status": "ok"}, {}, message["header"])
+
+    def _pick_up_questions(self) -> None:
+        """Questions that were open when they were retold."""
+        for parent, future in self.kernel.futures.items():
+            if future.area.question is not None:
+                self._tasks.append(asyncio.create_task(self._answer(parent, future.area.question)))
+
+    async def save(self) -> bool:
+        """Save as the page does; whether somebody else had written the file meanwhile."""
+        seen = {"X-Ownlab-Seen": f"{self.kernel_id}/{self.position}"} if self.following else {}
+        body = {"type": "notebook", "format": "json", "content": self.as_notebook()}
+        found = await self.site.ask("GET", f"/api/contents/{self.path}?content=0")
+        conflict = _later(found.json()["last_modified"], self.modified)
+        wrote = await self.site.ask("PUT", f"/api/contents/{self.path}", json=body, headers=seen)
+        self.modified = wrote.json()["last_modified"]
+        return conflict
+
+    def as_notebook(self) -> dict[str, Any]:
+        """What this page shows."""
+        for area in self.areas.values():
+            area.cell["outputs"] = area.outputs.as_json()
+        return copy.deepcopy(self.notebook)
+
+    async def until(self, ready: Any, what: str, seconds: float = PATIENCE) -> None:
+        """Wait until what the page knows fulfils a condition."""
+
+        async def wait() -> None:
+            while not ready():
+                self._changed.clear()
+                await self._changed.wait()
+
+        try:
+            await asyncio.wait_for(wait(), seconds)
+        except asyncio.TimeoutError:
+            raise TimeoutError(f"not within {seconds:g} s: {what}") from None
+
+    def _note(self) -> None:
+        self._changed.set()
+
+    def _send_shell(self, kind: str, content: dict[str, Any]) -> str:
+        return self._send("shell", kind, content, {}, {})
+
+    def _send(
+        self, channel: str, kind: str, content: dict[str, Any], metadata: dict[str, Any], parent: dict[str, Any],
+        msg_id: str = "",
+    ) -> str:  # fmt: skip
+        header = {"msg_id": msg_id or uuid.uuid4().hex, "msg_type": kind, "session": self.session, "username": "a person",
+                  "date": datetime.now(timezone.utc).isoformat(), "version": "5.3"}  # fmt: skip
+        data = pack(channel, {"header": header, "parent_header": parent, "metadata": metadata, "content": content})
+        if self.following or self._socket is None:
+            self.pending[header["msg_id"]] = data
+        if self._socket is not None:
+            with contextlib.suppress(*AWAY):
+                self._socket.write_message(data, binary=True)
+        return str(header["msg_id"])
+
+
+def _abort(opening: asyncio.Future[WebSocketClientConnection]) -> None:
+    if not opening.cancelled() and opening.exception() is None and (protocol := opening.result().protocol) is not None:
+        protocol._abort()
+
+
+def _later(one: str, other: str) -> bool:
+    """JupyterLab lets half a second pass."""
+    moments = [datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (one, other)]
+    return (moments[0] - moments[1]).total_seconds() > 0.5

@@ -1,0 +1,92 @@
+"""Other Jupyters under the same interruptions: `python -m tests_survival.peers VENV --runs N`.
+
+VENV has jupyterlab, jupyter-collaboration, jupyter-server-nbmodel, ipykernel, ipywidgets and tqdm. Scripts ask no questions:
+plain JupyterLab hangs on those when its page is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.server.conftest import unused_port
+from tests_survival.browser import KINDS, Outcome, Served, run_all
+
+__all__: list[str] = []
+
+COLLABORATION = ("jupyter_server_ydoc", "jupyter_collaboration", "jupyter_server_nbmodel", "jupyter_server_fileid")
+PAGES = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension", "@datalayer/jupyter-server-nbmodel")
+# Those switch these off, even where they are off themselves.
+OWN = ("@jupyterlab/notebook-extension:cell-executor", "@jupyterlab/filebrowser-extension:defaultFileBrowser")
+
+
+def peer(venv: Path, root: Path, together: bool) -> Served:
+    """Plain JupyterLab, or with collaboration and execution in the server."""
+    name = "jupyter-collaboration + nbmodel" if together else "JupyterLab"
+    folder = root / ("together" if together else "plain")
+    (folder / "work").mkdir(parents=True)
+    (folder / "config" / "labconfig").mkdir(parents=True)
+    if not together:
+        off = {"ServerApp": {"jpserver_extensions": dict.fromkeys(COLLABORATION, False)}}
+        (folder / "config" / "jupyter_server_config.json").write_text(json.dumps(off))
+        pages = {"disabledExtensions": {**dict.fromkeys(PAGES, True), **dict.fromkeys(OWN, False)}}
+        (folder / "config" / "labconfig" / "page_config.json").write_text(json.dumps(pages))
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("JUPYTER", "OWNLAB", "VIRTUAL_ENV"))}
+    environ = {
+        **kept,
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "IPYTHONDIR": str(folder / "ipython"),
+    }
+    port = unused_port()
+    command = [str(venv / "bin" / "python"), "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+    command += [
+        f"--port={port}",
+        "--IdentityProvider.token=a-token-of-the-tests",
+        f"--ServerApp.root_dir={folder / 'work'}",
+    ]
+    command += ["--ServerApp.port_retries=0"]
+    return Served(name, folder / "work", command, environ, port)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Runs with losses or doubles, by kind of interruption."""
+    runs, wrong = (Counter(one.kind for one in outcomes if is_wrong or one.wrong) for is_wrong in (True, False))
+    return ", ".join(f"{kind} {wrong[kind]} of {runs[kind]}" for kind in KINDS if runs[kind])
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("venv", type=Path)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=("plain", "together"))
+    options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.runs)
+    lines = []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        for together in (False, True):
+            if options.only == ("plain" if together else "together"):
+                continue
+            system = peer(options.venv.absolute(), Path(folder), together)
+            system.start()
+            try:
+                found = run_all(system, seeds, asking=False)
+            finally:
+                system.end(signal.SIGTERM)
+            wrong = sum(1 for one in found if one.wrong)
+            lines.append(f"{system.name}: {wrong} of {len(found)} runs with losses or doubles ({table(found)})")
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -48,6 +48,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
 
     plan: Plan | None = None
     managed = False  # a kernel was launched, and has not been waited for to its end
+    launching = False  # a kernel is about to be there: it is not dead
     first_env: Mapping[str, str] | None = None  # what the kernel was first started with; None: by another process
 
     @property
@@ -66,6 +67,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         """Called to start the kernel, and to start it again. KernelManager takes the connection that is returned."""
         env: Mapping[str, str] = kwargs["env"]
         cwd = os.path.abspath(kwargs.get("cwd") or os.getcwd())
+        self.launching = True
         try:
             if self.plan is None:
                 now = await asyncio.to_thread(self._start, None, env, cwd, tuple(kwargs.get("extra_arguments") or ()))
@@ -73,12 +75,16 @@ class OwnlabProvisioner(KernelProvisionerBase):
                 now = await asyncio.to_thread(self._start_again, self.plan, env, cwd)
         except OwnlabError as exc:
             self._tell(exc)
+        finally:
+            self.launching = False
         self.managed = True
         self.connection_info = _as_jupyter_wants(now["connection"])
         return self.connection_info
 
     async def poll(self) -> int | None:
         """Called every few seconds: None while the kernel lives, or is still to come."""
+        if self.launching:
+            return None
         if not self.managed or self.plan is None:
             return 0
         return state.exit_code(self.plan.home)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import httpx
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 from playwright.sync_api import Error as BrowserError
+from tests_browser.cable import Cable
 from tests_browser.conftest import SIZE, chromium
 from tests_browser.lab import wait_for
 from tests_survival.compare import Shown, differences, shown
@@ -23,7 +24,8 @@ from tests_survival.scripts import Script, make_script
 
 __all__ = ["KINDS", "Outcome", "Served", "System", "browser", "run_all"]
 
-KINDS = ("close", "reload", "second", "away", "kill")
+KINDS = ("close", "reload", "cut", "second", "away", "kill")
+IDLE = 1.5  # seconds without anything to do
 PATIENCE = 60.0
 
 
@@ -91,8 +93,8 @@ def browser() -> Iterator[BrowserContext]:
 class Run:
     """One notebook on one system."""
 
-    def __init__(self, context: BrowserContext, system: System, script: Script, path: str) -> None:
-        self.context, self.system, self.script, self.path = context, system, script, path
+    def __init__(self, context: BrowserContext, system: System, cable: Cable, script: Script, path: str) -> None:
+        self.context, self.system, self.cable, self.path = context, system, cable, path
         self.client = httpx.Client(
             headers={"Authorization": f"token {system.token}"}, timeout=PATIENCE, trust_env=False
         )
@@ -103,7 +105,7 @@ class Run:
         page = self._open()
         began = self._run_all(page)
         self._until_idle([page])
-        took = time.monotonic() - began
+        took = time.monotonic() - began - IDLE
         found = self._saved(page)
         page.close()
         self._end()
@@ -114,18 +116,7 @@ class Run:
         pages = [self._open()]
         began = self._run_all(pages[0])
         time.sleep(max(0.0, began + moment - time.monotonic()))
-        if kind == "second":
-            pages.append(self._open())
-        elif kind == "reload":
-            pages[0].reload()
-            self._ready(pages[0])
-        elif kind == "kill":
-            self.system.end(signal.SIGKILL)
-            self.system.start()
-        else:
-            pages.pop().close()
-            if kind == "away":
-                self._until_idle([])
+        getattr(self, f"_{kind}")(pages)
         self._until_idle(pages)
         for page in pages:
             page.close()
@@ -136,10 +127,35 @@ class Run:
         self._end()
         return found
 
+    def _close(self, pages: list[Page]) -> None:
+        pages.pop().close()
+        time.sleep(1.0)
+        pages.append(self._open())
+
+    def _reload(self, pages: list[Page]) -> None:
+        pages[0].reload()
+        self._ready(pages[0])
+
+    def _cut(self, pages: list[Page]) -> None:
+        self.cable.cut()
+        time.sleep(2.0)
+        self.cable.mend()
+
+    def _second(self, pages: list[Page]) -> None:
+        pages.append(self._open())
+
+    def _away(self, pages: list[Page]) -> None:
+        pages.pop().close()
+        self._until_idle([])
+
+    def _kill(self, pages: list[Page]) -> None:
+        self.system.end(signal.SIGKILL)
+        self.system.start()
+
     def _open(self) -> Page:
         page = self.context.new_page()
         page.on("dialog", lambda dialog: dialog.accept())
-        page.goto(f"{self.system.url}/lab/tree/{self.path}?reset&token={self.system.token}")
+        page.goto(f"{self.cable.url}lab/tree/{self.path}?reset&token={self.system.token}")
         self._ready(page)
         return page
 
@@ -167,9 +183,7 @@ class Run:
     def _until_idle(self, pages: list[Page]) -> None:
         """The kernel has nothing to do for a second, and no page shows a cell as running; or it takes too long."""
         deadline, since = time.monotonic() + PATIENCE, time.monotonic()
-        while time.monotonic() < min(deadline, since + 1.5) or time.monotonic() < since + 1.5:
-            if time.monotonic() > deadline:
-                return
+        while time.monotonic() < min(deadline, since + IDLE):
             state = (self._kernel() or {"execution_state": "idle"})["execution_state"]
             if state not in ("idle", "dead", "unknown") or any(self._is_busy(page) for page in pages):
                 since = time.monotonic()
@@ -209,22 +223,23 @@ class Run:
         self.client.close()
 
 
-def run_all(system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, asking: bool = True) -> list[Outcome]:
+def run_all(
+    system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, *, asking: bool = True, widgets: bool = True
+) -> list[Outcome]:
     """Each seed once undisturbed, and once with the next kind of interruption; differences are printed."""
     outcomes = []
-    with browser() as context:
+    with browser() as context, Cable(int(system.url.rsplit(":", 1)[1])) as cable:
         for number, seed in enumerate(seeds):
             kind = kinds[number % len(kinds)]
-            script = make_script(seed, asking=asking, widgets=False, cells=6)
-            script = script._replace(gates={})
-            for gate in make_script(seed, asking=asking, widgets=False, cells=6).gates.values():
+            script = make_script(seed, asking=asking, widgets=widgets, most=6, slow=3.0)
+            for gate in script.gates.values():
                 (system.folder / gate).touch()  # all cells are sent at once, long before
-            expected, took = Run(context, system, script, f"plain-{seed}.ipynb").undisturbed()
+            expected, took = Run(context, system, cable, script, f"plain-{seed}.ipynb").undisturbed()
             moment = took * (0.1 + 0.8 * (seed * 0.618 % 1))
-            found = Run(context, system, script, f"run-{seed}.ipynb").disturbed(kind, moment)
+            found = Run(context, system, cable, script, f"run-{seed}.ipynb").disturbed(kind, moment)
             outcomes.append(Outcome(seed, kind, differences(expected, found)))
-            print(f"{system.name}, seed {seed}, {kind} at {moment:.1f} of {took:.1f} s: "
-                  f"{'wrong' if outcomes[-1].wrong else 'right'}", flush=True)  # fmt: skip
+            word = "wrong" if outcomes[-1].wrong else "right"
+            print(f"{system.name}, seed {seed}, {kind} at {moment:.1f} of {took:.1f} s: {word}", flush=True)
             for one in outcomes[-1].wrong:
                 print("  - " + one.replace("\n", "\n    "))
     return outcomes

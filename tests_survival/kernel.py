@@ -119,6 +119,7 @@ class Kernel:
         for old in [one for one in self.futures.values() if one.area is area]:
             del self.futures[old.msg_id]
         area.begin()
+        self.taking = {comm: taken for comm, taken in self.taking.items() if taken != msg_id}
         self.futures[msg_id] = Future(msg_id, area, timed)
         return self.futures[msg_id]
 
@@ -156,8 +157,6 @@ class Kernel:
         """To the cell, or to the Output that takes what is said; after a reload that may not be there yet."""
         if future is None:
             return
-        if message["content"].get("comm_id") or "out3" in str(message["content"]) or "clear" in message["header"]["msg_type"]:
-            print(id(self)%10000, "GIVE", message["header"]["msg_type"], future.msg_id[:5], [h.comm[:5] for h in future.hooks], {k[:5]: v[:5] for k, v in self.taking.items()}, str(message["content"])[:70])
         is_output = message["header"]["msg_type"] in (*SHOWN, "update_display_data", "clear_output")
         if is_output and not future.hooks and future.msg_id in self.taking.values():
             self._on_untaken()
@@ -176,7 +175,6 @@ class Kernel:
         elif kind == "comm_msg" and comm in self.widgets:
             widget = self.widgets[comm]
             before = widget.state.get("msg_id")
-            if "msg_id" in state: print(id(self)%10000, "COMM", comm[:5], data_of(content))
             widget.update(message)
             self.hook(widget, before)
 
@@ -192,7 +190,6 @@ class Kernel:
 
     def restore(self, states: dict[str, dict[str, Any]]) -> None:
         """The answer to request_states: models that are not there are made, others are set."""
-        print(id(self)%10000, "RESTORE", {k[:5]: (v["state"].get("msg_id") or "")[:5] for k, v in states.items() if v["state"].get("_model_name") == "OutputModel"})
         for comm, told in states.items():
             if comm not in self.widgets:
                 self.widgets[comm] = Widget(comm, {}, self._send)
@@ -201,6 +198,3 @@ class Kernel:
             widget.state.update(told["state"])
             widget.outputs.load(widget.state.get("outputs") or [])
             self.hook(widget, before)
-
-def data_of(c):
-    return c["data"].get("method"), {k: str(v)[:8] for k, v in c["data"]["state"].items()}

@@ -106,6 +106,7 @@ class Page:
         self._retold: dict[str, int] = {}  # execution: up to which message it was retold
         self._control = ""
         self._restored = asyncio.Event()
+        self.widgets_by = "nobody"
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
 
@@ -156,7 +157,6 @@ class Page:
         """Cells that run, or have changed: told again from their beginning. Nothing comes through meanwhile."""
         self._held = [] if self._held is None else self._held
         found = await self.executions(self.position)
-        self.kernel.taking = dict(found["capturing"])
         for one in found["executions"]:
             area = self.areas.get(one["cell"] or "")
             if area is None or (one["msg_id"] in self.kernel.futures and why == "strange"):
@@ -166,6 +166,7 @@ class Page:
             self.kernel.follow(one["msg_id"], area, bool(one["request"]["metadata"].get("recordTiming")))
             for message in one["messages"]:
                 self.kernel.handle({"buffers": [], **message})
+        self.kernel.taking = dict(found["capturing"])  # now: what was retold, no Output has taken
         if why != "strange":
             self.position = max(self.position, found["position"])
         held, self._held = self._held, None
@@ -281,9 +282,11 @@ class Page:
         data = message["content"].get("data") or {}
         if data.get("method") == "update_states":
             self.kernel.restore(data["states"])
+            self.widgets_by = f"{message['header']['username']}, {len(data['states'])} of them"
             self._send_shell("comm_close", {"comm_id": self._control, "data": {}})
             self._restored.set()
         elif message["header"]["msg_type"] == "comm_close":  # no ipywidgets in the kernel
+            self.widgets_by = "nobody: the kernel closed the comm"
             self._restored.set()
 
     # --- what a person does --------------------------------------------------------------------------------------------

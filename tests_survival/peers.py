@@ -79,7 +79,7 @@ def main() -> int:
             system = peer(options.venv.absolute(), Path(folder), together)
             system.start()
             try:
-                found = run_all(system, seeds, asking=False)
+                found = run_all(system, seeds, asking=False, widgets=False)
             finally:
                 system.end(signal.SIGTERM)
             wrong = sum(1 for one in found if one.wrong)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import nbformat
 from tests_survival.compare import Shown, differences, shown, unlike, widget_states
 from tests_survival.interruptions import Interruption
@@ -68,10 +69,14 @@ async def reference(site: Site, folder: Path, script: Script, path: str) -> Refe
 
 
 async def end_kernel(site: Site, kernel_id: str) -> None:
-    """End it; it may be gone."""
+    """End it. A server that is killed may have done so, and not said it."""
     for session in (await site.ask("GET", "/api/sessions")).json():
         if session["kernel"]["id"] == kernel_id:
-            await site.ask("DELETE", f"/api/sessions/{session['id']}")
+            try:
+                await site.ask("DELETE", f"/api/sessions/{session['id']}")
+            except httpx.HTTPStatusError as refused:
+                if refused.response.status_code != 404:
+                    raise
 
 
 class Run:
@@ -258,8 +263,8 @@ class Run:
         self._compare(expected.cells, shown(page.as_notebook()), "in the page")
         if self.second is not None:
             second = self.second
-            with contextlib.suppress(TimeoutError):
-                await second.until(lambda: second.position >= page.position, "the second page has heard all", 10)
+            last = page.position
+            await second.until(lambda: second.position >= last, f"the second page has heard all up to {last}", 20)
             self._compare(expected.cells, shown(second.as_notebook()), "in the second page")
         await self._check_get(expected, "by GET")
         if self.random.random() < 0.5:
@@ -268,7 +273,8 @@ class Run:
         await page.close()
         fresh = self.page = await Page(self.site, self.path).open()
         self._compare(expected.cells, shown(fresh.as_notebook()), "in a page that was just opened")
-        self.faults += unlike(expected.widgets, widget_states(await fresh.widgets()))
+        wrong = unlike(expected.widgets, widget_states(await fresh.widgets()))
+        self.faults += [f"{one} (told by {fresh.widgets_by})" for one in wrong]
         for each in (fresh, self.second):
             if each is not None:
                 await each.close()

@@ -17,7 +17,7 @@ from IPython.display import HTML, Image, Markdown, clear_output, display, update
 def say(*words, to=sys.stdout, end="\\n"):
     print(*words, file=to, end=end, flush=True)
 def nap(ms):
-    time.sleep(ms / 1000)
+    time.sleep(ms / 1000 * SLOW)
 def flush():
     sys.stdout.flush()
     sys.stderr.flush()
@@ -251,12 +251,12 @@ WIDGETS: tuple[Maker, ...] = (_progress, _output_widget, _output_later, _appende
 ASKING: tuple[Maker, ...] = (_ask, _ask_twice, _ask_secret)
 
 
-def make_script(seed: int, asking: bool = True, widgets: bool = True, cells: int = 9) -> Script:
-    """The notebook of a seed."""
+def make_script(seed: int, *, asking: bool = True, widgets: bool = True, most: int = 9, slow: float = 1.0) -> Script:
+    """The notebook of a seed; `slow` makes its naps longer."""
     make = _Maker(seed)
     kinds = PLAIN + (WIDGETS if widgets else ()) + (ASKING if asking else ())
-    sources = [FIRST]
-    for _ in range(make.n(3, cells)):
+    sources = [f"SLOW = {slow}{FIRST}"]
+    for _ in range(make.n(3, most)):
         parts = [make.random.choice(kinds) for _ in range(make.n(1, 3))]
         # What the cell prints itself may come before or after.
         parts = next(([alone] for alone in (_background, _pager) if alone in parts), parts)

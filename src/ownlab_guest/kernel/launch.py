@@ -17,6 +17,7 @@ GUEST = os.path.dirname(HERE)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 NO_IPYKERNEL = 78  # EX_CONFIG of sysexits.h
 LAST_SECONDS = 5  # that other exit handlers have, after those given to on_end
+AGAIN_SECONDS = 0.01  # until it is tried again to end, where that was not possible
 
 
 def end_with_parent() -> None:
@@ -89,7 +90,12 @@ def watch_end() -> None:
     from ownlab_guest.kernel.ends import run_on_end
 
     def end(signum: int, frame: object) -> None:
-        signal.signal(signum, signal.SIG_IGN)
+        if is_writing():
+            # What we interrupted has to end first: nothing that prints would work.
+            signal.signal(signal.SIGALRM, end)
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+            return
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         run_on_end()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(LAST_SECONDS)
@@ -98,6 +104,21 @@ def watch_end() -> None:
 
     signal.signal(signal.SIGTERM, end)
     leave_workers_alone()
+
+
+def is_writing() -> bool:
+    """Whether this thread was interrupted in the middle of writing to a stream, which is not reentrant."""
+
+    def refuses(stream: Any) -> bool:
+        try:
+            stream.flush()
+        except RuntimeError:
+            return True
+        except (AttributeError, OSError, ValueError):  # none, or closed
+            return False
+        return False
+
+    return refuses(sys.stdout) or refuses(sys.stderr)
 
 
 def leave_workers_alone() -> None:

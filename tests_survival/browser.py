@@ -118,6 +118,8 @@ class Run:
         time.sleep(max(0.0, began + moment - time.monotonic()))
         getattr(self, f"_{kind}")(pages)
         self._until_idle(pages)
+        if pages:
+            self._saved(pages[0])  # as a person does in the end
         for page in pages:
             page.close()
         page = self._open()
@@ -223,15 +225,13 @@ class Run:
         self.client.close()
 
 
-def run_all(
-    system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, *, asking: bool = True, widgets: bool = True
-) -> list[Outcome]:
-    """Each seed once undisturbed, and once with the next kind of interruption; differences are printed."""
+def run_all(system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, *, ours: bool = True) -> list[Outcome]:
+    """Each seed once undisturbed, and once with the next kind of interruption. Of ours, differences are printed."""
     outcomes = []
     with browser() as context, Cable(int(system.url.rsplit(":", 1)[1])) as cable:
         for number, seed in enumerate(seeds):
             kind = kinds[number % len(kinds)]
-            script = make_script(seed, asking=asking, widgets=widgets, most=6, slow=3.0)
+            script = make_script(seed, asking=ours, widgets=ours, most=6, slow=3.0)
             for gate in script.gates.values():
                 (system.folder / gate).touch()  # all cells are sent at once, long before
             expected, took = Run(context, system, cable, script, f"plain-{seed}.ipynb").undisturbed()
@@ -240,6 +240,6 @@ def run_all(
             outcomes.append(Outcome(seed, kind, differences(expected, found)))
             word = "wrong" if outcomes[-1].wrong else "right"
             print(f"{system.name}, seed {seed}, {kind} at {moment:.1f} of {took:.1f} s: {word}", flush=True)
-            for one in outcomes[-1].wrong:
+            for one in outcomes[-1].wrong if ours else ():
                 print("  - " + one.replace("\n", "\n    "))
     return outcomes

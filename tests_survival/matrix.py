@@ -84,6 +84,10 @@ class Matrix:
             kept.write_text(json.dumps(found), encoding="utf-8")
         return found
 
+    async def leave(self) -> None:
+        """Close what is open to the server; before the event loop ends."""
+        await self.site.client.aclose()
+
     async def batch(self, seeds: Sequence[int], most: int) -> list[Outcome]:
         """Notebooks that run at once: first all of them undisturbed, then all under interruptions."""
         expected = await asyncio.gather(*(self.expected(make_script(seed)) for seed in seeds))
@@ -128,6 +132,7 @@ async def run_all(matrix: Matrix, options: argparse.Namespace) -> list[Outcome]:
         for outcome in found:
             tell(outcome)
         outcomes += found
+    await matrix.leave()
     return outcomes
 
 

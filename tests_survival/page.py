@@ -141,9 +141,9 @@ class Page:
 
     def cut(self) -> None:
         """The network is gone, without a word; the page goes on by itself."""
-        if self._socket is not None and self._socket.protocol is not None:
-            self._socket.protocol._abort()
-        self._socket = None
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            _hang_up(socket)
 
     # --- attaching -----------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class Page:
                 await self._connect()
                 while (data := await self._read()) is not None:
                     await self._on_frame(data)
-            self._socket = None
+            self.cut()
             await asyncio.sleep(0.1)
             await self.online.wait()
 
@@ -211,12 +211,12 @@ class Page:
         request = HTTPRequest(address, headers=self.site.headers, connect_timeout=5, request_timeout=20)
         opening = asyncio.ensure_future(websocket_connect(request, subprotocols=[PROTOCOL], max_message_size=1 << 30))
         try:
-            self._socket = await asyncio.shield(opening)
+            socket = self._socket = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            opening.add_done_callback(_abort)  # tornado would open it all the same
+            opening.add_done_callback(_hang_up_when_open)  # tornado would open it all the same
             raise
         for data in list(self.pending.values()):
-            await self._socket.write_message(data, binary=True)
+            await socket.write_message(data, binary=True)
         if not self.following:
             self.pending.clear()  # nobody will say that it was taken
 
@@ -370,9 +370,16 @@ class Page:
         return str(header["msg_id"])
 
 
-def _abort(opening: asyncio.Future[WebSocketClientConnection]) -> None:
-    if not opening.cancelled() and opening.exception() is None and (protocol := opening.result().protocol) is not None:
-        protocol._abort()
+def _hang_up(socket: WebSocketClientConnection) -> None:
+    """Without a word to the other side."""
+    if socket.protocol is not None:
+        socket.protocol._abort()
+    socket.close()
+
+
+def _hang_up_when_open(opening: asyncio.Future[WebSocketClientConnection]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        _hang_up(opening.result())
 
 
 def _later(one: str, other: str) -> bool:

@@ -1,7 +1,7 @@
 """Other Jupyters under the same interruptions: `python -m tests_survival.peers VENV --runs N`.
 
 VENV has jupyterlab, jupyter-collaboration, jupyter-server-nbmodel, ipykernel, ipywidgets and tqdm. Scripts ask no questions:
-plain JupyterLab hangs on those when its page is gone.
+plain JupyterLab hangs on those when its page is gone; and they have no widgets.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> int:
             system = peer(options.venv.absolute(), Path(folder), together)
             system.start()
             try:
-                found = run_all(system, seeds, asking=False, widgets=False)
+                found = run_all(system, seeds, ours=False)
             finally:
                 system.end(signal.SIGTERM)
             wrong = sum(1 for one in found if one.wrong)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests_survival.matrix import Matrix
+from tests_survival.matrix import Matrix, Outcome
 from tests_survival.outputs import OutputList, process_text
 
 SEEDS = (1, 2, 3, 4)
@@ -22,8 +22,15 @@ def matrix(tmp_path: Path) -> Iterator[Matrix]:
         made.clear()
 
 
+async def run(matrix: Matrix) -> list[Outcome]:
+    try:
+        return await matrix.batch(SEEDS, most=4)
+    finally:
+        await matrix.leave()
+
+
 def test_nothing_is_lost_or_doubled(matrix: Matrix) -> None:
-    outcomes = asyncio.run(matrix.batch(SEEDS, most=4))
+    outcomes = asyncio.run(run(matrix))
     wrong = [(one.seed, one.happened, one.faults) for one in outcomes if one.faults]
     assert not wrong
 

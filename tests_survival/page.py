@@ -263,7 +263,8 @@ class Page:
             return
         self.position = max(self.position, number)
         if number and number <= self._retold.get(parent, 0):
-            return
+            # Its cell has it; a display update is for other cells too.
+            message = {**message, "parent_header": {**message["parent_header"], "msg_id": ""}}
         if message["channel"] == "iopub" and message["content"].get("comm_id") == self._control:
             self._on_control(message)
         else:
@@ -274,9 +275,9 @@ class Page:
     def _is_strange(self, message: Message) -> bool:
         """Something runs that this page did not begin, and has not asked about."""
         parent = message["parent_header"]
-        is_busy = message["content"].get("execution_state") == "busy"
+        is_over = message["content"].get("execution_state") == "idle"
         is_execution = parent.get("msg_type") == "execute_request" and parent["msg_id"] not in self._known
-        return self.following and message["channel"] == "iopub" and is_busy and is_execution
+        return self.following and message["channel"] == "iopub" and not is_over and is_execution
 
     def _on_control(self, message: Message) -> None:
         data = message["content"].get("data") or {}

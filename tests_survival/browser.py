@@ -26,6 +26,7 @@ __all__ = ["KINDS", "Outcome", "Served", "System", "browser", "run_all"]
 
 KINDS = ("close", "reload", "cut", "second", "away", "kill")
 IDLE = 1.5  # seconds without anything to do
+STUCK = 12.0  # a page that shows a cell as running so long after the kernel's last work will not change any more
 PATIENCE = 60.0
 
 
@@ -104,8 +105,7 @@ class Run:
         """What the file holds after a run with a page that stays, and how long the run takes."""
         page = self._open()
         began = self._run_all(page)
-        self._until_idle([page])
-        took = time.monotonic() - began - IDLE
+        took = self._until_idle([page]) - began
         found = self._saved(page)
         page.close()
         self._end()
@@ -182,16 +182,19 @@ class Run:
             return next((one["kernel"] for one in sessions if one["path"].endswith(self.path)), None)
         return None
 
-    def _until_idle(self, pages: list[Page]) -> None:
-        """The kernel has nothing to do for a second, and no page shows a cell as running; or it takes too long."""
-        deadline, since = time.monotonic() + PATIENCE, time.monotonic()
-        while time.monotonic() < min(deadline, since + IDLE):
-            state = (self._kernel() or {"execution_state": "idle"})["execution_state"]
-            if state not in ("idle", "dead", "unknown") or any(self._is_busy(page) for page in pages):
-                since = time.monotonic()
+    def _until_idle(self, pages: list[Page]) -> float:
+        """The kernel has nothing to do for a while, and no page shows a cell as running; when the kernel was busy last."""
+        worked = since = time.monotonic()
+        while time.monotonic() < min(since + IDLE, worked + STUCK):
             for page in pages:
                 self._answer(page)
-            time.sleep(0.25)
+            state = (self._kernel() or {"execution_state": "idle"})["execution_state"]
+            if state not in ("idle", "dead", "unknown"):
+                worked = since = time.monotonic()
+            elif any(self._is_busy(page) for page in pages):
+                since = time.monotonic()
+            time.sleep(0.1)
+        return worked
 
     def _is_busy(self, page: Page) -> bool:
         return page.locator(".jp-InputPrompt", has_text="[*]").count() > 0
@@ -208,6 +211,8 @@ class Run:
     def _saved(self, page: Page) -> Shown:
         file = self.system.folder / self.path
         before = file.stat().st_mtime_ns
+        for _ in range(page.locator(".jp-Dialog").count()):  # "Server Connection Error" stays when the server is back
+            page.locator(".jp-Dialog .jp-mod-accept").last.click()
         page.locator(".jp-Notebook").first.click(position={"x": 5, "y": 5})
         page.keyboard.press("ControlOrMeta+s")
         overwrite = page.locator(".jp-Dialog button", has_text="Overwrite")
@@ -236,10 +241,14 @@ def run_all(system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, 
                 (system.folder / gate).touch()  # all cells are sent at once, long before
             expected, took = Run(context, system, cable, script, f"plain-{seed}.ipynb").undisturbed()
             moment = took * (0.1 + 0.8 * (seed * 0.618 % 1))
-            found = Run(context, system, cable, script, f"run-{seed}.ipynb").disturbed(kind, moment)
-            outcomes.append(Outcome(seed, kind, differences(expected, found)))
-            word = "wrong" if outcomes[-1].wrong else "right"
+            try:
+                found = Run(context, system, cable, script, f"run-{seed}.ipynb").disturbed(kind, moment)
+                wrong = differences(expected, found)
+            except BrowserError as stuck:
+                wrong = [f"the page is of no use any more: {stuck.message[:300]}"]
+            outcomes.append(Outcome(seed, kind, wrong))
+            word = "wrong" if wrong else "right"
             print(f"{system.name}, seed {seed}, {kind} at {moment:.1f} of {took:.1f} s: {word}", flush=True)
-            for one in outcomes[-1].wrong if ours else ():
-                print("  - " + one.replace("\n", "\n    "))
+            for one in wrong if ours else wrong[:1]:
+                print("  - " + one.replace("\n", "\n    ")[: 2000 if ours else 300])
     return outcomes

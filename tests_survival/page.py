@@ -205,8 +205,12 @@ class Page:
             await asyncio.sleep(0.1)
             await self.online.wait()
 
+    def _received(self) -> int:
+        """Up to where messages have come; those that wait for an attachment to be shown count."""
+        return max([self.position, *(number for number, _ in self._held or ())])
+
     async def _connect(self) -> None:
-        query = f"session_id={self.session}" + (f"&ownlab_after={self.position}" if self.following else "")
+        query = f"session_id={self.session}" + (f"&ownlab_after={self._received()}" if self.following else "")
         address = f"{self.site.url.replace('http', 'ws', 1)}/api/kernels/{self.kernel_id}/channels?{query}"
         request = HTTPRequest(address, headers=self.site.headers, connect_timeout=5, request_timeout=20)
         opening = asyncio.ensure_future(websocket_connect(request, subprotocols=[PROTOCOL], max_message_size=1 << 30))

@@ -47,6 +47,17 @@ def test_a_busy_kernel_is_described_as_it_describes_itself(lab: LabServer, kerne
     assert ask(page, "kernel_info_request", {})[0].number > 0
 
 
+def test_a_page_that_was_told_busy_hears_when_that_is_over(lab: LabServer, kernel: str, follow: Open) -> None:
+    """JupyterLab heeds neither busy nor idle of a debugger's request: an idle of ours has to follow a busy of ours."""
+    page = follow(lab, kernel)
+    ask(page, "kernel_info_request", {})
+    keep_busy(page, "import time\ntime.sleep(1)")
+    ask(page, "kernel_info_request", {})
+    page.until(lambda one: is_status(one, "busy") and not one.parent, "it works, says the server")
+    last = page.until(lambda one: is_status(one, "idle") and not one.parent, "it rests, says the server")
+    assert last.number == 0
+
+
 def test_a_new_page_of_a_busy_kernel_is_told_that_it_is_busy(lab: LabServer, kernel: str, follow: Open) -> None:
     first = follow(lab, kernel)
     ask(first, "kernel_info_request", {})

@@ -57,6 +57,7 @@ class Following:
         self._hello: Hello | None = None
         self._pulse: Pulse | None = None  # as it is now
         self._shown: Pulse | None = None  # as the page was told
+        self._said_busy = False  # told by us: JupyterLab heeds no idle that answers a debugger's request, say
         self._early: list[tuple[str, list[bytes]]] = []  # said by the page before the supervisor said hello
         self._waiting: deque[Record | Callable[[], Awaitable[None]]] = deque()
         self._waiting_bytes = 0
@@ -100,8 +101,10 @@ class Following:
             return
         # Of widgets that it does not know yet a page hears nothing: what changes them has to come after they are told.
         await self._catch_up(found.position)
-        for made in self._desk.answer(channel, parts, found, self._shown or pulse):
+        shown = self._shown or pulse
+        for made in self._desk.answer(channel, parts, found, shown):
             self._send_made(made)
+        self._said_busy = shown.busy
         self._send_text(type="taken", msg_id=as_object(parts[0]).get("msg_id"), position=0)
 
     # -- said by the server itself
@@ -188,8 +191,12 @@ class Following:
         await self._catch_up(hello.position)
         self._shown = Pulse(hello)
         # A kernel that says nothing for an hour would be "unknown" to its page for as long.
-        for made in state_of(self._shown):
+        self._send_state(self._shown)
+
+    def _send_state(self, shown: Pulse) -> None:
+        for made in state_of(shown):
             self._send_made(made)
+        self._said_busy = shown.busy
 
     async def _catch_up(self, last: int) -> None:
         """Tell what is on disk, up to a number."""
@@ -233,6 +240,8 @@ class Following:
             if record.channel == "stdin":
                 self._questions[_id(record.parts[0])] = _id(record.parts[1])
             self._send(frame(record.number, record.channel, record.parts))
+        if self._said_busy and self._shown is not None and not self._shown.busy:
+            self._send_state(self._shown)
         self._advance(record.number)
 
     def _advance(self, number: int) -> None:

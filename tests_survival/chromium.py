@@ -45,8 +45,10 @@ def main() -> int:
             outcomes = run_all(ours, seeds, [options.kind] if options.kind else KINDS)
         finally:
             ours.lab.clear()
-    wrong = [outcome.seed for outcome in outcomes if outcome.wrong]
-    print(f"{len(outcomes)} runs in Chromium, {len(wrong)} wrong{': seeds ' + str(wrong) if wrong else ''}")
+    wrong = [outcome.seed for outcome in outcomes if outcome.wrong or outcome.unjudged]
+    print(
+        f"{len(outcomes)} runs in Chromium, {len(wrong)} wrong or not judged{': seeds ' + str(wrong) if wrong else ''}"
+    )
     return 1 if wrong else 0
 
 

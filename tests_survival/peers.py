@@ -56,10 +56,13 @@ def peer(venv: Path, root: Path, together: bool) -> Served:
     return Served(name, folder / "work", command, environ, port)
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """Runs with losses or doubles, by kind of interruption."""
-    runs, wrong = (Counter(one.kind for one in outcomes if is_wrong or one.wrong) for is_wrong in (True, False))
-    return ", ".join(f"{kind} {wrong[kind]} of {runs[kind]}" for kind in KINDS if runs[kind])
+def summary(name: str, outcomes: list[Outcome]) -> str:
+    """Runs with losses or doubles, by kind of interruption; runs that could not be judged are told apart."""
+    judged = [one for one in outcomes if not one.unjudged]
+    runs, wrong = Counter(one.kind for one in judged), Counter(one.kind for one in judged if one.wrong)
+    kinds = ", ".join(f"{kind} {wrong[kind]} of {runs[kind]}" for kind in KINDS if runs[kind])
+    unjudged = ", ".join(one.kind for one in outcomes if one.unjudged) or "none"
+    return f"{name}: losses or doubles in {wrong.total()} of {len(judged)} runs ({kinds}); not judged: {unjudged}"
 
 
 def main() -> int:
@@ -82,8 +85,7 @@ def main() -> int:
                 found = run_all(system, seeds, ours=False)
             finally:
                 system.end(signal.SIGTERM)
-            wrong = sum(1 for one in found if one.wrong)
-            lines.append(f"{system.name}: {wrong} of {len(found)} runs with losses or doubles ({table(found)})")
+            lines.append(summary(system.name, found))
     print("\n".join(lines))
     return 0
 

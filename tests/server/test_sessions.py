@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from jupyter_server.services.contents.filemanager import AsyncFileContentsManager
+from tornado.web import HTTPError
 
 from ownlab.server.kernels import OwnlabKernelManager
 from ownlab.server.sessions import OwnlabSessionManager
@@ -48,3 +49,26 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyP
         sessions.close()
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.with_name("sessions.db.damaged").exists()
+
+
+def test_a_server_that_ends_forgets_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has let go of its kernels, and is still asked: they are not dead, and the next server finds them again."""
+    monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "state"))
+    kernels = OwnlabKernelManager()
+    sessions = OwnlabSessionManager(
+        database_filepath=str(tmp_path / "sessions.db"),
+        kernel_manager=kernels,
+        contents_manager=AsyncFileContentsManager(root_dir=str(tmp_path)),
+    )
+    row = ("a-session", "train.ipynb", "train.ipynb", "notebook", "a-kernel")
+    try:
+        sessions.cursor.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?)", row)
+        kernels.leaving = True
+        with pytest.raises(HTTPError) as raised:
+            asyncio.run(sessions.list_sessions())  # type: ignore[no-untyped-call]
+        assert raised.value.status_code == 503
+        assert len(sessions.cursor.execute("SELECT * FROM session").fetchall()) == 1
+        kernels.leaving = False
+        assert asyncio.run(sessions.list_sessions()) == []  # type: ignore[no-untyped-call]
+    finally:
+        sessions.close()

@@ -17,6 +17,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager, ServerKernelManager
 from tornado.ioloop import IOLoop
+from tornado.web import HTTPError
 from traitlets import Unicode, default
 
 from ownlab.errors import LabError, OwnlabError
@@ -72,6 +73,8 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
 
     # The provisioner looks for this name: what it starts for us outlives us, and may wait for a card.
     ownlab_lab = Unicode(None, allow_none=True, help="Id of the lab. Its runtimes are adopted.").tag(config=True)
+
+    leaving = False  # the server ends: kernels that are not in the table any more are not dead
 
     @default("kernel_manager_class")
     def _default_kernel_manager_class(self) -> str:
@@ -232,10 +235,16 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
 
     async def start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
         """Called by REST. The page knows the CPU type by one name alone."""
+        self.check_not_leaving()
         if kwargs.get("kernel_name"):
             kwargs["kernel_name"] = self._listed_name(kwargs["kernel_name"])
         started: str = await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
         return started
+
+    def check_not_leaving(self) -> None:
+        """Pages take 503 for a server that is away, and ask again."""
+        if self.leaving:
+            raise HTTPError(503, "The server is ending.")
 
     async def shutdown_kernel(self, kernel_id: str, now: bool = False, restart: bool = False) -> None:
         """Called by REST, and for foreign kernels when the server ends."""
@@ -252,6 +261,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
 
     async def shutdown_all(self, now: bool = False) -> None:
         """Called when the server ends: foreign kernels end with it, runtimes go on."""
+        self.leaving = True
         # Jupyter's own stumbles over a kernel that is being started at this moment.
         starting = [task for task in self._pending_kernels.values() if not task.done()]
         if starting:

@@ -15,6 +15,7 @@ from traitlets import validate
 
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.control import ask
+from ownlab.server.kernels import OwnlabKernelManager
 from ownlab.server.survivors import plan_of
 
 __all__ = ["OwnlabSessionManager"]
@@ -36,6 +37,13 @@ class OwnlabSessionManager(SessionManager):
         """Jupyter's own refuses a damaged file, and with it the whole server."""
         path: str = proposal["value"]
         return path
+
+    async def kernel_culled(self, kernel_id: str) -> bool:
+        """Called with each session that is looked at: one whose kernel is gone is deleted."""
+        if isinstance(self.kernel_manager, OwnlabKernelManager):
+            self.kernel_manager.check_not_leaving()
+        culled: bool = await super().kernel_culled(kernel_id)
+        return culled
 
     @property
     def connection(self) -> sqlite3.Connection:

@@ -25,7 +25,10 @@ ROOMS = [
     "instruments.doctor",
     "lab.store",
     "lab.journal",
+    "lab.colab",
     "lab.runtimes",
+    "lab.notebooks",
+    "lab.runs",
     "show",
     "notebook",
     "serving",
@@ -55,6 +58,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "zmq": (
         "ownlab/lab/runtimes/supervisor/",
         "ownlab/server/",
+        "ownlab/lab/runtimes/line.py",
         "ownlab/lab/runtimes/start.py",
         "ownlab_guest/kernel/",
     ),

@@ -13,7 +13,10 @@
 #   lab/           where work runs and is kept
 #     store/       the machine's records of runtimes, leases and usage: SQLite and locks, standard library alone
 #     journal/     what kernels said, kept on disk by their supervisors, and merged into notebooks
+#     colab/       what Colab wrote into notebooks: the grammar of its forms
 #     runtimes/    runtime types, how they are started, the supervisor of each, limits, what they use
+#     notebooks/   notebooks as files, brought up to date from journals
+#     runs/        notebooks that are run without a page
 #   show/          one renderer per medium: terminal (Rich), JSON documents and their schemas
 #   notebook/      what a notebook may call: runs in the kernel
 #   serving/       a lab seen from outside: its record and lock, its watchdog, its opening and its end

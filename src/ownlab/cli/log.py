@@ -13,7 +13,7 @@ from ownlab.cli.options import json_option
 from ownlab.errors import InputError, LabError, UsageError
 from ownlab.lab.journal.fold import Fold
 from ownlab.lab.journal.shelf import About, all_journals
-from ownlab.server.journals import Journal
+from ownlab.lab.notebooks.journals import Journal
 from ownlab.show.document import CellLog, RuntimeLog, echo_record
 from ownlab.show.terminal.log import LogTeller
 
@@ -126,8 +126,8 @@ def _write_notebook(about: About, journal: Journal, target: str, force: bool) ->
 
 def _notebook(about: About, journal: Journal) -> dict[str, Any]:
     """The notebook's file with what it does not hold yet; where there is none (any more), the cells that were executed."""
-    from ownlab.server.documents import bring_up_to_date, give_ids, read_notebook
-    from ownlab.server.journals import Journals
+    from ownlab.lab.notebooks.documents import bring_up_to_date, give_ids, read_notebook
+    from ownlab.lab.notebooks.journals import Journals
 
     try:
         with open(about.notebook, "rb") as file:

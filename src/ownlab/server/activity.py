@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from ownlab.lab.journal.record import EVENT, Record, as_object
-from ownlab.server.line import Again, Hello, Line
+from ownlab.lab.runtimes.line import Again, Hello, Line
 from ownlab.server.pulse import Pulse, Status
 
 if TYPE_CHECKING:

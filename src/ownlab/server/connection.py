@@ -12,14 +12,14 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 from tornado.web import HTTPError
 from traitlets import Bool
 
+from ownlab.lab.runtimes.line import plan_with_line
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.server.following import Following
 from ownlab.server.kernels import RuntimeManager
-from ownlab.server.line import plan_with_line
 from ownlab.server.wire import PROTOCOL, unframe
 
 if TYPE_CHECKING:
-    from ownlab.server.journals import Journals
+    from ownlab.lab.notebooks.journals import Journals
 
 __all__ = ["OwnlabConnection"]
 

@@ -22,7 +22,7 @@ from tornado.web import HTTPError
 from traitlets import Unicode
 
 from ownlab.lab.journal import shelf
-from ownlab.server.documents import (
+from ownlab.lab.notebooks.documents import (
     Merged,
     Seen,
     bring_up_to_date,
@@ -32,7 +32,7 @@ from ownlab.server.documents import (
     replace_file,
     whole_characters,
 )
-from ownlab.server.journals import Journals
+from ownlab.lab.notebooks.journals import Journals
 from ownlab.server.written import Version, Written, stamp
 
 __all__ = ["Exchange", "OwnlabContents", "exchange"]

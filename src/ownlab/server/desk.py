@@ -15,7 +15,7 @@ from ownlab.server.pulse import Pulse
 if TYPE_CHECKING:
     from ownlab.lab.journal.comms import Comms
     from ownlab.lab.journal.fold import Fold
-    from ownlab.server.journals import Journals
+    from ownlab.lab.notebooks.journals import Journals
 
 __all__ = ["WIDGETS_REQUEST", "Desk", "Found", "Made", "state_of", "status"]
 

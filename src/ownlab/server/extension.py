@@ -7,10 +7,10 @@ from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
 
+from ownlab.lab.notebooks.journals import Journals
 from ownlab.lab.runtimes.records import Snapshot
 from ownlab.server.contents import OwnlabContents
 from ownlab.server.handlers import contents_handlers
-from ownlab.server.journals import Journals
 from ownlab.server.kernels import OwnlabKernelManager
 from ownlab.server.lookout import Lookout
 from ownlab.server.routes import handlers

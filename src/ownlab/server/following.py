@@ -16,15 +16,15 @@ from tornado.websocket import WebSocketClosedError
 from ownlab.errors import LabError
 from ownlab.lab.journal.reader import compacted_to, records_after
 from ownlab.lab.journal.record import EVENT, Record, as_object
+from ownlab.lab.runtimes.line import Again, Hello, Line
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.server.desk import Desk, Made, state_of, status
-from ownlab.server.line import Again, Hello, Line
 from ownlab.server.pulse import Pulse
 from ownlab.server.wire import frame
 
 if TYPE_CHECKING:
     from ownlab.lab.journal.fold import Fold
-    from ownlab.server.journals import Journals
+    from ownlab.lab.notebooks.journals import Journals
 
 __all__ = ["Following", "Write"]
 

@@ -13,8 +13,8 @@ import msgspec
 from jupyter_server.services.contents.handlers import ContentsHandler, default_handlers
 from tornado import web
 
+from ownlab.lab.notebooks.documents import Seen
 from ownlab.server.contents import Exchange, exchange
-from ownlab.server.documents import Seen
 
 __all__ = ["POSITION", "SEEN", "OwnlabContentsHandler", "contents_handlers"]
 

@@ -22,14 +22,15 @@ from traitlets import Unicode, default
 
 from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.runtimes.control import ask
+from ownlab.lab.runtimes.folders import state_of
 from ownlab.lab.runtimes.kernelspecs import PROVISIONER
+from ownlab.lab.runtimes.line import plan_with_line
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.server.activity import Activity
 from ownlab.server.following import Following
-from ownlab.server.line import plan_with_line
 from ownlab.server.restarter import OwnlabRestarter
 from ownlab.server.specs import OwnlabSpecManager
-from ownlab.server.survivors import Survivor, bury, state_of, survivors
+from ownlab.server.survivors import Survivor, bury, survivors
 
 __all__ = ["OwnlabKernelManager", "RuntimeManager"]
 

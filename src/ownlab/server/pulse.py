@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ownlab.lab.journal.record import EVENT, Record, as_object
-from ownlab.server.line import Hello
+from ownlab.lab.runtimes.line import Hello
 
 __all__ = ["Pulse", "Status"]
 

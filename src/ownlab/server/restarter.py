@@ -6,7 +6,7 @@ from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
 from tornado.web import HTTPError
 
 from ownlab.errors import LabError, OwnlabError
-from ownlab.server.survivors import state_of
+from ownlab.lab.runtimes.folders import state_of
 
 __all__ = ["OwnlabRestarter"]
 

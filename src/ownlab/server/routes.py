@@ -14,8 +14,8 @@ from msgspec import Struct
 from tornado import web
 
 from ownlab.errors import OwnlabError, UsageError
+from ownlab.lab.notebooks.journals import Journals
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.server.journals import Journals
 from ownlab.server.lookout import Lookout
 from ownlab.server.stream import StreamHandler, document_of
 

@@ -16,9 +16,9 @@ from tornado.web import HTTPError
 
 from ownlab.errors import OwnlabError
 from ownlab.lab.journal.shelf import About, all_journals, journal_folder, read_about, read_held, retire
+from ownlab.lab.notebooks.journals import runtime_lives
 from ownlab.options.lab import resolve_lab_options
 from ownlab.server.contents import OwnlabContents
-from ownlab.server.journals import runtime_lives
 from ownlab.server.kernels import OwnlabKernelManager
 
 __all__ = ["Scribe"]

@@ -15,8 +15,8 @@ from traitlets import validate
 
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.control import ask
+from ownlab.lab.runtimes.folders import plan_of
 from ownlab.server.kernels import OwnlabKernelManager
-from ownlab.server.survivors import plan_of
 
 __all__ = ["OwnlabSessionManager"]
 

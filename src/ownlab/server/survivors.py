@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ownlab.errors import LabError, StoreError
 from ownlab.lab.runtimes.control import ask
-from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.folders import all_plans
+from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import read_state, remove
-from ownlab.options.places import state_folder
 
-__all__ = ["Survivor", "bury", "plan_of", "state_of", "survivors"]
+__all__ = ["Survivor", "bury", "survivors"]
 
 # A supervisor answers within milliseconds; one that does not is stopped, or the machine is swapping.
 _PATIENCE = 2.0
@@ -28,21 +27,10 @@ class Survivor(NamedTuple):
     status: dict[str, Any]  # as the supervisor answers; only what its state.json holds where it does not answer
 
 
-def plan_of(runtime: str) -> Plan | None:
-    """The plan of one of this person's runtimes; None where there is no such runtime (any more)."""
-    return _read_plan(_folder() / runtime)
-
-
-def state_of(runtime: str) -> str | None:
-    """Its state as its supervisor wrote it last: "waiting", "running", …; None where there is no such runtime."""
-    state = read_state(_folder() / runtime)
-    return str(state["state"]) if state else None
-
-
 def survivors(lab: str) -> tuple[list[Survivor], list[Plan]]:
     """The living runtimes of a lab, and the plans that dead ones left behind. Only for who holds the lab's lock."""
     # Of another host's, with which this one shares a home, nothing can be told here: it is not ours to bury.
-    plans = [plan for plan in _plans() if plan.lab == lab and plan.host in ("", os.uname().nodename)]
+    plans = [plan for plan in all_plans() if plan.lab == lab and plan.host in ("", os.uname().nodename)]
     if not plans:  # nothing is imported for nothing: somebody waits for the page
         return [], []
     from ownlab.guests.beside import each_beside
@@ -85,25 +73,3 @@ def _alive(plan: Plan) -> bool:
             return store.alive(plan.runtime)
     except StoreError:
         return True  # nobody can tell: nothing of it is touched
-
-
-def _folder() -> Path:
-    return state_folder() / "runtimes"
-
-
-def _plans() -> list[Plan]:
-    try:
-        names = sorted(os.listdir(_folder()))
-    except FileNotFoundError:
-        return []
-    return [plan for name in names if (plan := _read_plan(_folder() / name)) is not None]
-
-
-def _read_plan(home: Path) -> Plan | None:
-    try:
-        return read_plan(str(home / "plan.json"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        # Damaged, or another version's: whose it is cannot be told, so it is left alone.
-        return None

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import zmq
 
 from ownlab.lab.journal.record import Record, as_object
+from ownlab.lab.runtimes.folders import plan_of
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.words import AGAIN, BYE, FOLLOW, HELLO, RECORD, SEND, line_address, unpack
-from ownlab.server.survivors import plan_of
 
 __all__ = ["Again", "Hello", "Line", "plan_with_line"]
 

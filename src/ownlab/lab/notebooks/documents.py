@@ -19,7 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from ownlab.lab.journal.merge import merge
-from ownlab.server.journals import Journal
+from ownlab.lab.notebooks.journals import Journal
 
 __all__ = [
     "Merged",

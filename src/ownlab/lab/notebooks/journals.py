@@ -15,10 +15,10 @@ from ownlab.errors import LabError, OwnlabError, StoreError
 from ownlab.lab.journal.fold import Fold
 from ownlab.lab.journal.reader import Tail
 from ownlab.lab.journal.shelf import journal_folder, of_notebook, read_held, write_held
+from ownlab.lab.runtimes.folders import plan_of
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import lives, read_state
 from ownlab.options.lab import LabOptions, resolve_lab_options
-from ownlab.server.survivors import plan_of
 
 __all__ = ["Journal", "Journals", "runtime_lives"]
 

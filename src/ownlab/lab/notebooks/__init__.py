@@ -1,0 +1,1 @@
+"""Notebooks as files, and what their runtimes' journals add to them."""

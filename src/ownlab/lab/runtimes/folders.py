@@ -1,0 +1,46 @@
+"""This person's runtimes, by their folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.state import read_state
+from ownlab.options.places import state_folder
+
+__all__ = ["all_plans", "plan_of", "state_of"]
+
+
+def plan_of(runtime: str) -> Plan | None:
+    """The plan of one of this person's runtimes; None where there is no such runtime (any more)."""
+    return _read_plan(_folder() / runtime)
+
+
+def state_of(runtime: str) -> str | None:
+    """Its state as its supervisor wrote it last: "waiting", "running", …; None where there is no such runtime."""
+    state = read_state(_folder() / runtime)
+    return str(state["state"]) if state else None
+
+
+def all_plans() -> list[Plan]:
+    """Of every runtime of this person whose folder is there."""
+    try:
+        names = sorted(os.listdir(_folder()))
+    except FileNotFoundError:
+        return []
+    return [plan for name in names if (plan := _read_plan(_folder() / name)) is not None]
+
+
+def _folder() -> Path:
+    return state_folder() / "runtimes"
+
+
+def _read_plan(home: Path) -> Plan | None:
+    try:
+        return read_plan(str(home / "plan.json"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        # Damaged, or another version's: whose it is cannot be told, so it is left alone.
+        return None

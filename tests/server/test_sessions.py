@@ -44,7 +44,7 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyP
         contents_manager=AsyncFileContentsManager(root_dir=str(tmp_path)),
     )
     try:
-        assert asyncio.run(sessions.list_sessions()) == []  # type: ignore[no-untyped-call]
+        assert asyncio.run(sessions.list_sessions()) == []
     finally:
         sessions.close()
     assert file.stat().st_mode & 0o777 == 0o600
@@ -65,10 +65,10 @@ def test_a_server_that_ends_forgets_no_session(tmp_path: Path, monkeypatch: pyte
         sessions.cursor.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?)", row)
         kernels.leaving = True
         with pytest.raises(HTTPError) as raised:
-            asyncio.run(sessions.list_sessions())  # type: ignore[no-untyped-call]
+            asyncio.run(sessions.list_sessions())
         assert raised.value.status_code == 503
         assert len(sessions.cursor.execute("SELECT * FROM session").fetchall()) == 1
         kernels.leaving = False
-        assert asyncio.run(sessions.list_sessions()) == []  # type: ignore[no-untyped-call]
+        assert asyncio.run(sessions.list_sessions()) == []
     finally:
         sessions.close()

@@ -30,7 +30,7 @@ def test_what_runs_on_another_host_is_neither_adopted_nor_buried(
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path))
     here, there = leave(tmp_path, "here", os.uname().nodename), leave(tmp_path, "there", "elsewhere")
     Store.open(tmp_path / "store").close()
-    living, dead = survivors(LAB)
+    living, dead = survivors(LAB, str(tmp_path))
     assert (living, [plan.runtime for plan in dead]) == ([], ["here"])
     bury(dead)
     assert not here.exists()

@@ -33,6 +33,7 @@ from ownlab.lab.notebooks.documents import (
     whole_characters,
 )
 from ownlab.lab.notebooks.journals import Journals
+from ownlab.server.sessions import OwnlabSessionManager
 from ownlab.server.written import Version, Written, stamp
 
 __all__ = ["Exchange", "OwnlabContents", "exchange"]
@@ -81,6 +82,7 @@ class OwnlabContents(AsyncLargeFileManager):
             known = self._known(os_path)
             model: dict[str, Any] = await super()._notebook_model(path, False, require_hash and known is None)
         else:
+            await self._look_for_runs()
             async with self._locked(os_path):
                 known = self._known(os_path)
                 model = self._base_model(path)
@@ -97,6 +99,12 @@ class OwnlabContents(AsyncLargeFileManager):
             if require_hash:
                 model.update(hash=known.hash, hash_algorithm=known.algorithm)
         return model
+
+    async def _look_for_runs(self) -> None:
+        """A notebook that is run without a page is followed from what is read here."""
+        sessions = getattr(self.parent, "session_manager", None)
+        if isinstance(sessions, OwnlabSessionManager):
+            await sessions.runs.look()
 
     async def _read(self, os_path: str) -> _Read:
         """One hop to a thread: reading, understanding and merging."""

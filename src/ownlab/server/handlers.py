@@ -10,11 +10,14 @@ import re
 from typing import Any
 
 import msgspec
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
 from jupyter_server.services.contents.handlers import ContentsHandler, default_handlers
+from msgspec import Struct
 from tornado import web
 
 from ownlab.lab.notebooks.documents import Seen
-from ownlab.server.contents import Exchange, exchange
+from ownlab.server.contents import Exchange, OwnlabContents, exchange
 
 __all__ = ["POSITION", "SEEN", "OwnlabContentsHandler", "contents_handlers"]
 
@@ -50,13 +53,40 @@ class OwnlabContentsHandler(ContentsHandler):
         self.finish(answer)
 
 
+class CatchUp(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /ownlab/api/notebooks/catch-up."""
+
+    notebook: str  # absolute
+
+
+class CatchUpHandler(APIHandler):
+    """POST /ownlab/api/notebooks/catch-up: asked by a run that was begun outside of the lab, when it is done."""
+
+    auth_resource = "contents"
+
+    @web.authenticated
+    @authorized
+    async def post(self) -> None:
+        """Write into a notebook's file what its runtimes said."""
+        try:
+            given = msgspec.json.decode(self.request.body, type=CatchUp)
+        except msgspec.DecodeError as exc:
+            raise web.HTTPError(400, f"the body of the request cannot be used: {exc}") from exc
+        contents = self.contents_manager
+        assert isinstance(contents, OwnlabContents)
+        if not await contents.catch_up(given.notebook):
+            raise web.HTTPError(409, f"{given.notebook} is not in this lab's folder, or cannot be brought up to date")
+        self.finish("{}")
+
+
 def contents_handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     """Jupyter's own list, with our handler in the place of its own; before it in the server's table."""
-    return [
+    own = [
         (address, OwnlabContentsHandler if handler is ContentsHandler else handler)
         for address, handler in default_handlers
         if address.startswith("/api/contents")
     ]
+    return [*own, ("/ownlab/api/notebooks/catch-up", CatchUpHandler)]
 
 
 def _seen(header: str) -> Seen | None:

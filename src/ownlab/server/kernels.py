@@ -88,16 +88,17 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         if not self.ownlab_lab:
             return
         # Before the first request: the first look at a session whose kernel is not in the table deletes the session.
-        living, dead = survivors(self.ownlab_lab)
+        living, dead = survivors(self.ownlab_lab, os.path.realpath(self.root_dir))
         for one in living:
-            self._adopt(one)
+            self.adopt(one)
         if dead:
             IOLoop.current().add_callback(self._bury, dead)
 
     # -- adoption. Jupyter has no door for it: what `start_kernel` leaves behind in a kernel's manager is put there.
     # Each private name below was checked with jupyter_client 8.10 and jupyter_server 2.21; tests/server hold them to it.
 
-    def _adopt(self, one: Survivor) -> None:
+    def adopt(self, one: Survivor) -> None:
+        """Take a runtime over that another process has started."""
         plan, status, kernel_id = one.plan, one.status, one.plan.runtime
         kernel = self.kernel_manager_factory(
             connection_file=os.path.join(self.connection_dir, f"kernel-{kernel_id}.json"),

@@ -6,7 +6,7 @@ from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
 from tornado.web import HTTPError
 
 from ownlab.errors import LabError, OwnlabError
-from ownlab.lab.runtimes.folders import state_of
+from ownlab.lab.runtimes.folders import plan_of, state_of
 
 __all__ = ["OwnlabRestarter"]
 
@@ -37,9 +37,10 @@ class OwnlabRestarter(AsyncIOLoopKernelRestarter):
 def _may_come_back(runtime: str) -> bool:
     """Whether a kernel that is dead died by itself: its supervisor waits for a while to start it anew.
 
-    A runtime that was ended, by a limit or by somebody, has no folder any more, or says so.
+    A runtime that was ended, by a limit or by somebody, has no folder any more, or says so. A run ends with its kernel.
     """
     try:
-        return state_of(runtime) in ("waiting", "starting", "running", "dead")
+        plan = plan_of(runtime)
+        return plan is not None and bool(plan.lab) and state_of(runtime) in ("waiting", "starting", "running", "dead")
     except LabError:
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from functools import cached_property
 from typing import Any
 
 from jupyter_server.services.sessions.sessionmanager import SessionManager
@@ -17,6 +18,7 @@ from ownlab.errors import LabError
 from ownlab.lab.runtimes.control import ask
 from ownlab.lab.runtimes.folders import plan_of
 from ownlab.server.kernels import OwnlabKernelManager
+from ownlab.server.runs import Runs
 
 __all__ = ["OwnlabSessionManager"]
 
@@ -44,6 +46,28 @@ class OwnlabSessionManager(SessionManager):
             self.kernel_manager.check_not_leaving()
         culled: bool = await super().kernel_culled(kernel_id)
         return culled
+
+    async def list_sessions(self) -> list[dict[str, Any]]:
+        """Called by pages every few seconds, and where one opens a notebook."""
+        await self.runs.look()
+        found: list[dict[str, Any]] = await super().list_sessions()
+        return found
+
+    async def session_exists(self, path: str) -> bool:
+        """Called before a notebook gets a kernel."""
+        await self.runs.look()
+        return await self.has(path)
+
+    async def has(self, path: str) -> bool:
+        """Whether a notebook has a kernel, as far as is known."""
+        exists: bool = await super().session_exists(path)
+        return exists
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Notebooks in our folder that are run without a page."""
+        assert isinstance(self.kernel_manager, OwnlabKernelManager)
+        return Runs(self.kernel_manager.root_dir, self.kernel_manager, self)
 
     @property
     def connection(self) -> sqlite3.Connection:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ownlab.errors import LabError, StoreError
 from ownlab.lab.runtimes.control import ask
-from ownlab.lab.runtimes.folders import all_plans
+from ownlab.lab.runtimes.folders import all_plans, is_run_in
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import read_state, remove
 
-__all__ = ["Survivor", "bury", "survivors"]
+__all__ = ["Survivor", "bury", "living", "survivors"]
 
 # A supervisor answers within milliseconds; one that does not is stopped, or the machine is swapping.
 _PATIENCE = 2.0
@@ -27,21 +27,45 @@ class Survivor(NamedTuple):
     status: dict[str, Any]  # as the supervisor answers; only what its state.json holds where it does not answer
 
 
-def survivors(lab: str) -> tuple[list[Survivor], list[Plan]]:
-    """The living runtimes of a lab, and the plans that dead ones left behind. Only for who holds the lab's lock."""
+def survivors(lab: str, folder: str) -> tuple[list[Survivor], list[Plan]]:
+    """The living runtimes of a lab, and the plans that dead ones left behind. Only for who holds the lab's lock.
+
+    Runs of notebooks in its folder are adopted too, and never buried: one that begins just now looks dead.
+    """
     # Of another host's, with which this one shares a home, nothing can be told here: it is not ours to bury.
-    plans = [plan for plan in all_plans() if plan.lab == lab and plan.host in ("", os.uname().nodename)]
+    plans = [plan for plan in all_plans() if _is_here(plan) and (plan.lab == lab or is_run_in(plan, folder))]
+    known = _statuses(plans)
+    dead = [plan for plan in plans if plan.lab and known[plan.runtime] is None]
+    return _adoptable(plans, known), dead
+
+
+def living(plans: Sequence[Plan]) -> list[Survivor]:
+    """Those of this host that can be adopted."""
+    plans = [plan for plan in plans if _is_here(plan)]
+    return _adoptable(plans, _statuses(plans))
+
+
+def _adoptable(plans: Sequence[Plan], known: Mapping[str, dict[str, Any] | None]) -> list[Survivor]:
+    found = []
+    for plan in plans:
+        status = known[plan.runtime]
+        # A run whose kernel died is over: nobody starts another one.
+        if status and status.get("connection") and status["state"] in (_ADOPTABLE if plan.lab else _ADOPTABLE[:-1]):
+            found.append(Survivor(plan, status))
+    return found
+
+
+def _is_here(plan: Plan) -> bool:
+    return plan.host in ("", os.uname().nodename)
+
+
+def _statuses(plans: Sequence[Plan]) -> dict[str, dict[str, Any] | None]:
+    """By runtime; None: it is dead."""
     if not plans:  # nothing is imported for nothing: somebody waits for the page
-        return [], []
+        return {}
     from ownlab.guests.beside import each_beside
 
-    living, dead = [], []
-    for plan, status in zip(plans, each_beside(_status, plans), strict=True):
-        if status is None:
-            dead.append(plan)
-        elif status.get("state") in _ADOPTABLE and status.get("connection"):
-            living.append(Survivor(plan, status))
-    return living, dead
+    return {plan.runtime: status for plan, status in zip(plans, each_beside(_status, plans), strict=True)}
 
 
 def bury(plans: Iterable[Plan]) -> None:

@@ -9,7 +9,7 @@ from ownlab.lab.runtimes.plan import Plan, read_plan
 from ownlab.lab.runtimes.state import read_state
 from ownlab.options.places import state_folder
 
-__all__ = ["all_plans", "plan_of", "state_of"]
+__all__ = ["all_plans", "is_run_in", "plan_of", "state_of"]
 
 
 def plan_of(runtime: str) -> Plan | None:
@@ -30,6 +30,13 @@ def all_plans() -> list[Plan]:
     except FileNotFoundError:
         return []
     return [plan for name in names if (plan := _read_plan(_folder() / name)) is not None]
+
+
+def is_run_in(plan: Plan, folder: str) -> bool:
+    """Whether it is a run, which belongs to no lab, of a notebook in this folder or below; `folder` is a real path."""
+    if plan.lab or not plan.journal or not plan.notebook:
+        return False
+    return os.path.realpath(plan.notebook).startswith(os.path.join(folder, ""))
 
 
 def _folder() -> Path:

@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     limits: Limits = Limits()
     units_per_hour: float = 0.0
     host: str = ""  # where it runs: several hosts may share a home
-    journal: str = ""  # the folder in which what it says is kept; "": it is not of a lab, and nothing is
+    journal: str = ""  # the folder in which what it says is kept; "": nothing is
     cell_mb: int = 256  # of a cell's outputs no more is kept
 
     def to_json(self) -> str:

@@ -56,12 +56,14 @@ def make_plan(
     detached: bool = False,
     wait: bool = False,
     lab: str | None = None,
+    journal: bool = False,
     notebook: str = "",
     extra_arguments: Sequence[str] = (),
 ) -> Plan:
     """Decide what the supervisor is to do, and write it into a new folder of the runtime.
 
-    `env` says where things are (OWNLAB_HOME, …). Without a `connection`, the ports are any free ones, and clients must
+    `env` says where things are (OWNLAB_HOME, …). What the runtimes of a lab say is kept, and that of others where a
+    `journal` is asked for. Without a `connection`, the ports are any free ones, and clients must
     encrypt.
     """
     options = resolve_lab_options(environ=env)
@@ -88,7 +90,7 @@ def make_plan(
         limits=_limits(options, folder),
         units_per_hour=kind.units_per_hour,
         host=os.uname().nodename,
-        journal=str(state_folder(env) / "journals" / runtime) if lab else "",
+        journal=str(state_folder(env) / "journals" / runtime) if lab or journal else "",
         cell_mb=options.cell_mb,
     )
     return _write(plan)

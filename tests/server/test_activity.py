@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["follow", "kernel", "pages"]  # fixtures
 
+# Short sleeps: Python does not look for signals between its last instruction and the beginning of a long one.
+UNTIL_INTERRUPTED = "import time\nprint('on', flush=True)\nwhile True: time.sleep(0.01)"
+
 
 def test_a_kernel_is_busy_while_a_cell_runs(
     lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]
@@ -27,7 +30,8 @@ def test_a_kernel_is_busy_while_a_cell_runs(
     page.run("1")
     until(lambda: lab.kernel(kernel)["execution_state"] == "idle", "it is idle")
     before = lab.kernel(kernel)["last_activity"]
-    page.execute("import time; time.sleep(600)")
+    page.execute(UNTIL_INTERRUPTED)
+    page.until_kind("stream")
     until(lambda: lab.kernel(kernel)["execution_state"] == "busy", "it is busy")
     assert lab.kernel(kernel)["last_activity"] > before
     lab.post(f"/api/kernels/{kernel}/interrupt")
@@ -47,11 +51,13 @@ def test_a_kernel_that_was_restarted_is_watched_on(
     lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]
 ) -> None:
     page = follow(lab, kernel)
-    page.execute("import time; time.sleep(600)")
+    page.execute(UNTIL_INTERRUPTED)
+    page.until_kind("stream")
     until(lambda: lab.kernel(kernel)["execution_state"] == "busy", "it is busy")
     lab.post(f"/api/kernels/{kernel}/restart")
     until(lambda: lab.kernel(kernel)["execution_state"] == "idle", "the new one is idle")
-    page.execute("import time; time.sleep(600)")
+    page.execute(UNTIL_INTERRUPTED)
+    page.until_kind("stream")
     until(lambda: lab.kernel(kernel)["execution_state"] == "busy", "it is busy")
 
 
@@ -108,8 +114,8 @@ def test_an_adopted_kernel_is_what_it_was(
     lab = new_lab().start()
     kernel_id = lab.session()["kernel"]["id"]
     page = follow(lab, kernel_id)
-    page.execute("import time; time.sleep(600)")
-    page.until_kind("execute_input")
+    page.execute(UNTIL_INTERRUPTED)
+    page.until_kind("stream")
     lab.end(signal.SIGKILL)
     lab.start()
     assert lab.kernel(kernel_id)["execution_state"] == "busy"

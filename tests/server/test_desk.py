@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["follow", "kernel", "pages"]  # fixtures
 
-WAIT = "import time\ntime.sleep(600)"
+WAIT = "import time\nwhile True: time.sleep(0.01)"
 
 
 def ask(page: LinePage, kind: str, content: dict[str, Any]) -> tuple[Told, list[Told]]:

@@ -67,8 +67,10 @@ def hear_output(client: BlockingKernelClient) -> str:
 def test_execute_interrupt_and_end(
     lab: Any, client: BlockingKernelClient, process: subprocess.Popen[bytes], until: Callable[..., Any]
 ) -> None:
+    # Many short sleeps: Python does not look for signals between its last instruction and the start of a long one.
     client.execute(
-        "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES'], os.getcwd(), flush=True); time.sleep(600)"
+        "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES'], os.getcwd(), flush=True)\n"
+        "while True: time.sleep(0.01)"
     )
     assert hear_output(client).split() == ["0", str(lab.folder / "work")]
     process.send_signal(signal.SIGINT)

@@ -112,7 +112,7 @@ def test_restart_keeps_cards_and_ports(lab: Any) -> None:
 
 def test_interrupt(lab: Any) -> None:
     with started(lab.cpu) as (manager, client):
-        request = await_output(client, "import time\nprint('at work', flush=True)\ntime.sleep(60)")
+        request = await_output(client, "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)")
         manager.interrupt_kernel()
         reply = client.get_shell_msg(timeout=SECONDS)
         assert reply["parent_header"]["msg_id"] == request

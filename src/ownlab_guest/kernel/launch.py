@@ -60,7 +60,7 @@ def prepare_path() -> None:
     # Only where ownlab is not installed in this environment is this one found.
     sys.path.append(os.path.join(GUEST, "facade"))
     if os.environ.get("OWNLAB_UPLOADS") or os.environ.get("OWNLAB_OUTPUTS"):
-        sys.path.append(os.path.join(GUEST, "colab"))  # google.colab, for a run that was given folders to work with
+        sys.path.append(os.path.join(GUEST, "colab", "site"))  # google.colab, for a run that was given folders to work with
 
 
 def make_app() -> Any:

@@ -267,9 +267,11 @@ class Following:
         header = as_object(record.parts[0])
         if header.get("session") == self._session:
             self._send_text(type="taken", msg_id=header.get("msg_id"), position=record.number)
-        if header.get("msg_type") == "input_reply":
+        if header.get("msg_type") != "input_reply":
+            return
+        value = as_object(record.parts[3]).get("value")
+        if not isinstance(value, dict):  # else it is for google.colab, and no text in a cell
             asked = self._questions.pop(_id(record.parts[1]), None) or await self._ran_at(record.at)
-            value = as_object(record.parts[3]).get("value")
             self._send_text(type="answered", parent=asked, value=value, position=record.number)
 
     async def _ran_at(self, at: float) -> str | None:

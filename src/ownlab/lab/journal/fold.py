@@ -116,6 +116,9 @@ class Fold:
                 self.executions.pop(before.msg_id, None)
 
     def _answered(self, record: Record, parent: Header) -> None:
+        answer = read_object(record.parts[3]).get("value")
+        if isinstance(answer, dict):  # for google.colab, and no text in a cell
+            return
         waiting = [execution for execution in self.executions.values() if execution.pending_input]
         for execution in waiting:
             question = execution.pending_input
@@ -124,7 +127,7 @@ class Fold:
             if question is None or (parent.msg_id and parent.msg_id != asked):
                 continue
             execution.pending_input = None
-            content, answer = read_object(question.parts[3]), read_object(record.parts[3]).get("value")
+            content = read_object(question.parts[3])
             if content.get("password") is True or not isinstance(answer, str):
                 answer = _HIDDEN
             if execution.live:

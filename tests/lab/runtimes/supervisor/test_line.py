@@ -153,6 +153,40 @@ def test_an_interrupted_question_takes_no_answer(runtime: Any) -> None:
     follower.until_refused(follower.answer(question, "late"))
 
 
+ASKS_THE_PAGE = """
+kernel = get_ipython().kernel
+kernel.session.send(
+    kernel.iopub_socket, "colab_request", {"request": {}}, parent=kernel.get_parent("shell"),
+    metadata={"colab_request_type": "GetSecret", "colab_msg_id": "asked"},
+)
+heard = []
+while len(heard) < 2:
+    kernel.stdin_socket.poll(60_000)
+    heard.append(kernel.session.recv(kernel.stdin_socket, 0)[1]["content"]["value"])
+print([each.get("data", "nees")[::-1] for each in heard])
+"""
+
+
+def test_what_colab_asks_a_page_is_answered_once_and_the_answer_is_not_kept(runtime: Any) -> None:
+    follower = runtime.follow()
+    request = follower.execute(ASKS_THE_PAGE)
+    follower.until(is_kind("colab_request"))
+
+    def reply(name: str, **said: object) -> str:
+        value = {"type": "colab_reply", "colab_msg_id": name, **said}
+        sent: str = follower.send("input_reply", {"value": value, "status": "ok"}, "stdin")
+        return sent
+
+    follower.until_refused(reply("never asked", data="x"))
+    reply("asked", ack=True)
+    reply("asked", data="secret-word")
+    heard = follower.until_done(request)
+    assert texts(heard) == "['seen', 'drow-terces']\n"
+    follower.until_refused(reply("asked", data="twice"))
+    on_disk = b"".join(path.read_bytes() for path in Path(runtime.plan.journal).iterdir())
+    assert b"secret-word" not in on_disk
+
+
 def test_a_password_reaches_the_kernel_and_not_the_disk(runtime: Any) -> None:
     follower = runtime.follow()
     request = follower.execute("from getpass import getpass\nword = getpass('key? ')")

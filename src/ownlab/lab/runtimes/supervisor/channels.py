@@ -177,6 +177,8 @@ class Channels:
             parts = kept
         elif channel == "stdin" and b'"input_request"' in parts[0]:
             self._questions.ask(parts)
+        elif channel == "iopub" and b'"colab_request"' in parts[0]:
+            self._questions.ask_page(parts)
         elif self._questions and channel == "iopub" and b'"status"' in parts[0]:
             self._questions.end(parts)
         self._recording.add(channel, direction == "to_kernel", parts)

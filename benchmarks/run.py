@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--plain-python", default=sys.executable, help="an interpreter without frameworks")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument(
-        "--only", choices=("cli", "lab", "journal"), help="measure these alone, and keep the others' figures"
+        "--only", choices=("cli", "lab", "journal", "runs", "forms"), help="measure these alone, and keep the others' figures"
     )
     options = parser.parse_args()
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -118,6 +118,14 @@ def main() -> None:
         from benchmarks.journal import journal_rows
 
         rows["journal"] = journal_rows(options.rounds)
+    if options.only in (None, "runs"):
+        from benchmarks.runs import runs_rows
+
+        rows["runs"] = runs_rows(options.rounds)
+    if options.only in (None, "forms"):
+        from benchmarks.forms import forms_rows
+
+        rows["forms"] = forms_rows(max(1, options.rounds // 3))
     target = HERE / "results" / f"{options.name}.json"
     target.parent.mkdir(exist_ok=True)
     before = json.loads(target.read_text())["groups"] if target.exists() else {}

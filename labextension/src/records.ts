@@ -104,6 +104,46 @@ export interface Snapshot {
   readonly history: ReadonlyArray<Point>;
 }
 
+/** One value that can be set. `value` is source text; `start` to `end` is its place in the cell's source. */
+export interface Field {
+  readonly part: 'field';
+  readonly name: string;
+  readonly type: 'boolean' | 'date' | 'dropdown' | 'integer' | 'number' | 'raw' | 'slider' | 'string';
+  readonly value: string;
+  readonly line: number;
+  readonly start: number;
+  readonly end: number;
+  readonly choices: ReadonlyArray<string> | null;
+  readonly value_type: 'boolean' | 'date' | 'dropdown' | 'integer' | 'number' | 'raw' | 'slider' | 'string';
+  readonly allow_input: boolean;
+  readonly min: number | null;
+  readonly max: number | null;
+  readonly step: number | null;
+  readonly placeholder: string | null;
+}
+
+/** Words between fields. */
+export interface Markdown {
+  readonly part: 'markdown';
+  readonly text: string;
+  readonly line: number;
+}
+
+/** What a cell shows beside, or instead of, its code. */
+export interface Form {
+  readonly title: string | null;
+  readonly parts: ReadonlyArray<Field | Markdown>;
+  readonly hidden: boolean;
+  readonly auto: boolean;
+  readonly vertical: boolean;
+  readonly width: string | null;
+}
+
+/** The forms of the cells that were asked about, in their order; null where there is none. Places count UTF-16 units. */
+export interface Forms {
+  readonly forms: ReadonlyArray<Form | null>;
+}
+
 export interface FailureDetails {
   readonly kind: string;
   readonly message: string;

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ownlab.instruments.doctor.diagnose import case_of, diagnose
     from ownlab.instruments.doctor.paste import read_paste
     from ownlab.instruments.doctor.records import Case, Diagnosis, Finding
+    from ownlab.lab.runs.run import run_notebook
     from ownlab.machine.facts import Known, Unknown
     from ownlab.machine.read import read_machine
     from ownlab.machine.recorded import load_machine, save_machine
@@ -58,6 +59,7 @@ _PUBLIC = {
     "on_end": "ownlab.notebook.ends",
     "read_machine": "ownlab.machine.read",
     "read_paste": "ownlab.instruments.doctor.paste",
+    "run_notebook": "ownlab.lab.runs.run",
     "save_machine": "ownlab.machine.recorded",
 }
 
@@ -75,6 +77,7 @@ __all__ = [
     "on_end",
     "read_machine",
     "read_paste",
+    "run_notebook",
     "save_machine",
 ]
 

@@ -7,6 +7,7 @@ OwnlabError                 3   something went wrong that is not a bug of ours
 │   └── RecordError         3   a saved record is damaged, or of a newer format
 ├── DeviceUnusable          1   an accelerator is there and cannot be used, or is required and missing
 ├── CardsTaken              1   the cards that were asked for are in other hands
+├── CellFailed              1   a cell of a notebook that was run has failed
 ├── LabError                3   a lab or a runtime is not as it should be: not running, not answering, not yours
 │   └── StoreError          3   the store of runtimes and leases cannot be used
 ├── InterpreterError        4   the Python that was asked about cannot be run
@@ -18,10 +19,11 @@ what happened; `meaning` what it usually means; `hint` what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "CardsTaken",
+    "CellFailed",
     "DeadlineError",
     "DeviceUnusable",
     "InputError",
@@ -84,6 +86,17 @@ class CardsTaken(OwnlabError):
 
     exit_code = 1
     http_status = 409
+
+
+class CellFailed(OwnlabError):
+    """A cell of a notebook that was run has failed, or its kernel died in it. `report` says how each cell went."""
+
+    exit_code = 1
+    http_status = 422
+
+    def __init__(self, message: str, *, hint: str = "", report: Any = None) -> None:
+        super().__init__(message, hint=hint)
+        self.report = report  # a lab.runs.records.RunReport
 
 
 class LabError(OwnlabError):

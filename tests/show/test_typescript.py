@@ -12,6 +12,7 @@ from msgspec import Struct
 
 import ownlab
 from ownlab.lab.runtimes.records import Snapshot
+from ownlab.server.forms import Forms
 from ownlab.show.document import Failure
 from ownlab.show.typescript import declarations
 
@@ -20,7 +21,7 @@ LABEXTENSION = Path(__file__).resolve().parents[2] / "labextension"
 
 def test_generated_types_are_those_of_the_records() -> None:
     path = LABEXTENSION / "src" / "records.ts"
-    declared = declarations([Snapshot, Failure])
+    declared = declarations([Snapshot, Forms, Failure])
     if os.environ.get("OWNLAB_GOLDEN") == "write":
         path.write_text(declared)
     assert path.read_text() == declared
@@ -30,6 +31,10 @@ class Inner(Struct, frozen=True):
     """What is inside."""
 
     kind: Literal["a", "b"]
+
+
+class Other(Struct, frozen=True, tag_field="is", tag="other"):
+    size: int
 
 
 class Outer(Struct, frozen=True, rename={"inner": "within"}):
@@ -53,6 +58,10 @@ def test_a_record_comes_after_what_it_is_made_of() -> None:
         "  readonly ready: boolean;\n"
         "}\n"
     )
+
+
+def test_a_record_says_which_of_several_it_is() -> None:
+    assert "  readonly is: 'other';\n  readonly size: number;\n" in declarations([Other])
 
 
 def test_what_has_no_type_over_there_is_refused() -> None:

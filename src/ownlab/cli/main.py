@@ -31,14 +31,20 @@ class Entry(NamedTuple):
 # Grouped in the help by the question that a command answers.
 COMMANDS = {
     "up": Entry("up", "Give me a notebook on a GPU, now", "Serve a folder as a lab in the browser."),
+    "open": Entry(
+        "open", "Give me a notebook on a GPU, now", "Open a notebook from Colab, GitHub, anywhere, or a file."
+    ),
     "down": Entry("down", "Give me a notebook on a GPU, now", "End a lab; with --all, its runtimes too."),
     "status": Entry("status", "Give me a notebook on a GPU, now", "Show your labs: address, token, folder."),
     "runtimes": Entry(
         "runtimes", "Give me a notebook on a GPU, now", "Show who holds which card; stop, extend, log, usage."
     ),
+    "run": Entry("run", "Run this notebook without me", "Run a notebook with parameters; its outputs go into a copy."),
+    "form": Entry("form", "Run this notebook without me", "Show the fields of a notebook's forms: what a run can set."),
     "types": Entry("types", "Where does work run?", "List the runtime types, and write them for Jupyter."),
     "env": Entry("env", "Where does work run?", "Let notebooks run in your own Python environments."),
     "config": Entry("config", "How is it set up?", "Show every setting, its value, and where that came from."),
+    "secrets": Entry("secrets", "How is it set up?", "Keep tokens for notebooks; grant them one by one."),
     "store": Entry("store", "How is it set up?", "Show where leases are recorded; make a store for a group."),
     "doctor": Entry("doctor", "What is here, and what is wrong?", "Say whether GPU work will run, and what to mend."),
     "machine": Entry(

@@ -150,11 +150,14 @@ class AttachHandler(RouteHandler):
 
 def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     """Address below the server's base address -> handler."""
+    from ownlab.server.forms import FormsHandler  # it is made of what stands here
+
     runtime = r"/ownlab/api/runtimes/(?P<runtime>[\w-]+)"
     return [
         (r"/ownlab/api/snapshot", SnapshotHandler),
         (r"/ownlab/api/types", TypesHandler),
         (r"/ownlab/api/stream", StreamHandler),
+        (r"/ownlab/api/forms", FormsHandler),
         (rf"{runtime}/stop", StopHandler),
         (rf"{runtime}/extend", ExtendHandler),
         (rf"{runtime}/attach", AttachHandler),

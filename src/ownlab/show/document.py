@@ -11,6 +11,10 @@ from msgspec import Struct
 from ownlab.errors import OwnlabError
 from ownlab.instruments.doctor.records import Diagnosis, Severity
 from ownlab.instruments.doctor.rule import Rule
+from ownlab.lab.colab.form import FieldType
+from ownlab.lab.colab.forms import CellForm
+from ownlab.lab.colab.secrets import SecretList, SecretValue
+from ownlab.lab.runs.records import RunReport
 from ownlab.lab.runtimes.listings import EnvironmentList, RemovedTypes, TypeList
 from ownlab.lab.runtimes.records import Snapshot, Usage
 from ownlab.lab.store.records import StoreView
@@ -22,9 +26,11 @@ __all__ = [
     "CellLog",
     "CompletionScript",
     "Failure",
+    "FormView",
     "LabDown",
     "LabState",
     "LabStates",
+    "OpenedNotebook",
     "RuleList",
     "RulePage",
     "RuntimeLog",
@@ -84,6 +90,16 @@ class LabStates(Struct, frozen=True):
     labs: tuple[LabState, ...]
 
 
+class OpenedNotebook(Struct, frozen=True):
+    """`ownlab open --json`."""
+
+    notebook: str  # its path
+    source: str  # the address or the file that it came from; without what may be secret in an address
+    copied: bool  # False: it was in the lab's folder already
+    colab: bool  # it was written for Colab
+    lab: LabState  # its address leads to the notebook
+
+
 class RuntimeWord(Struct, frozen=True):
     """A runtime in a few words."""
 
@@ -132,6 +148,40 @@ class RuntimeLog(Struct, frozen=True):
     cells: tuple[CellLog, ...]  # in the order in which they were executed
 
 
+class FieldView(Struct, frozen=True):
+    """One field of a form."""
+
+    name: str
+    type: FieldType
+    value: str  # as it stands in the source
+    choices: tuple[str, ...] | None
+    allow_input: bool
+    min: float | None
+    max: float | None
+    step: float | None
+    placeholder: str | None
+    line: int  # of the cell's source, from 0
+
+
+class FormView(Struct, frozen=True):
+    """A cell that has a form: `ownlab form --json` prints an array of these."""
+
+    cell: int  # among all cells of the notebook, from 0
+    id: str | None
+    title: str | None
+    hidden: bool  # its code is
+    fields: tuple[FieldView, ...]
+
+    @classmethod
+    def of(cls, given: CellForm) -> FormView:
+        """What is told of a form."""
+        fields = tuple(
+            FieldView(**{name: getattr(field, name) for name in FieldView.__struct_fields__})
+            for field in given.form.fields
+        )
+        return cls(given.cell, given.id, given.form.title, given.form.hidden, fields)
+
+
 class FailureDetails(Struct, frozen=True):
     kind: str  # the name of the error's class
     message: str
@@ -152,7 +202,7 @@ class Failure(Struct, frozen=True):
 
 
 # Document -> its record; docs/schemas/<document>.json is generated from it (make golden) and checked.
-RECORDS: dict[str, type[Struct]] = {
+RECORDS: dict[str, type[Struct] | type[tuple[Struct, ...]]] = {
     "completion": CompletionScript,
     "config": Configuration,
     "doctor": Diagnosis,
@@ -161,11 +211,16 @@ RECORDS: dict[str, type[Struct]] = {
     "error": Failure,
     "explain": RulePage,
     "explain-all": RuleList,
+    "form": tuple[FormView, ...],
     "machine": Machine,
+    "open": OpenedNotebook,
+    "run": RunReport,
     "runtimes": Snapshot,
     "runtimes-log": RuntimeLog,
     "runtimes-told": RuntimeTold,
     "runtimes-usage": Usage,
+    "secrets": SecretList,
+    "secrets-read": SecretValue,
     "status": LabStates,
     "store": StoreView,
     "types": TypeList,
@@ -174,12 +229,12 @@ RECORDS: dict[str, type[Struct]] = {
 }
 
 
-def echo_record(record: Struct) -> None:
-    """Print a record as one indented document."""
+def echo_record(record: Struct | tuple[Struct, ...]) -> None:
+    """Print a record, or an array of them, as one indented document."""
     # As bytes: JSON is UTF-8, whatever the terminal's encoding is.
     click.echo(msgspec.json.format(msgspec.json.encode(record), indent=1))
 
 
-def schema_of(record: type[Struct]) -> bytes:
+def schema_of(record: type[Struct] | type[tuple[Struct, ...]]) -> bytes:
     """The JSON Schema of a record, as it is committed."""
     return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(record)), indent=1) + b"\n"

@@ -52,6 +52,8 @@ def _interface(struct: inspect.StructType) -> str:
     about = (struct.cls.__doc__ or "").strip()
     lines = [f"/** {about} */"] if about else []
     lines.append(f"export interface {struct.cls.__name__} {{")
+    if struct.tag_field is not None:
+        lines.append(f"  readonly {struct.tag_field}: '{struct.tag}';")
     lines += [f"  readonly {field.encode_name}: {_type(field.type)};" for field in struct.fields]
     return "\n".join([*lines, "}", ""])
 

@@ -12,14 +12,15 @@ import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from logging import Logger, LoggerAdapter
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import msgspec
-import nbformat
-from nbformat import NotebookNode
 
 from ownlab.lab.journal.merge import merge
 from ownlab.lab.notebooks.journals import Journal
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 __all__ = [
     "Merged",
@@ -58,6 +59,8 @@ class Merged(NamedTuple):
 
 def read_notebook(data: bytes) -> NotebookNode:
     """A notebook as nbformat reads it, before anything is added; ValueError and others where it is none."""
+    import nbformat  # a second, where jsonschema has its formats: nothing else here needs it
+
     given = _parse(data)
     if isinstance(given, dict) and given.get("nbformat") == 4:
         notebook: NotebookNode = nbformat.v4.to_notebook_json(given)

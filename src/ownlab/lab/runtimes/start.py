@@ -186,6 +186,8 @@ def await_state(plan: Plan, deadline: float = 60.0, child: subprocess.Popen[byte
         if child is not None and ended and child.returncode != 0:
             said = f"its supervisor {describe_exit(child.returncode)}{_last_words(plan)}"
             raise _failure(plan, child, {"reason": said})
+        if ended and now is None:  # its folder goes with it
+            raise _failure(plan, child, {"reason": "it was ended before it had a kernel"})
         time.sleep(0.005)
     error = DeadlineError(f"the runtime {plan.label} did not start in {deadline:g} s{_last_words(plan)}")
     end(plan, child, "it did not start in time")

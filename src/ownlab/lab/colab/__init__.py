@@ -1,0 +1,1 @@
+"""What Colab wrote into notebooks: forms in comments, and the metadata beside them."""

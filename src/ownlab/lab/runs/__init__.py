@@ -1,0 +1,1 @@
+"""Notebooks that are run without a page."""

@@ -39,12 +39,12 @@ def test_in_words(ownlab: Ownlab, tmp_path: Path) -> None:
     ran = ownlab("form", path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout == (
-        "Cell 1  Train  code hidden\n"
+        "Cell 2  Train  code hidden\n"
         "  steps      10  integer from 1 to 100\n"
         "  precision  'fp16'  one of fp16, fp32, or anything\n"
         '  name       "😀"  string\n'
         "\n"
-        "Cell 3  (without a title)\n"
+        "Cell 4  (without a title)\n"
         "\n"
         f"Set them for a run: ownlab run '{path}' -p NAME=VALUE\n"
     )

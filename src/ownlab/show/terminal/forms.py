@@ -42,7 +42,7 @@ def show_forms(notebook: str, forms: Sequence[CellForm], out: Console) -> None:
 def _heading(one: CellForm) -> Text:
     title = (one.form.title or "").lstrip("#").strip()
     hidden = "  code hidden" if one.form.hidden else ""
-    return Text.assemble((f"Cell {one.cell}", "dim"), "  ", (title or "(without a title)", "bold"), (hidden, "dim"))
+    return Text.assemble((f"Cell {one.cell + 1}", "dim"), "  ", (title or "(without a title)", "bold"), (hidden, "dim"))
 
 
 def _name(name: str, width: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,7 +10,10 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
+
+import httpx
 
 from ownlab.lab.runtimes.state import lives
 
@@ -66,6 +70,29 @@ def check_that_it_obeys(lab: LabServer, page: Page, session: dict[str, Any], unt
     assert lab.get("/api/kernels").json() == []
     assert not list((lab.home.parent / "jupyter-runtime").glob("kernel-*.json"))
     assert lab.get("/ownlab/api/snapshot").json()["runtimes"] == []
+
+
+def test_a_server_that_was_killed_while_a_notebook_was_opened_leaves_no_second_kernel(
+    new_lab: Callable[..., LabServer], until: Callable[..., Any]
+) -> None:
+    """The runtime is there, its session is not: whoever asks again gets the one that was started."""
+    lab = new_lab().start()
+    body = {"path": "new.ipynb", "name": "new.ipynb", "type": "notebook", "kernel": {"name": "ownlab-cpu"}}
+
+    def ask() -> None:
+        with contextlib.suppress(httpx.TransportError), httpx.Client(trust_env=False) as client:
+            client.post(f"{lab.url}/api/sessions", json=body, headers={"Authorization": f"token {lab.token}"})
+
+    asking = Thread(target=ask)
+    asking.start()
+    [runtime] = until(lambda: os.listdir(lab.home / "runtimes") if (lab.home / "runtimes").exists() else [], "a start")
+    lab.end(signal.SIGKILL)
+    asking.join()
+    lab.start()
+    until(lambda: [one["path"] for one in lab.get("/api/sessions").json()] == ["new.ipynb"], "its session is there")
+    assert lab.session("new.ipynb")["kernel"]["id"] == runtime
+    assert lab.page(runtime).run("print(1)") == "1\n"
+    assert os.listdir(lab.home / "runtimes") == [runtime]
 
 
 def test_a_kernel_that_died_meanwhile_is_cleared_away(

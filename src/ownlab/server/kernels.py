@@ -84,6 +84,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activity = Activity(self)
+        self.adopted: list[Plan] = []  # whether they have a session has not been looked at yet
         self._followings: dict[str, set[Following]] = {}
         if not self.ownlab_lab:
             return
@@ -121,6 +122,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         self._kernels[kernel_id] = kernel
         self._kernel_connections[kernel_id] = 0
         self._kernel_ports[kernel_id] = kernel.ports
+        self.adopted.append(plan)
         KERNEL_CURRENTLY_RUNNING_TOTAL.labels(type=kernel.kernel_name).inc()
         IOLoop.current().add_callback(self._finish_adoption, kernel, one)
 
@@ -185,6 +187,10 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             await asyncio.to_thread(bury, dead)
         except OwnlabError as exc:
             self.log.warning("What dead runtimes left cannot be taken away: %s", exc)
+
+    def known(self) -> set[str]:
+        """Every kernel that is there, or is being started by this server."""
+        return {*self.list_kernel_ids(), *self._pending_kernels}
 
     # -- pages, and what kernels do: along their lines
 

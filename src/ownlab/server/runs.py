@@ -1,4 +1,4 @@
-"""Notebooks that are run without a page: a lab in whose folder one lies shows it, as if it had been started there."""
+"""Runtimes that a server finds beside those it started: runs of notebooks in its folder, and what a killed server left."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jupyter_server.services.sessions.sessionmanager import ModelName
 
 from ownlab.lab.runtimes.folders import all_plans, is_run_in
+from ownlab.lab.runtimes.plan import Plan
 from ownlab.server.survivors import Survivor, living
 
 if TYPE_CHECKING:
@@ -32,15 +33,35 @@ class Runs:
     async def look(self) -> None:
         """Adopt what was started since the last look; each gets the session that its notebook is opened with."""
         async with self._looking:
+            found = await asyncio.to_thread(_found, self._folder, self._kernels.ownlab_lab, self._kernels.known())
             self._kernels.check_not_leaving()
-            for one in await asyncio.to_thread(_found, self._folder, set(self._kernels.list_kernel_ids())):
-                path = os.path.relpath(os.path.realpath(one.plan.notebook), self._folder).replace(os.sep, "/")
-                if not await self._sessions.has(path):  # else it is open here with a kernel of its own
+            for one in found:
+                # A notebook that is open here with a kernel of its own keeps that.
+                wanted = one.plan.lab or not await self._sessions.has(self._path(one.plan))
+                if wanted and one.plan.runtime not in self._kernels.known():  # it may have been started meanwhile
                     self._kernels.adopt(one)
-                    await self._sessions.create_session(
-                        path=path, name=ModelName(os.path.basename(path)), type="notebook", kernel_id=one.plan.runtime
-                    )
+            while self._kernels.adopted:
+                await self._give_session(self._kernels.adopted.pop())
+
+    async def _give_session(self, plan: Plan) -> None:
+        """A run has none; nor has a runtime whose server was killed between its start and that of its session.
+
+        Whoever asked for that one asks again, and gets it.
+        """
+        path = self._path(plan)
+        if not path.endswith(".ipynb") or self._sessions.has_kernel(plan.runtime) or await self._sessions.has(path):
+            return
+        name = ModelName(os.path.basename(path))
+        await self._sessions.create_session(path=path, name=name, type="notebook", kernel_id=plan.runtime)
+
+    def _path(self, plan: Plan) -> str:
+        """As sessions know it; "" where it is elsewhere."""
+        real = os.path.realpath(plan.notebook) if plan.notebook else ""
+        if not real.startswith(os.path.join(self._folder, "")):
+            return ""
+        return os.path.relpath(real, self._folder).replace(os.sep, "/")
 
 
-def _found(folder: str, known: Collection[str]) -> list[Survivor]:
-    return living([plan for plan in all_plans() if plan.runtime not in known and is_run_in(plan, folder)])
+def _found(folder: str, lab: str | None, known: Collection[str]) -> list[Survivor]:
+    plans = [plan for plan in all_plans() if plan.runtime not in known]
+    return living([plan for plan in plans if (lab and plan.lab == lab) or is_run_in(plan, folder)])

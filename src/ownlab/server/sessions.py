@@ -63,6 +63,11 @@ class OwnlabSessionManager(SessionManager):
         exists: bool = await super().session_exists(path)
         return exists
 
+    def has_kernel(self, kernel_id: str) -> bool:
+        """Whether a kernel has a session."""
+        found = self.cursor.execute("SELECT 1 FROM session WHERE kernel_id=?", [kernel_id]).fetchone()
+        return found is not None
+
     @cached_property
     def runs(self) -> Runs:
         """Notebooks in our folder that are run without a page."""

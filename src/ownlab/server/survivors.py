@@ -40,17 +40,18 @@ def survivors(lab: str, folder: str) -> tuple[list[Survivor], list[Plan]]:
 
 
 def living(plans: Sequence[Plan]) -> list[Survivor]:
-    """Those of this host that can be adopted."""
+    """Those of this host that can be adopted by a server that is there already: what died under it is over."""
     plans = [plan for plan in plans if _is_here(plan)]
-    return _adoptable(plans, _statuses(plans))
+    return [one for one in _adoptable(plans, _statuses(plans)) if one.status["state"] != "dead"]
 
 
 def _adoptable(plans: Sequence[Plan], known: Mapping[str, dict[str, Any] | None]) -> list[Survivor]:
     found = []
     for plan in plans:
         status = known[plan.runtime]
-        # A run whose kernel died is over: nobody starts another one.
-        if status and status.get("connection") and status["state"] in (_ADOPTABLE if plan.lab else _ADOPTABLE[:-1]):
+        if not status or not status.get("connection") or status["state"] not in _ADOPTABLE:
+            continue
+        if plan.lab or status["state"] != "dead":  # a run whose kernel died is over: nobody starts another one
             found.append(Survivor(plan, status))
     return found
 

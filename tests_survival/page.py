@@ -8,6 +8,7 @@ import copy
 import itertools
 import json
 import struct
+import time
 import uuid
 from datetime import datetime, timezone
 from typing import Any
@@ -312,12 +313,23 @@ class Page:
     async def _answer(self, parent: str, message: Message) -> None:
         """Somebody types, where somebody is there: a question that was answered elsewhere meanwhile is gone."""
         await asyncio.sleep(0.05)
+        if not self.following:
+            await self._printed_before(parent, message["content"]["prompt"])
         future = self.kernel.futures.get(parent)
         if not self.answers or future is None or future.area.question is not message:
             return
         value = answer_to(message["content"]["prompt"])
         future.area.answer(None if message["content"]["password"] else value)
         self._send("stdin", "input_reply", {"value": value, "status": "ok"}, {}, message["header"])
+
+    async def _printed_before(self, parent: str, prompt: str) -> None:
+        """Plain Jupyter tells questions and outputs on ways of their own, and on a busy machine in the wrong order."""
+        named = prompt.rstrip("?: ")
+        end = time.monotonic() + PATIENCE / 2
+        while (future := self.kernel.futures.get(parent)) is not None and time.monotonic() < end:
+            if any(named in str(output.get("text")) for output in future.area.outputs.as_json()):
+                return
+            await asyncio.sleep(0.05)
 
     def _pick_up_questions(self) -> None:
         """Questions that were open when they were retold."""

@@ -226,7 +226,8 @@ def _appended(make: _Maker) -> str:
     )
 
 
-# Questions and what is printed come on different ways: what is printed first is given time to come first.
+# Questions and what is printed come on different ways: what is printed first is given time to come first, and names the
+# question, so that a plain page can wait for it.
 def _ask(make: _Maker) -> str:
     word = make.name("question")
     return f"say('{word} asks')\nnap(300)\nsay('it was', input('{word}?'))\nnap({make.ms()})\nsay('{word} done')\n"
@@ -234,12 +235,13 @@ def _ask(make: _Maker) -> str:
 
 def _ask_twice(make: _Maker) -> str:
     word = make.name("question")
-    return f"for i in range(2):\n    nap(300)\n    say('{word}', len(input(f'{word} {{i}}')), i)\n"
+    asks = f"say(f'{word} {{i}} asks')\n    nap(300)\n    say('{word}', len(input(f'{word} {{i}}')), i)"
+    return f"for i in range(2):\n    {asks}\n"
 
 
 def _ask_secret(make: _Maker) -> str:
     word = make.name("secret")
-    return f"nap(300)\nsay('{word} is', len(getpass.getpass('{word}:')), 'long')\n"
+    return f"say('{word} asks')\nnap(300)\nsay('{word} is', len(getpass.getpass('{word}:')), 'long')\n"
 
 
 Maker = Callable[[_Maker], str]

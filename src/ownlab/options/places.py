@@ -14,6 +14,8 @@ __all__ = [
     "SYSTEM_CONFIG",
     "config_file",
     "config_files",
+    "content_folder",
+    "drive_folder",
     "kernels_export",
     "kernels_folder",
     "missing_config",
@@ -32,6 +34,16 @@ def state_folder(environ: Mapping[str, str] = os.environ, *, make: bool = True) 
     if make:
         _make_private(folder)
     return folder
+
+
+def content_folder(runtime: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """What a kernel of Colab's kind sees as /content: its runtime's own, and still there for a while after its end."""
+    return state_folder(environ, make=False) / "content" / runtime
+
+
+def drive_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder that drive.mount shows, where no other is set; it stays when runtimes end."""
+    return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "ownlab" / "drive"
 
 
 def config_file(environ: Mapping[str, str] = os.environ, system: Path = SYSTEM_CONFIG) -> Path:

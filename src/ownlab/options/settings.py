@@ -109,6 +109,12 @@ def _folder(given: object) -> str | None:
     return os.path.normpath(path)
 
 
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise BadValue("a text")
+    return given
+
+
 def _shares(given: object) -> tuple[int, ...]:
     words = f"a list of numbers of parts, each one of {', '.join(map(str, SHARES))}: [2] offers halves, [] whole cards"
     if isinstance(given, str):
@@ -152,6 +158,27 @@ SETTINGS = (
         7.0,
         _number(0, math.inf),
         "How long the journal of a runtime that ended stays, once its notebook holds all of it.",
+    ),
+    Setting(
+        "content.keep_days",
+        "content_keep_days",
+        7.0,
+        _number(0, math.inf),
+        "How long the /content of a runtime stays after its end. It is in the state folder, under content.",
+    ),
+    Setting(
+        "drive.folder",
+        "drive_folder",
+        None,
+        _folder,
+        "What drive.mount shows as MyDrive. Unset: a folder of your own that stays, ~/.local/share/ownlab/drive.",
+    ),
+    Setting(
+        "drive.remote",
+        "drive_remote",
+        "",
+        _text,
+        'What drive.mount shows instead, through rclone: a remote of its configuration, such as "gdrive:".',
     ),
     Setting(
         "limits.preset", "preset", NONE, _preset, "Limits as people know them: none, colab or kaggle.", flag="limits"

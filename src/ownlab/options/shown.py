@@ -125,7 +125,7 @@ def _lines(setting: Setting) -> list[str]:
         lines += [f"#   {preset.name}: {_words(preset.name)}" for preset in PRESETS.values()]
     if setting.default is not None:
         return [*lines, f"# {key} = {json.dumps(setting.default)}"]
-    value = '"/full/path"' if setting.name == "store.folder" else f'"{NONE}"'
+    value = '"/full/path"' if setting.name.endswith(".folder") else f'"{NONE}"'
     return [*lines, f"# {key} = {value}"]
 
 

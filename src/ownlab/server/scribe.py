@@ -1,4 +1,4 @@
-"""Writes into notebooks' files what kernels said while nobody was there to save it; and lets go of old journals."""
+"""Writes into notebooks' files what kernels said while nobody was there to save it; and lets go of what is old."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -17,6 +17,7 @@ from tornado.web import HTTPError
 from ownlab.errors import OwnlabError
 from ownlab.lab.journal.shelf import About, all_journals, journal_folder, read_about, read_held, retire
 from ownlab.lab.notebooks.journals import runtime_lives
+from ownlab.lab.runtimes.contents import retire_contents
 from ownlab.options.lab import resolve_lab_options
 from ownlab.server.contents import OwnlabContents
 from ownlab.server.kernels import OwnlabKernelManager
@@ -97,7 +98,7 @@ class Scribe:
         except Exception:  # noqa: BLE001  # the other notebooks are written all the same
             self._log.exception("%s cannot be brought up to date.", about.notebook)
 
-    # -- journals that nobody needs any more
+    # -- what nobody needs any more
 
     async def _retire_all(self) -> None:
         await asyncio.sleep(2 * FIRST)
@@ -107,6 +108,8 @@ class Scribe:
                     if await self._is_held(about):
                         self._log.info("The journal of runtime %s is removed: its notebook holds it.", about.runtime)
                         await asyncio.to_thread(retire, about.runtime)
+                for runtime in await asyncio.to_thread(retire_contents, resolve_lab_options().content_keep_days):
+                    self._log.info("The /content of runtime %s is removed: it has ended long ago.", runtime)
             except (OwnlabError, OSError) as exc:
                 self._log.warning("Old journals cannot be removed: %s", exc)
             await asyncio.sleep(RETIRE_EVERY)

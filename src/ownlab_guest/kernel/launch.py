@@ -59,8 +59,19 @@ def prepare_path() -> None:
     spec.loader.exec_module(package)
     # Only where ownlab is not installed in this environment is this one found.
     sys.path.append(os.path.join(GUEST, "facade"))
-    if os.environ.get("OWNLAB_UPLOADS") or os.environ.get("OWNLAB_OUTPUTS"):
-        sys.path.append(os.path.join(GUEST, "colab", "site"))  # google.colab, for a run that was given folders to work with
+    if is_colab():
+        from ownlab_guest.colab.prepare import prepare
+
+        prepare()
+    elif os.environ.get("OWNLAB_UPLOADS") or os.environ.get("OWNLAB_OUTPUTS"):
+        sys.path.append(
+            os.path.join(GUEST, "colab", "site")
+        )  # google.colab, for a run that was given folders to work with
+
+
+def is_colab() -> bool:
+    """Whether the notebook was written for Colab, or somebody wants it to run as there."""
+    return os.environ.get("OWNLAB_COLAB") == "1"
 
 
 def make_app() -> Any:
@@ -81,6 +92,12 @@ def make_app() -> Any:
             super().init_signal()  # type: ignore[no-untyped-call]
             watch_end()
 
+    if is_colab():
+        from ipykernel.ipkernel import IPythonKernel
+
+        from ownlab_guest.colab.prepare import shell_class
+
+        App.kernel_class.default_value = type("ColabKernel", (IPythonKernel,), {"shell_class": shell_class()})
     return App
 
 

@@ -21,7 +21,15 @@ from ownlab.lab.runtimes.plan import Plan
 __all__ = ["Ready", "get_ready"]
 
 # What is another runtime's alone, where a run is started inside of one.
-_A_RUNTIMES = ("OWNLAB_RUNTIME", "CUDA_VISIBLE_DEVICES", "JPY_PARENT_PID", "JPY_SESSION_NAME")
+_A_RUNTIMES = (
+    "CUDA_VISIBLE_DEVICES",
+    "JPY_PARENT_PID",
+    "JPY_SESSION_NAME",
+    "OWNLAB_NOTEBOOK",
+    "OWNLAB_OUTPUTS",
+    "OWNLAB_RUNTIME",
+    "OWNLAB_UPLOADS",
+)
 
 
 class Ready(NamedTuple):
@@ -97,7 +105,8 @@ def _anew(asked: Asked) -> Ready:
         output=output,
         runtime=str(uuid.uuid4()),
         type=kind.type.name,
-        env={**env, "JPY_SESSION_NAME": output.path},
+        # What a person granted to the notebook holds for its runs.
+        env={**env, "JPY_SESSION_NAME": output.path, "OWNLAB_NOTEBOOK": os.path.abspath(asked.notebook)},
         parameters=dict(asked.parameters),
         notice=kind.notice,
     )

@@ -19,6 +19,7 @@ from ownlab.lab.runs.ready import Ready, get_ready
 from ownlab.lab.runs.records import RunReport
 from ownlab.lab.runs.runtime import RunRuntime
 from ownlab.lab.runs.tell import Stop, Teller
+from ownlab.lab.runtimes.contents import retire_contents
 from ownlab.options.lab import resolve_lab_options
 
 if TYPE_CHECKING:
@@ -66,8 +67,10 @@ def run(
             written.bring_up_to_date()
             runtime.end("its run is over")
             written.bring_up_to_date()  # what functions given to on_end said
+    options = resolve_lab_options()
     with suppress(OSError):
-        retire_old(resolve_lab_options().keep_days)
+        retire_old(options.keep_days)
+        retire_contents(options.content_keep_days)
     return Outcome(replace(report, output=written.path), written.trouble)
 
 

@@ -22,6 +22,7 @@ from tornado.web import HTTPError
 
 from ownlab.errors import CardsTaken, LabError, OwnlabError
 from ownlab.lab.runtimes import start, state
+from ownlab.lab.runtimes.colab import colab_variables
 from ownlab.lab.runtimes.control import NotAnswering, ask
 from ownlab.lab.runtimes.plan import Plan, read_plan
 
@@ -192,7 +193,8 @@ class OwnlabProvisioner(KernelProvisionerBase):
             return self._start_anew(plan, env, cwd)
         if now["state"] not in ("waiting", "starting"):  # else its first kernel is still to come
             try:
-                ask(plan.sockets, "relaunch", timeout=_START_SECONDS, env=self._changes(env), cwd=cwd)
+                changes = {**self._changes(env), **colab_variables(env.get(_SESSION, ""), plan.runtime, env)}
+                ask(plan.sockets, "relaunch", timeout=_START_SECONDS, env=changes, cwd=cwd)
             except NotAnswering:  # it is ending, because its keeper was killed, say
                 return self._start_anew(plan, env, cwd)
         return start.await_state(plan, _START_SECONDS, _children.get(plan.runtime))

@@ -19,6 +19,7 @@ from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError
 from ownlab.guests.children import describe_exit
 from ownlab.guests.guest import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
+from ownlab.lab.runtimes.colab import colab_variables
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.plan import Limits, Plan
 from ownlab.lab.runtimes.policy import stricter
@@ -160,7 +161,7 @@ def spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL if plan.detached else subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env={**env, "OWNLAB_RUNTIME": plan.runtime},
+            env={**env, **colab_variables(plan.notebook, plan.runtime, env), "OWNLAB_RUNTIME": plan.runtime},
             cwd="/",  # `-m` looks for modules in the working folder first: a json.py in the notebook's would be taken
             start_new_session=True,
         )

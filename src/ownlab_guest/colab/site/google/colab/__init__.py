@@ -1,5 +1,30 @@
-"""What a notebook finds as google.colab where it is run without a page: files that are given to it, and that it gives."""
+"""What a notebook that was written for Colab finds as google.colab. Each part is loaded when it is first used."""
 
-from . import files
+import importlib
+from typing import Any, List
 
-__all__ = ["files"]
+from . import _import_hooks
+
+__all__ = ["auth", "autoviz", "data_table", "drive", "files", "output", "runtime", "snippets", "widgets"]
+
+__version__ = "0.0.1a2"  # what Colab's own has said for years; some notebooks print it
+
+# On Colab these have to be imported by name; here `import google.colab` does for them, too.
+_OTHERS = ["ai", "errors", "html", "patches", "sheets", "sql", "syntax", "userdata"]
+
+_import_hooks.register()
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """`%load_ext google.colab`: on Colab it adds what a kernel in Colab mode has from its start."""
+    _import_hooks.register()
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__ or name in _OTHERS:
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted([*globals(), *__all__, *_OTHERS])

@@ -1,13 +1,15 @@
-"""Files in and out of a notebook that is run without a page.
+"""Files in and out of a notebook.
 
-Where Colab opens a picker, the files of a folder are taken (`ownlab run --uploads DIR`); where it starts a download in
-the browser, the file is copied into a folder (`--outputs DIR`).
+In the page a person picks files, and a download starts in the browser. Without a page the files of a folder are taken
+(`ownlab run --uploads DIR`), and what is downloaded is copied into one (`--outputs DIR`).
 """
 
 import filecmp
 import os
 import shutil
-from typing import Dict
+from typing import Dict, List, Tuple
+
+from . import _message, _paths
 
 __all__ = ["download", "upload", "upload_file", "view"]
 
@@ -15,34 +17,41 @@ UPLOADS, OUTPUTS = "OWNLAB_UPLOADS", "OWNLAB_OUTPUTS"
 
 
 def upload(target_dir: str = "") -> Dict[str, bytes]:
-    """Every file of the folder of uploads, saved into target_dir or the working folder; name -> content."""
-    folder = _folder(UPLOADS, "upload", "--uploads DIR", "takes the files of DIR")
-    saved = {}
-    for name in sorted(os.listdir(folder)):
-        source = os.path.join(folder, name)
-        if os.path.isfile(source):
-            target = _place(source, target_dir, name)
-            print(f"Saving {name} to {target}")
-            saved[target] = _copy(source, target)
-    return saved
+    """Files that a person picks, saved into target_dir or the working folder; saved name -> content."""
+    if _message.can_ask():
+        folder = _paths.staging()
+        try:
+            return _save(_picked(folder, {"multiple": True}), target_dir)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return _save(_given("upload"), target_dir)
 
 
 def upload_file(filename: str) -> None:
-    """One file, saved under this name: that of the same name in the folder of uploads, or the only one there."""
-    folder = _folder(UPLOADS, "upload_file", "--uploads DIR", "takes the files of DIR")
-    there = [name for name in sorted(os.listdir(folder)) if os.path.isfile(os.path.join(folder, name))]
-    wanted = os.path.basename(filename)
-    if wanted not in there and len(there) != 1:
-        raise ValueError(f"{folder} has no file {wanted}, and not just one file: {', '.join(there) or 'none'}")
-    name = wanted if wanted in there else there[0]
-    print(f"Saving {name} to {filename}")
-    _copy(os.path.join(folder, name), filename)
+    """One file, saved under this name. Without a page: that of the same name, or the only one there."""
+    if _message.can_ask():
+        folder = _paths.staging()
+        try:
+            _save_one(_picked(folder, {"multiple": False, "filename": os.path.basename(filename)}), filename)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    there = _given("upload_file")
+    named = [each for each in there if each[0] == os.path.basename(filename)]
+    if not named and len(there) != 1:
+        names = ", ".join(name for name, _ in there) or "none"
+        raise ValueError(
+            f"{os.environ[UPLOADS]} has no file {os.path.basename(filename)}, and not just one file: {names}"
+        )
+    _save_one(named or there, filename)
 
 
 def download(filename: str) -> None:
-    """Copy a file into the folder of outputs."""
-    if not os.path.exists(filename):
-        raise FileNotFoundError(f"Cannot find file: {filename}")
+    """Give a file to the person: a download in the browser, or a copy in the folder of outputs."""
+    _check(filename)
+    if _message.can_ask():
+        _tell("ownlab_download", _paths.for_server(filename), filename)
+        return
     folder = _folder(OUTPUTS, "download", "--outputs DIR", "copies the file into DIR")
     target = _place(filename, folder, os.path.basename(os.path.abspath(filename)))
     if os.path.isdir(filename):
@@ -52,10 +61,63 @@ def download(filename: str) -> None:
 
 
 def view(filepath: str) -> None:
-    """There is nobody who could look at it: say where it is."""
-    if not os.path.exists(filepath):
-        raise FileNotFoundError(f"Cannot find file: {filepath}")
+    """Open a file in the page. Without one it is said where the file is."""
+    _check(filepath)
+    if _message.can_ask():
+        _tell("ownlab_view", _paths.for_server(filepath), filepath)
+        return
     print(os.path.abspath(filepath))
+
+
+def _check(path: str) -> None:
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"Cannot find file: {path}")
+
+
+def _tell(request_type: str, path: str, given: str) -> None:
+    try:
+        _message.blocking_request(request_type, {"path": path}, timeout_sec=None)
+    except _message.MessageError as exc:
+        raise _message.MessageError(f"{exc}; the file is where it was: {os.path.abspath(given)}") from None
+
+
+def _picked(folder: str, request: Dict[str, object]) -> List[Tuple[str, str]]:
+    """(name, path) of the files that a person picks; the page puts them into this folder, which is ours alone."""
+    answer = _message.blocking_request("ownlab_upload", {**request, "target_dir": folder}, timeout_sec=None) or {}
+    found = [(os.path.basename(each["name"]), os.path.realpath(each["path"])) for each in answer.get("files", [])]
+    for _, path in found:
+        if os.path.dirname(path) != os.path.realpath(folder):
+            raise _message.MessageError(f"the page put a file elsewhere than it was asked to: {path}")
+    return found
+
+
+def _given(call: str) -> List[Tuple[str, str]]:
+    """(name, path) of the files in the folder of uploads."""
+    folder = _folder(UPLOADS, call, "--uploads DIR", "takes the files of DIR")
+    there = [(name, os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
+    return [(name, path) for name, path in there if os.path.isfile(path)]
+
+
+def _save(files: List[Tuple[str, str]], target_dir: str) -> Dict[str, bytes]:
+    if target_dir:
+        os.makedirs(target_dir, exist_ok=True)
+    saved = {}
+    for name, source in files:
+        target = _place(source, target_dir, name)
+        print(f"Saving {name} to {target}")
+        saved[target] = _copy(source, target)
+    return saved
+
+
+def _save_one(files: List[Tuple[str, str]], filename: str) -> None:
+    if not files:
+        raise ValueError("File has not been uploaded")
+    if len(files) > 1:
+        raise ValueError("Multiple files received, please upload a single file")
+    name, source = files[0]
+    print(f"Saving {name} to {filename}")
+    if not _is_same(source, filename):
+        shutil.copyfile(source, filename)
 
 
 def _folder(variable: str, call: str, option: str, does: str) -> str:

@@ -1,0 +1,73 @@
+"""Makes this process a kernel of Colab's kind, before ipykernel is imported in it."""
+
+import importlib
+import os
+import shutil
+import sys
+from typing import Any, List, Mapping
+
+from ownlab_guest.colab.finder import SITE, install
+
+__all__ = ["prepare", "shell_class"]
+
+_notes: List[str] = []  # what the first cell is told
+
+
+def prepare() -> None:
+    """/content, google.colab, and the variables by which notebooks look for Colab."""
+    why = enter_content()
+    if why:
+        _notes.append(why)
+    os.environ.update(variables(os.environ))
+    install()
+    importlib.import_module("google.colab")  # notebooks look for it in sys.modules
+
+
+def enter_content() -> str:
+    """ "", or why there is no /content: the notebook runs all the same."""
+    if not os.environ.get("OWNLAB_CONTENT"):
+        return ""
+    from ownlab_guest.colab import content
+
+    try:
+        return content.enter()
+    except OSError as exc:
+        return f"There is no /content here: {exc}"
+
+
+def shell_class() -> Any:
+    """The shell of such a kernel; ipykernel has to be installed."""
+    shell = importlib.import_module("google.colab._shell").Shell
+    shell.notes = _notes
+    return shell
+
+
+def variables(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """What is to be set in this environment."""
+    return {
+        "COLAB_RELEASE_TAG": "ownlab",
+        "COLAB_BACKEND_VERSION": "next",
+        "COLAB_GPU": "1" if sees_card(environ) else "0",
+        "COLAB_JUPYTER_TRANSPORT": "ipc",
+        "PATH": path_of(environ),
+        # Scripts that a notebook starts find google.colab as well. And it is set on Colab: notebooks add to it.
+        "PYTHONPATH": environ.get("PYTHONPATH") or SITE,
+    }
+
+
+def sees_card(environ: Mapping[str, str]) -> bool:
+    """Whether a card is visible; asking a driver would take longer than the whole start."""
+    shown = [environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
+    if any(each not in ("", "-1") for each in shown):
+        return True
+    return "CUDA_VISIBLE_DEVICES" not in environ and os.path.exists("/dev/nvidia0")
+
+
+def path_of(environ: Mapping[str, str]) -> str:
+    """PATH with this environment's own programs first: `!pip` and `!python` are the kernel's, as on Colab."""
+    path = environ.get("PATH", os.defpath)
+    own = os.path.dirname(sys.executable)
+    found = shutil.which(os.path.basename(sys.executable), path=path)
+    if found is not None and os.path.dirname(found) == own:
+        return path
+    return own + os.pathsep + path if own else path

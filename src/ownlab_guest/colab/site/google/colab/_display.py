@@ -1,0 +1,24 @@
+"""IPython's display functions, imported when they are used: google.colab is imported before IPython is."""
+
+import importlib
+from typing import Any
+
+
+def display(*objects: Any, raw: bool = False) -> None:
+    """Show objects in the cell's output; raw ones are mappings from media types to data."""
+    importlib.import_module("IPython.display").display(*objects, raw=raw)
+
+
+def display_html(page: str, text: str) -> None:
+    """Show HTML; the text is for whoever shows none."""
+    display({"text/html": page, "text/plain": text}, raw=True)
+
+
+def clear_output(wait: bool = False) -> None:
+    """Clear the cell's output, or that of the part that is written to."""
+    importlib.import_module("IPython.display").clear_output(wait)
+
+
+def shell() -> Any:
+    """IPython's shell; None outside of one."""
+    return importlib.import_module("IPython").get_ipython()

@@ -1,0 +1,109 @@
+"""The shell of a kernel in which a notebook runs as on Colab. Notebooks look for this module's name in str(get_ipython())."""
+
+import contextlib
+import subprocess
+from typing import Any, Callable, ClassVar, List
+
+from ipykernel.zmqshell import ZMQInteractiveShell
+from IPython.core.error import UsageError
+from IPython.utils.text import LSString, SList
+
+from . import _system_commands
+
+__all__ = ["Shell"]
+
+
+class Shell(ZMQInteractiveShell):
+    """IPython's shell with Colab's way of reading a cell, and of running commands."""
+
+    notes: ClassVar[List[str]] = []  # what the first cell is told
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
+        self.input_transformer_manager.cleanup_transforms.append(find_cell_magic)
+        if self.notes:
+            self.events.register("pre_run_cell", self._tell)
+
+    def init_magics(self) -> None:
+        super().init_magics()  # type: ignore[no-untyped-call]
+        _system_commands.register(self)
+        register(self)
+
+    def system(self, cmd: str) -> None:
+        """`!cmd`"""
+        expanded = self.var_expand(cmd, depth=1)  # type: ignore[no-untyped-call]
+        self._keep_status(cmd, _system_commands.run(self, expanded))
+
+    system_piped = system
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+        """`x = !cmd`"""
+        expanded = self.var_expand(cmd, depth=depth + 1)  # type: ignore[no-untyped-call]
+        result = _system_commands.capture(self, expanded)
+        self._keep_status(cmd, result.returncode)
+        return SList(result.output.splitlines()) if split else LSString(result.output)
+
+    def _keep_status(self, command: str, status: int) -> None:
+        self.user_ns["_exit_code"] = status
+        if status and getattr(self, "system_raise_on_error", False):  # of IPython 9.7 and later
+            raise subprocess.CalledProcessError(status, command)
+
+    def _tell(self, *ignored: Any) -> None:
+        """Once, in the first cell that somebody runs."""
+        self.events.unregister("pre_run_cell", self._tell)
+        for note in self.notes:
+            print(note)
+
+
+def find_cell_magic(lines: List[str]) -> List[str]:
+    """Comments and blank lines may stand before a cell magic, and a cell magic with arguments needs no body."""
+    for number, line in enumerate(lines):
+        if line.startswith("%%"):
+            rest = lines[number:]
+            is_alone = len(rest) == 1 and len(line.split()) > 1
+            return [line.rstrip("\n") + "\n", "\n"] if is_alone else rest
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+    return lines
+
+
+def register(shell: Any) -> None:
+    """Magics that Colab has from the start."""
+    shell.register_magic_function(tensorflow_version, "line")
+    for name in LAZY:
+        shell.register_magic_function(lazy_magic(shell, name), "cell", name)
+
+
+def tensorflow_version(line: str) -> None:
+    """%tensorflow_version 2.x: there is nothing to choose any more."""
+    if line.strip().startswith("1"):
+        raise UsageError(
+            "TensorFlow 1 needs Python 3.7 or older: this runtime has the TensorFlow that is installed in it."
+        )
+    print("%tensorflow_version has no effect: TensorFlow 2 is the only one.")
+
+
+# Name -> the modules that may bring it, and the package to install.
+LAZY = {
+    "bigquery": (("bigquery_magics", "google.cloud.bigquery"), "bigquery-magics"),
+    "bqsql": (("bigframes",), "bigframes"),
+    "spanner_graph": (("spanner_graphs.magics",), "spanner-graph-notebook"),
+}
+
+
+def lazy_magic(shell: Any, name: str) -> Callable[[str, str], Any]:
+    """A cell magic in whose place the real one comes when it is first used, where its package is installed."""
+
+    def run(line: str, cell: str) -> Any:
+        modules, package = LAZY[name]
+        for module in modules:
+            with contextlib.suppress(ImportError):
+                shell.extension_manager.load_extension(module)
+            real = shell.magics_manager.magics["cell"][name]
+            if real is not run:
+                return real(line, cell)
+        raise UsageError(
+            f"%%{name} needs a package that is not installed here, and an account at Google: %pip install {package}"
+        )
+
+    return run

@@ -1,0 +1,125 @@
+"""A table in HTML: its first page as it is, and a small script that sorts, filters and turns pages where scripts run."""
+
+import html as _html
+import json
+import math
+import numbers
+import uuid
+from typing import Any, List, Optional, Sequence, Union
+
+Cell = Union[str, float, int, None]
+
+LONGEST = 1000  # characters of a cell
+LARGEST = 2**53  # beyond it JavaScript's numbers are not exact
+
+_STYLE = """<style>
+#ID {font-size: var(--jp-code-font-size, 13px); color: var(--jp-ui-font-color1, inherit); overflow-x: auto}
+#ID table {border-collapse: collapse}
+#ID th, #ID td {padding: 3px 10px; text-align: right; border-bottom: 1px solid var(--jp-border-color2, #ddd)}
+#ID td {max-width: 40em; overflow: hidden; text-overflow: ellipsis; white-space: nowrap}
+#ID th button {all: unset; cursor: pointer; font-weight: bold}
+#ID th button:focus-visible {outline: 1px solid currentColor}
+#ID th[aria-sort=ascending] button::after {content: " ▲"}
+#ID th[aria-sort=descending] button::after {content: " ▼"}
+#ID nav {display: flex; gap: 8px; align-items: center; padding: 4px 0}
+</style>"""
+
+_SCRIPT = r"""((id, names, rows, size) => {
+  const place = document.getElementById(id);
+  const [heads, body, nav] = [place.querySelector('thead tr'), place.querySelector('tbody'), place.querySelector('nav')];
+  let page = 0, column = -1, sign = 1, shown = rows;
+  const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
+  const compare = (a, b) => {
+    if (a === null || b === null) return (a === null) - (b === null);
+    if (typeof a === typeof b) return sign * (typeof a === 'number' ? a - b : a.localeCompare(b));
+    return typeof a === 'number' ? -1 : 1;
+  };
+  const text = value => value === null ? '' : String(value);
+  const draw = () => {
+    const last = Math.max(0, Math.ceil(shown.length / size) - 1);
+    page = Math.min(Math.max(page, 0), last);
+    body.replaceChildren(...shown.slice(page * size, (page + 1) * size).map(row => {
+      const line = make('tr', {});
+      line.append(...row.map(value => make('td', {textContent: text(value), title: text(value)})));
+      return line;
+    }));
+    [...heads.children].forEach((head, n) =>
+      head.setAttribute('aria-sort', n !== column ? 'none' : sign > 0 ? 'ascending' : 'descending'));
+    where.textContent = shown.length ? `${page * size + 1}–${Math.min(shown.length, (page + 1) * size)} of ${shown.length}` : 'none';
+    back.disabled = page === 0;
+    next.disabled = page === last;
+  };
+  const choose = () => {
+    const wanted = filter.value.toLowerCase();
+    shown = wanted ? rows.filter(row => row.some(value => text(value).toLowerCase().includes(wanted))) : [...rows];
+    if (column >= 0) shown.sort((a, b) => compare(a[column], b[column]));
+    page = 0;
+    draw();
+  };
+  heads.replaceChildren(...names.map((name, n) => {
+    const head = make('th', {scope: 'col'});
+    head.append(make('button', {type: 'button', textContent: name, onclick: () => {
+      [column, sign] = [n, column === n ? -sign : 1];
+      choose();
+    }}));
+    return head;
+  }));
+  const back = make('button', {type: 'button', textContent: '‹ Previous', onclick: () => { page--; draw(); }});
+  const next = make('button', {type: 'button', textContent: 'Next ›', onclick: () => { page++; draw(); }});
+  const where = make('span', {});
+  const filter = make('input', {type: 'search', placeholder: 'Filter', oninput: choose});
+  filter.setAttribute('aria-label', 'Filter');
+  for (const event of ['keydown', 'keypress']) filter.addEventListener(event, e => e.stopPropagation());
+  nav.replaceChildren(filter, back, where, next);
+  draw();
+})"""
+
+
+def cell(value: Any) -> Cell:
+    """A value as the table keeps it: a number that can be sorted, nothing, or text."""
+    if value is None or isinstance(value, str):
+        return value and _shortened(value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        text = str(value)
+        return None if text in ("<NA>", "NaT") else _shortened(text)
+    if isinstance(value, numbers.Integral):
+        whole = int(value)
+        return whole if abs(whole) <= LARGEST else str(whole)
+    number = float(value)
+    return number if math.isfinite(number) else (None if math.isnan(number) else str(number))
+
+
+def header(name: Any) -> str:
+    """A column's name."""
+    return _shortened(" / ".join(map(str, name)) if isinstance(name, tuple) else str(name))
+
+
+def html(names: Sequence[str], rows: List[List[Cell]], page_size: int, min_width: Optional[str] = None) -> str:
+    """The table, with all its rows and the script that shows them."""
+    element, size = "ownlab-table-" + uuid.uuid4().hex[:12], max(1, page_size)
+    first = plain(names, rows[:size], f"{min(size, len(rows))} of {len(rows)} rows")
+    width = f' style="min-width: {_html.escape(min_width)}"' if min_width else ""
+    arguments = ", ".join(_js(each) for each in (element, list(names), rows, size))
+    style = _STYLE.replace("#ID", "#" + element)
+    return f'{style}\n<div id="{element}"{width}>{first}</div>\n<script>{_SCRIPT}({arguments})</script>'
+
+
+def plain(names: Sequence[str], rows: List[List[Cell]], note: str) -> str:
+    """Some rows, without a script."""
+    heads = "".join(f'<th scope="col">{_html.escape(name)}</th>' for name in names)
+    lines = "".join(_line(row) for row in rows)
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    return f"{table}<nav>{_html.escape(note)}</nav>"
+
+
+def _line(row: List[Cell]) -> str:
+    return "<tr>" + "".join(f"<td>{_html.escape('' if each is None else str(each))}</td>" for each in row) + "</tr>"
+
+
+def _js(value: Any) -> str:
+    """A value in JavaScript, inside of HTML."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

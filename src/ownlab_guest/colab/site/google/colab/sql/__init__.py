@@ -1,0 +1,1 @@
+"""BigQuery: not here; each function says what to use instead."""

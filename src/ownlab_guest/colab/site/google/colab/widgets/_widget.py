@@ -1,0 +1,69 @@
+"""What tabs and grids share: parts that outputs go into."""
+
+import contextlib
+import importlib
+from typing import Any, Generator, List, Optional
+
+from .. import errors
+from .._display import clear_output, display
+from ..output import _util
+
+WidgetException = errors.WidgetException
+
+
+def ipywidgets() -> Any:
+    """The library, which the notebook's environment must have."""
+    try:
+        return importlib.import_module("ipywidgets")
+    except ImportError as exc:
+        raise WidgetException("google.colab.widgets needs ipywidgets: %pip install ipywidgets") from exc
+
+
+class OutputAreaWidget:
+    """Several outputs, of which at most one is written to at a time."""
+
+    def __init__(self, number_of_parts: int) -> None:
+        self._parts: List[Any] = [ipywidgets().Output() for _ in range(number_of_parts)]
+        self._current: Optional[int] = None
+        self._root: Any = None
+
+    def _show(self, root: Any) -> None:
+        _util.flush_all()
+        self._root = root
+        display(root)
+
+    def remove(self, wait: bool = False) -> None:
+        """Take the widget off the page."""
+        _util.flush_all()
+        self._root.layout.display = "none"  # closed alone it would leave an error in its place
+        for widget in (*self._parts, self._root):
+            widget.close()
+
+    @contextlib.contextmanager
+    def _output_in(self, part: int) -> Generator[None, None, None]:
+        if self._current is not None:
+            raise WidgetException("Already inside a component")
+        _util.flush_all()
+        self._current = part
+        raised: Optional[BaseException] = None
+        try:
+            with self._parts[part]:
+                try:
+                    yield
+                except BaseException as exc:  # ipywidgets would show it, and keep it from whoever is outside
+                    raised = exc
+                _util.flush_all()
+        finally:
+            self._current = None
+        if raised is not None:
+            raise raised
+
+    def _clear(self, part: Optional[int]) -> None:
+        """Empty one part; None is the one that is written to."""
+        _util.flush_all()
+        if part is None and self._current is None:
+            raise WidgetException("No active component selected")
+        if part is None or part == self._current:
+            clear_output()
+        else:
+            self._parts[part].clear_output()

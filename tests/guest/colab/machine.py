@@ -1,0 +1,68 @@
+"""A program on a machine that is this one with another root: `python machine.py CONTENT UID PROGRAM …`, as root.
+
+CONTENT says what is at /content there: nothing, an empty folder, or a link. Whatever is made in / stays in memory, and
+mounts are shared among namespaces, as systemd has them.
+"""
+
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "src"))
+
+from ownlab_guest.colab import namespace
+
+MS_SHARED = 1 << 20
+OLD = "/.old"
+
+
+def make_machine(content: str, uid: int) -> None:
+    base = tempfile.mkdtemp()
+    namespace.separate()
+    namespace.mount("machine", base, "tmpfs", data="mode=755")
+    os.mkdir(base + OLD)
+    namespace.pivot_root(base, base + OLD)
+    os.chdir("/")
+    for entry in os.scandir(OLD):
+        target = "/" + entry.name
+        if target == "/content":
+            continue
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            os.mkdir(target)
+        else:
+            Path(target).touch()
+        namespace.bind(entry.path, target)
+    namespace.umount(OLD)
+    os.rmdir(OLD)
+    os.rmdir(base)
+    if content == "folder":
+        os.mkdir("/content")
+    elif content == "link":
+        os.symlink("/srv", "/content")
+    if os.path.exists("/dev/fuse"):
+        # Everybody may open it, as most distributions have it.
+        os.mknod("/.fuse", stat.S_IFCHR, os.stat("/dev/fuse").st_rdev)
+        os.chmod("/.fuse", 0o666)
+        namespace.bind("/.fuse", "/dev/fuse")
+        os.unlink("/.fuse")
+    Path("/.passwd").write_text(Path("/etc/passwd").read_text() + f"ordinary:x:{uid}:{uid}::/:/bin/sh\n" * bool(uid))
+    namespace.bind("/.passwd", "/etc/passwd")
+    os.unlink("/.passwd")
+    namespace.mount("", "/", flags=namespace.MS_REC | MS_SHARED)
+
+
+if __name__ == "__main__":
+    here = os.getcwd()
+    uid = int(sys.argv[2])
+    make_machine(sys.argv[1], uid)
+    os.chdir(here)
+    if uid:
+        os.setgroups([uid])
+        os.setgid(uid)
+        os.setuid(uid)
+    os.execvp(sys.argv[3], sys.argv[3:])

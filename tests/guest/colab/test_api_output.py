@@ -1,0 +1,187 @@
+"""google.colab.output: JavaScript, callbacks, tags, areas and ports, in the page and without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.guest.colab.page import Page, open_page
+
+OUTPUT = "from google.colab import output\n"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with open_page(tmp_path_factory.mktemp("kernel")) as opened:
+        yield opened
+
+
+def both(page: Page, code: str) -> list[str]:
+    """What is left of a cell's output, in the page and without one."""
+    return [page.result(code), page.headless(code).text]
+
+
+def test_eval_js_gives_what_the_script_results_in(page: Page) -> None:
+    ran = page.run(OUTPUT + "print(output.eval_js('1 + 1'))", {"cell_javascript_eval": lambda body: {"data": 2}})
+    assert (ran.text, ran.asked("cell_javascript_eval")) == ("2\n", [{"script": "1 + 1"}])
+
+
+def test_eval_js_raises_what_the_script_raised_and_waits_no_longer_than_it_may(page: Page) -> None:
+    error = {"error": {"name": "TypeError", "message": "x is undefined"}}
+    ran = page.run(OUTPUT + "output.eval_js('x()')", {"cell_javascript_eval": lambda body: error})
+    assert ran.error == "MessageError: TypeError: x is undefined"
+    assert page.result(OUTPUT + "print(output.eval_js('slow()', timeout_sec=0.1))") == "None\n"
+
+
+def test_eval_js_whose_result_is_ignored_does_not_wait(page: Page) -> None:
+    ran = page.run(OUTPUT + "print(output.eval_js('play()', ignore_result=True))")
+    assert (ran.text, [each.wants_answer for each in ran.requests]) == ("None\n", [False])
+    assert page.headless(OUTPUT + "print(output.eval_js('play()', ignore_result=True))").text == "None\n"
+
+
+def test_eval_js_without_a_page_fails_but_for_a_ports_address(page: Page) -> None:
+    assert "eval_js needs a page" in page.headless(OUTPUT + "output.eval_js('1 + 1')").error
+    for script in (
+        "google.colab.kernel.proxyPort(8000)",
+        "await google.colab.kernel.proxyPort(8000, {'cache': false});",
+    ):
+        assert page.headless(OUTPUT + f"print(output.eval_js({script!r}))").text == "http://localhost:8000/\n"
+
+
+def test_javascript_calls_a_function(page: Page) -> None:
+    page.result(
+        OUTPUT
+        + """
+from IPython.display import JSON
+def add(a, b=0):
+    print('adding')
+    return JSON({'sum': a + b})
+output.register_callback('add', add)
+"""
+    )
+    closed, ran = page.invoke("add", 1, b=2)
+    assert (closed["data"]["application/json"], ran.text) == ({"sum": 3}, "adding\n")
+    closed, ran = page.invoke("add", "x", b=2)
+    assert (closed["error"]["name"], ran.error[:9]) == ("TypeError", "TypeError")
+    code = "from google.colab.output import _js; print(_js._invoke_function('add', '[1]', '{\"b\": 4}').data)"
+    assert page.result(code) == "adding\n{'sum': 5}\n"
+
+
+def test_a_function_that_was_taken_back_is_called_no_more(page: Page) -> None:
+    page.headless(OUTPUT + "output.register_callback('gone', lambda: None); output.unregister_callback('gone')")
+    closed, _ = page.invoke("gone")
+    assert closed["error"] == {"name": "ValueError", "message": "Function not found: gone"}
+    assert page.headless(OUTPUT + "output.unregister_callback('gone')").error == (
+        "ValueError: Callback function not registered: gone."
+    )
+
+
+def test_a_function_that_returns_nothing_and_asks_the_page(page: Page) -> None:
+    page.result(OUTPUT + "from google.colab import _message\noutput.register_callback('ask', _message.can_ask)")
+    assert page.invoke("ask")[0]["data"]["text/plain"] == "True"
+    page.result(OUTPUT + "output.register_callback('nothing', lambda: None)")
+    assert page.invoke("nothing")[0] == {"data": {}, "metadata": {}}
+
+
+def test_clear_takes_everything(page: Page) -> None:
+    assert both(page, OUTPUT + "print('old'); output.clear(); print('new')") == ["new\n"] * 2
+    assert both(page, OUTPUT + "print('old'); output.clear(wait=True)") == ["old\n"] * 2
+    assert both(page, OUTPUT + "print('old'); output.clear(wait=True); print('new')") == ["new\n"] * 2
+    assert page.run(OUTPUT + "output.clear(wait=1)").error == "ValueError: wait must be a boolean value"
+
+
+def test_clear_takes_what_has_all_these_tags(page: Page) -> None:
+    code = """
+from IPython.display import display
+print('0')
+with output.use_tags('a') as tags:
+    print('1', tags == {'a'})
+    display({'text/plain': '2 '}, raw=True)
+    print('3')
+    with output.use_tags(['b', 'c']):
+        print('4')
+    with output.use_tags('d', append=False):
+        print('5')
+    print('6')
+print('7')
+"""
+    kept = {
+        "": ["0\n1 True\n2 3\n4\n5\n6\n7\n"] * 2,
+        "output.clear(output_tags='a')": ["0\n5\n7\n"] * 2,
+        "output.clear(output_tags=['a', 'b'])": ["0\n1 True\n2 3\n5\n6\n7\n"] * 2,
+        "output.clear(output_tags='d')": ["0\n1 True\n2 3\n4\n6\n7\n"] * 2,
+        "output.clear(output_tags='e')": ["0\n1 True\n2 3\n4\n5\n6\n7\n"] * 2,
+    }
+    assert {clear: both(page, OUTPUT + code + clear) for clear in kept} == kept
+
+
+def test_what_is_temporary_is_gone_at_the_end_unless_it_failed(page: Page) -> None:
+    code = (
+        OUTPUT
+        + "import sys\nprint('a')\nwith output.temporary():\n print('b'); print('c', file=sys.stderr)\nprint('d')"
+    )
+    assert both(page, code) == ["a\nd\n"] * 2
+    ran = page.headless(OUTPUT + "with output.temporary():\n print('seen')\n 1 / 0")
+    assert (ran.text, ran.error) == ("seen\n", "ZeroDivisionError: division by zero")
+    assert page.headless("print('afterwards')").text == "afterwards\n"
+
+
+def test_a_progress_bar_with_a_tag_is_one_line(page: Page) -> None:
+    code = "import sys\nwith output.use_tags('x'):\n for n in range(5): sys.stdout.write(f'\\r{n} of 5'); sys.stdout.flush()\n print(' done')"
+    assert both(page, OUTPUT + code) == ["4 of 5 done\n"] * 2
+
+
+def test_output_that_is_captured_stays_captured(page: Page) -> None:
+    code = (
+        OUTPUT
+        + """
+from IPython.utils.capture import capture_output
+with capture_output() as kept:
+    with output.temporary():
+        print('inside')
+print('kept', repr(kept.stdout))
+"""
+    )
+    assert both(page, code) == ["kept 'inside\\n'\n"] * 2
+
+
+def test_areas_are_the_pages_and_plain_output_without_one(page: Page) -> None:
+    code = (
+        OUTPUT
+        + """
+with output.to_header_area(): print('head')
+with output.to_footer_area(): print('foot')
+with output.to_default_area(): print('body')
+with output.redirect_to_element('#it\\'s'): print('there')
+output.no_vertical_scroll()
+"""
+    )
+    ran = page.run(code)
+    scripts = [each["script"] for each in ran.asked("cell_javascript_eval")]
+    assert len(scripts) == 9
+    assert 'setActiveOutputArea(document.querySelector("#output-header"))' in scripts[0]
+    assert "setActiveOutputArea(window.__ownlab_areas.pop())" in scripts[1]
+    assert "getDefaultOutputArea()" in scripts[4]
+    assert '("#it\'s")' in scripts[6]
+    assert "setIframeHeight(-1, true" in scripts[8]
+    alone = page.headless(code)
+    assert (alone.text, alone.requests, ran.text) == ("head\nfoot\nbody\nthere\n", [], alone.text)
+
+
+def test_a_port_is_shown_through_the_page_and_has_its_address_without(page: Page) -> None:
+    for ran in (page.run(OUTPUT + "output.serve_kernel_port_as_iframe(8000, path='/a?b=<c>', height='600')"),):
+        assert "colab.kernel.proxyPort(8000, {cache: false})" in ran.html
+        assert 'new URL("/a?b=\\u003cc>", base)' in ran.html
+        assert 'height: "600"' in ran.html
+        assert "<c>" not in ran.html
+        assert ran.text == "http://localhost:8000/a?b=<c>"
+    ran = page.headless(OUTPUT + "output.serve_kernel_port_as_window(8000, anchor_text='<Look>')")
+    assert '<a href="http://localhost:8000/" target="_blank" rel="noopener">&lt;Look&gt;</a>' in ran.html
+
+
+def test_widget_managers_are_there_already(page: Page) -> None:
+    code = (
+        OUTPUT
+        + "output.enable_custom_widget_manager(); output.enable_custom_widget_manager('5.0.0a'); output.disable_custom_widget_manager()"
+    )
+    assert both(page, code) == ["", ""]

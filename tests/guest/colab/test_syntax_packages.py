@@ -1,0 +1,112 @@
+"""google.colab beside other packages named google, and packages that are replaced while they are in use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.guest.colab.cells import LAUNCH, kernel
+
+
+def run(code: str, *folders: Path) -> str:
+    """What a script prints in a process that was prepared as a kernel, with folders first on its path."""
+    begin = f"import sys\nsys.path[:0] = {[*map(str, folders), str(LAUNCH.parent)]!r}\nimport launch\n"
+    environment = {"OWNLAB_COLAB": "1", "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(
+        [sys.executable, "-c", begin + code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+USE = """
+launch.prepare_path()
+import google.colab.files, google.auth
+print(google.colab.__name__, google.auth.NAME, google.colab is sys.modules['google.colab'])
+"""
+
+
+@pytest.mark.parametrize(
+    "init",
+    [None, "", "__path__ = __import__('pkgutil').extend_path(__path__, __name__)"],
+    ids=["none", "empty", "extends"],
+)
+def test_other_packages_of_google_stay(tmp_path: Path, init: str | None) -> None:
+    (tmp_path / "google" / "auth").mkdir(parents=True)
+    (tmp_path / "google" / "auth" / "__init__.py").write_text("NAME = 'theirs'")
+    if init is not None:
+        (tmp_path / "google" / "__init__.py").write_text(init)
+    assert run(USE, tmp_path) == "google.colab theirs True\n"
+
+
+def test_google_made_before_us_by_a_path_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "google" / "auth").mkdir(parents=True)
+    (tmp_path / "google" / "auth" / "__init__.py").write_text("NAME = 'theirs'")
+    made = f"import types\ng = sys.modules['google'] = types.ModuleType('google')\ng.__path__ = [{str(tmp_path / 'google')!r}]\n"
+    assert run(made + USE) == "google.colab theirs True\n"
+
+
+def test_ours_is_found_where_googles_own_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "google" / "colab").mkdir(parents=True)
+    (tmp_path / "google" / "colab" / "__init__.py").write_text("raise RuntimeError('not for here')")
+    assert run("launch.prepare_path()\nimport google.colab\nprint(google.colab.__file__)", tmp_path).startswith(
+        str(LAUNCH.parents[1])
+    )
+
+
+def test_a_kernel_that_is_not_in_colab_mode_knows_nothing_of_it() -> None:
+    code = "import os\nos.environ.clear()\nlaunch.prepare_path()\nprint([n for n in sys.modules if 'colab' in n], list(os.environ))"
+    assert run(code) == "[] []\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, "1"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "0"),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, "0"),
+        ({"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "0"}, "1"),
+        ({"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}, "0"),
+    ],
+)
+def test_a_card_is_told_of_where_one_is_visible(environ: dict[str, str], told: str) -> None:
+    code = f"import os\nos.environ.update({environ!r})\nlaunch.prepare_path()\nprint(os.environ['COLAB_GPU'])"
+    assert run(code) == f"{told}\n"
+
+
+def test_programs_of_the_kernels_environment_come_first() -> None:
+    code = "import os, shutil\nlaunch.prepare_path()\nprint(os.path.dirname(shutil.which('python')), os.path.dirname(sys.executable))"
+    found, own = run(code).split()
+    assert found == own
+
+
+def _wheel(folder: Path, version: str) -> Path:
+    path = folder / f"replaced_thing-{version}-py3-none-any.whl"
+    info = f"replaced_thing-{version}.dist-info"
+    files = {
+        "replaced_module.py": f"VERSION = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: replaced-thing\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as file:
+        for name, text in files.items():
+            file.writestr(name, text)
+        file.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"]))
+    return path
+
+
+def test_a_package_that_is_replaced_in_use_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "packages"
+    place.mkdir()
+    install = f"install -q --no-index --no-deps --no-compile --upgrade --target {place}"
+    with kernel(tmp_path) as cells:
+        cells.run(f"import sys; sys.path.insert(0, {str(place)!r})")
+        first = cells.run(f"!pip {install} {_wheel(tmp_path, '1.0')}\nprint(_exit_code)")
+        assert (first.text, first.error) == ("0\n", "")
+        assert cells.run("import replaced_module; replaced_module.VERSION").result == "'1.0'"
+        second = cells.run(f"%pip {install} {_wheel(tmp_path, '2.0')}")
+        assert "WARNING: replaced_module was imported in this runtime before" in second.text
+        assert "Restart the runtime" in second.text

@@ -104,7 +104,9 @@ def main() -> None:
     parser.add_argument("--plain-python", default=sys.executable, help="an interpreter without frameworks")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument(
-        "--only", choices=("cli", "lab", "journal", "runs", "forms"), help="measure these alone, and keep the others' figures"
+        "--only",
+        choices=("cli", "lab", "journal", "runs", "forms"),
+        help="measure these alone, and keep the others' figures",
     )
     options = parser.parse_args()
     rows: dict[str, list[dict[str, Any]]] = {}

@@ -1,7 +1,7 @@
 /** Everything that the page asks of the server's own routes. */
 import { URLExt } from '@jupyterlab/coreutils';
 import { type KernelMessage, ServerConnection } from '@jupyterlab/services';
-import type { Failure, Snapshot } from './records';
+import type { Failure, Form, Forms, Snapshot } from './records';
 
 const ROOT = 'ownlab/api';
 
@@ -46,6 +46,15 @@ export async function stopRuntime(settings: ServerConnection.ISettings, id: stri
 
 export async function extendRuntime(settings: ServerConnection.ISettings, id: string): Promise<void> {
   await answer(await request(settings, `runtimes/${encodeURIComponent(id)}/extend`, { method: 'POST', body: '{}' }));
+}
+
+/** What forms cells have, in their order; null: this server has no such route. `view`: a cell's metadata.cellView. */
+export async function fetchForms(
+  settings: ServerConnection.ISettings,
+  cells: readonly { source: string; view: string | null }[]
+): Promise<readonly (Form | null)[] | null> {
+  const response = await request(settings, 'forms', { method: 'POST', body: JSON.stringify({ cells }) });
+  return response.status === 404 ? null : ((await answer(response)) as Forms).forms;
 }
 
 /** The stream of snapshots; authenticated as JupyterLab's own sockets are. */

@@ -3,6 +3,7 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import type { ServiceManagerPlugin } from '@jupyterlab/services';
 import { attach } from './plugins/attach';
 import { connectionLost, connectionNotice, line, ownEnds, reachability, serverSettings } from './plugins/connection';
+import { forms } from './plugins/forms';
 import { indicator } from './plugins/indicator';
 import { panel } from './plugins/panel';
 import { queue } from './plugins/queue';
@@ -19,6 +20,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   connectionNotice,
   stream,
   attach,
+  forms,
   runtimes,
   indicator,
   panel,

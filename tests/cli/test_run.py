@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 Valid = Callable[[str, str], Any]
 
-SLEEPS = "import time\nprint('at work', flush=True)\ntime.sleep(600)"
+# Short ones: Python does not look for signals between its last instruction and the beginning of a long one.
+SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)"
 FORM = '#@title Settings\nepochs = 3 #@param {type:"integer"}\nmode = "fast" #@param ["fast", "a=b"]'
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from ownlab.errors import InputError
 from ownlab.lab.journal.shelf import forget_notebook, of_notebook, read_about
@@ -57,6 +59,21 @@ class Written:
         if merged.changed:
             write_over(path, notebook)
         merged.hold()
+
+    def trust(self) -> None:
+        """All that it shows was made here, by this person: Jupyter may show it, scripts and all, wherever it is opened."""
+        from nbformat.sign import NotebookNotary
+
+        from ownlab.lab.notebooks.documents import read_notebook
+
+        try:
+            with open(self.path, "rb") as file:
+                notebook = read_notebook(file.read())
+            notary: Any = NotebookNotary()  # type: ignore[no-untyped-call]  # nbformat says that it is typed
+            notary.sign(notebook)
+            notary.store.close()
+        except (OSError, ValueError, sqlite3.Error) as exc:  # at worst somebody is asked whether to trust it
+            _log.info("%s is not signed: %s", self.path, exc)
 
 
 def forget_past(path: str) -> None:

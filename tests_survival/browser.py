@@ -188,14 +188,17 @@ class Run:
         return None
 
     def _until_idle(self, pages: list[Page]) -> float:
-        """The kernel has nothing to do for a while, and no page shows a cell as running; when the kernel was busy last."""
-        worked = since = time.monotonic()
-        while time.monotonic() < min(since + IDLE, worked + STUCK):
-            for page in pages:
+        """Kernel and pages are quiet for a while, threads that go on printing too; when the kernel was busy last."""
+        worked = moved = since = time.monotonic()
+        length = 0
+        while time.monotonic() < min(since + IDLE, moved + STUCK):
+            for page in pages[-1:]:  # one person, who types in one page
                 self._answer(page)
+            if (grown := sum(map(self._length, pages))) != length:
+                length, moved, since = grown, time.monotonic(), time.monotonic()
             state = (self._kernel() or {"execution_state": "idle"})["execution_state"]
             if state not in ("idle", "dead", "unknown"):
-                worked = since = time.monotonic()
+                worked = moved = since = time.monotonic()
             elif any(self._is_busy(page) for page in pages):
                 since = time.monotonic()
             time.sleep(0.1)
@@ -203,6 +206,9 @@ class Run:
 
     def _is_busy(self, page: Page) -> bool:
         return page.locator(".jp-InputPrompt", has_text="[*]").count() > 0
+
+    def _length(self, page: Page) -> int:
+        return sum(map(len, page.locator(".jp-OutputArea-output").all_inner_texts()))
 
     def _answer(self, page: Page) -> None:
         box = page.locator(".jp-Stdin-input")

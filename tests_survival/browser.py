@@ -27,6 +27,7 @@ __all__ = ["KINDS", "Outcome", "Served", "System", "browser", "run_all"]
 KINDS = ("close", "reload", "cut", "second", "away", "kill")
 IDLE = 1.5  # seconds without anything to do
 SHORT = 1.0  # a run that is over sooner cannot be interrupted in its midst
+AWAY = 20.0  # seconds for which nobody looks
 STUCK = 12.0  # a page that shows a cell as running so long after the kernel's last work will not change any more
 PATIENCE = 60.0
 
@@ -189,9 +190,11 @@ class Run:
 
     def _until_idle(self, pages: list[Page]) -> float:
         """Kernel and pages are quiet for a while, threads that go on printing too; when the kernel was busy last."""
-        worked = moved = since = time.monotonic()
+        began = worked = moved = since = time.monotonic()
         length = 0
         while time.monotonic() < min(since + IDLE, moved + STUCK):
+            if not pages and time.monotonic() > began + AWAY:  # it asks, and nobody is there who could answer
+                break
             for page in pages[-1:]:  # one person, who types in one page
                 self._answer(page)
             if (grown := sum(map(self._length, pages))) != length:

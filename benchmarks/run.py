@@ -91,7 +91,37 @@ def write_results() -> None:
         for group in result["groups"].values():
             lines += ["", group["date"], "", "| what | ours | theirs | ratio | limit |", "|---|---|---|---|---|"]
             lines += [line_of(row) for row in group["rows"]]
+    lines += survival_lines()
     (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
+
+
+def survival_lines() -> list[str]:
+    """The kill matrix in Chromium beside other Jupyters, as `tests_survival.tally` has added it up."""
+    record = json.loads((HERE / "survival.json").read_text())
+    kinds = {
+        "close": "tab closed",
+        "reload": "reloaded",
+        "cut": "network cut",
+        "second": "second page",
+        "away": "nobody there",
+        "kill": "server killed",
+    }
+    lines = [
+        "",
+        "## What is lost when something is interrupted",
+        "",
+        f"{record['date']}, {record['machine']}. Random notebooks in Chromium, each run once undisturbed and once with one",
+        "interruption (`python -m tests_survival.chromium`, `python -m tests_survival.peers`): in how many runs the notebook then",
+        "lacked something, or had something twice. Ours also ask questions and show widgets; the others' would hang or lose those.",
+        "",
+        f"| | {' | '.join(kinds.values())} | all |",
+        f"|---|{'---|' * (len(kinds) + 1)}",
+    ]
+    for system, found in record["systems"].items():
+        counts = [(found[kind]["wrong"], found[kind]["right"] + found[kind]["wrong"]) for kind in kinds]
+        counts.append((sum(wrong for wrong, _ in counts), sum(runs for _, runs in counts)))
+        lines.append(f"| {system} | {' | '.join(f'{wrong} of {runs}' for wrong, runs in counts)} |")
+    return lines
 
 
 def main() -> None:

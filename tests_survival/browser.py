@@ -27,6 +27,13 @@ __all__ = ["KINDS", "Outcome", "Served", "System", "browser", "run_all"]
 KINDS = ("close", "reload", "cut", "second", "away", "kill")
 IDLE = 1.5  # seconds without anything to do
 SHORT = 1.0  # a run that is over sooner cannot be interrupted in its midst
+TYPE_ANSWER = """([asked, answer]) => {
+  const box = document.querySelector('.jp-Stdin-input');
+  if (box && document.querySelector('.jp-Stdin-prompt').innerText === asked) {
+    box.value = answer;
+    box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', keyCode: 13, bubbles: true }));
+  }
+}"""
 AWAY = 20.0  # seconds for which nobody looks
 STUCK = 12.0  # a page that shows a cell as running so long after the kernel's last work will not change any more
 PATIENCE = 60.0
@@ -214,13 +221,12 @@ class Run:
         return sum(map(len, page.locator(".jp-OutputArea-output").all_inner_texts()))
 
     def _answer(self, page: Page) -> None:
-        box = page.locator(".jp-Stdin-input")
-        if box.count() == 0:
-            return
+        """In one go: a key that comes late, on a busy machine, would answer the next question."""
+        prompt = page.locator(".jp-Stdin-prompt")
         with contextlib.suppress(BrowserError):  # another page was faster
-            prompt = page.locator(".jp-Stdin-prompt").first.inner_text(timeout=500)
-            box.first.fill(answer_to(prompt), timeout=500)
-            box.first.press("Enter", timeout=500)
+            if prompt.count():
+                asked = prompt.first.inner_text(timeout=500)
+                page.evaluate(TYPE_ANSWER, [asked, answer_to(asked)])
 
     def _saved(self, page: Page) -> Shown:
         file = self.system.folder / self.path

@@ -155,3 +155,18 @@ if os.fork() == 0:
 os.wait()
 """
     assert run(code) == "4\n"
+
+
+def test_a_subshell_that_is_closed_handles_what_had_just_come() -> None:
+    code = """
+import asyncio
+from ipykernel.thread import BaseThread
+launch.finish_subshells()
+thread = BaseThread()
+async def handle(): print('handled')
+def come_and_close(): asyncio.ensure_future(handle()); thread.io_loop.stop()
+thread.io_loop.add_callback(come_and_close)
+thread.start()
+thread.join()
+"""
+    assert run(code) == "handled\n"

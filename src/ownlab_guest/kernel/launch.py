@@ -16,6 +16,7 @@ GUEST = os.path.dirname(HERE)
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 NO_IPYKERNEL = 78  # EX_CONFIG of sysexits.h
+FINISH_SECONDS = 2  # that a subshell has for what it was told last
 LAST_SECONDS = 5  # that other exit handlers have, after those given to on_end
 AGAIN_SECONDS = 0.01  # until it is tried again to end, where that was not possible
 
@@ -78,6 +79,8 @@ def make_app() -> Any:
     """ipykernel's application, with an output queue without a bound."""
     from ipykernel.kernelapp import IPKernelApp
 
+    finish_subshells()
+
     class App(IPKernelApp):
         def init_iopub(self, context: Any) -> None:  # in ipykernel 6 and 7
             # Options hold for sockets that are made after them. By default more than 1,000 messages that wait for a
@@ -99,6 +102,34 @@ def make_app() -> Any:
 
         App.kernel_class.default_value = type("ColabKernel", (IPythonKernel,), {"shell_class": shell_class()})
     return App
+
+
+def finish_subshells() -> None:
+    """A subshell handles what it was told before it ends.
+
+    JupyterLab speaks to widgets through one, and closes it with its page. What had just come was thrown away, and asyncio
+    said so in the cell that happened to run.
+    """
+    import asyncio
+
+    try:
+        from ipykernel.thread import BaseThread
+    except ImportError:  # ipykernel 6 has none
+        return
+
+    def run(self: Any) -> None:
+        try:
+            self.io_loop.start()
+            finish(self.io_loop.asyncio_loop)
+        finally:
+            self.io_loop.close()
+
+    def finish(loop: Any) -> None:
+        left = asyncio.all_tasks(loop)
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=FINISH_SECONDS))
+
+    BaseThread.run = run  # type: ignore[method-assign]  # ipykernel has no other door
 
 
 def watch_end() -> None:

@@ -28,7 +28,7 @@ check:
 
 test: check
 	.venv/bin/pytest -q -n 4 --dist loadfile
-	.venv/bin/pytest -q tests_survival tests_browser
+	.venv/bin/pytest -q tests_colab tests_survival tests_browser
 
 # make bench    measure against peers, and write benchmarks/RESULTS.md
 bench:

@@ -14,15 +14,16 @@ from tests_survival.browser import KINDS
 
 __all__: list[str] = []
 
-LINE = re.compile(rf"(?P<system>.+), seed \d+, (?P<kind>{'|'.join(KINDS)}): (?P<word>right|wrong|not judged)")
+LINE = re.compile(rf"(?P<system>.+), seed (?P<seed>\d+), (?P<kind>{'|'.join(KINDS)}): (?P<word>right|wrong|not judged)")
 
 
 def add_up(text: str) -> dict[str, dict[str, dict[str, int]]]:
     """System -> kind of interruption -> how many runs were right, wrong, or could not be judged."""
-    found: Counter[tuple[str, str, str]] = Counter()
+    last: dict[tuple[str, str], tuple[str, str]] = {}  # a run that was repeated counts once, as it was at last
     for line in text.splitlines():
         if told := LINE.match(line):
-            found[told["system"], told["kind"], told["word"]] += 1
+            last[told["system"], told["seed"]] = told["kind"], told["word"]
+    found = Counter((system, kind, word) for (system, _), (kind, word) in last.items())
     systems = dict.fromkeys(system for system, _, _ in found)
     words = ("right", "wrong", "not judged")
     return {system: {kind: {word: found[system, kind, word] for word in words} for kind in KINDS} for system in systems}

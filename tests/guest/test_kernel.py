@@ -159,10 +159,10 @@ os.wait()
 
 def test_a_subshell_that_is_closed_handles_what_had_just_come() -> None:
     code = """
-import asyncio
-from ipykernel.thread import BaseThread
+import asyncio, zmq
+from ipykernel.subshell import SubshellThread
 launch.finish_subshells()
-thread = BaseThread()
+thread = SubshellThread('a', zmq.Context.instance())
 async def handle(): print('handled')
 def come_and_close(): asyncio.ensure_future(handle()); thread.io_loop.stop()
 thread.io_loop.add_callback(come_and_close)

@@ -50,8 +50,7 @@ def variables(environ: Mapping[str, str]) -> Mapping[str, str]:
         "COLAB_GPU": "1" if sees_card(environ) else "0",
         "COLAB_JUPYTER_TRANSPORT": "ipc",
         "PATH": path_of(environ),
-        # Scripts that a notebook starts find google.colab as well. And it is set on Colab: notebooks add to it.
-        "PYTHONPATH": environ.get("PYTHONPATH") or SITE,
+        "PYTHONPATH": python_path_of(environ),
     }
 
 
@@ -71,3 +70,14 @@ def path_of(environ: Mapping[str, str]) -> str:
     if found is not None and os.path.dirname(found) == own:
         return path
     return own + os.pathsep + path if own else path
+
+
+def python_path_of(environ: Mapping[str, str]) -> str:
+    """PYTHONPATH with our folder last: scripts that a notebook starts find google.colab as well.
+
+    It is set on Colab, so notebooks add to it without looking whether it is there.
+    """
+    path = environ.get("PYTHONPATH", "")
+    if not path:
+        return SITE
+    return path if SITE in path.split(os.pathsep) else path + os.pathsep + SITE

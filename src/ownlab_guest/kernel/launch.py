@@ -16,7 +16,7 @@ GUEST = os.path.dirname(HERE)
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 NO_IPYKERNEL = 78  # EX_CONFIG of sysexits.h
-FINISH_SECONDS = 2  # that a subshell has for what it was told last
+FINISH_SECONDS = 0.5  # that a subshell has for what it was told last
 LAST_SECONDS = 5  # that other exit handlers have, after those given to on_end
 AGAIN_SECONDS = 0.01  # until it is tried again to end, where that was not possible
 
@@ -113,6 +113,7 @@ def finish_subshells() -> None:
     import asyncio
 
     try:
+        from ipykernel.subshell import SubshellThread
         from ipykernel.thread import BaseThread
     except ImportError:  # ipykernel 6 has none
         return
@@ -120,7 +121,8 @@ def finish_subshells() -> None:
     def run(self: Any) -> None:
         try:
             self.io_loop.start()
-            finish(self.io_loop.asyncio_loop)
+            if isinstance(self, SubshellThread):  # the kernel's other threads never come to an end
+                finish(self.io_loop.asyncio_loop)
         finally:
             self.io_loop.close()
 

@@ -106,3 +106,10 @@ def test_what_stands_in_the_way_of_content_is_said_once(tmp_path: Path) -> None:
     with kernel(tmp_path, {"OWNLAB_CONTENT": str(tmp_path / "file" / "content")}) as cells:
         assert cells.run("print(1)").text.startswith("There is no /content here: ")
         assert cells.run("print(2)").text == "2\n"
+
+
+def test_scripts_find_colab_beside_what_a_person_has_put_on_the_path(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("name = 'mine'")
+    with kernel(tmp_path, {"PYTHONPATH": str(tmp_path)}) as cells:
+        code = "!cd / && python -c 'import mine, google.colab as c; print(mine.name, c.__name__)'"
+        assert cells.run(code).text == "mine google.colab\n"

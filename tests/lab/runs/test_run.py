@@ -10,7 +10,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import nbformat.sign
 import pytest
 from tests.lab.runs.conftest import Write, code, printed
 
@@ -251,13 +250,3 @@ def test_from_a_script_in_a_running_loop_with_folders_and_parameters(lab: Any, w
     with pytest.raises(UsageError, match="n must be"):
         ownlab.run_notebook(path, parameters={"n": 1.5})
     assert lab.left() == {}
-
-
-def test_what_it_shows_is_trusted_and_a_copy_that_was_changed_is_not(write: Write, lab: Any) -> None:
-    outcome = run_it(write("page.ipynb", "from IPython.display import HTML\nHTML('<script>1</script>')"))
-    notary: Any = nbformat.sign.NotebookNotary()  # type: ignore[no-untyped-call]
-    made: Any = nbformat.read(outcome.report.output, as_version=4)  # type: ignore[no-untyped-call]
-    assert notary.check_signature(made)
-    made.cells[0].outputs[0].data["text/html"] = "<script>other()</script>"
-    assert not notary.check_signature(made)
-    notary.store.close()

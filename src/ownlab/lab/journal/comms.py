@@ -9,6 +9,7 @@ this record is the one that counts.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,6 +61,16 @@ class Comms:
         buffers: list[bytes] = []
         states = _without_buffers(states, [], paths, buffers)
         return {"states": states, "buffer_paths": paths}, buffers
+
+    def saved(self) -> Content | None:
+        """All widgets as notebooks keep them, for a time when there is no kernel; None where there are none."""
+        told, buffers = self.states()
+        states: Content = told["states"]
+        for path, buffer in zip(told["buffer_paths"], buffers, strict=True):
+            key, _, *place = path  # [comm, "state", …]
+            kept = {"encoding": "base64", "path": place, "data": base64.b64encode(buffer).decode()}
+            states[key].setdefault("buffers", []).append(kept)
+        return {"version_major": 2, "version_minor": 0, "state": states} if states else None
 
     def capturing(self) -> dict[str, str]:
         """The Output widgets that take outputs now: widget -> message id of the request, the newest hook last."""

@@ -75,6 +75,7 @@ class Driver:
         self._supervisor = (read_state(plan.home) or {}).get("supervisor")
         self._request: _Request | None = None
         self._gone = ""  # why there is no kernel any more
+        self._left = False  # a cell called exit(): that is the end, and none of failure
         self._deaf = False
 
     async def run(self, steps: Sequence[Step], signals: Iterable[int] = ()) -> Driven:
@@ -105,7 +106,7 @@ class Driver:
         reason = ""
         count, number = sum(not step.skipped for step in steps), 0
         for step in steps:
-            if step.skipped or status != "done":
+            if step.skipped or status != "done" or self._left:
                 reports.append(_report(step, "skipped" if step.skipped else "not run"))
                 continue
             number += 1
@@ -141,6 +142,7 @@ class Driver:
             if what != "done" or reply.get("status") != "aborted":
                 break
             await asyncio.sleep(_AGAIN)
+        self._left = _asks_to_exit(reply)
         return what, reply
 
     async def _send(self, step: Step) -> tuple[_What, dict[str, Any]]:
@@ -263,6 +265,13 @@ def _report(
         execution_count=whole_number(reply.get("execution_count")),
         error=_error(reply),
     )
+
+
+def _asks_to_exit(reply: dict[str, Any]) -> bool:
+    """`exit()` in a cell: ipykernel ends a moment after it has said so."""
+    payload = reply.get("payload")
+    told = payload if isinstance(payload, list) else []
+    return any(isinstance(one, dict) and one.get("source") == "ask_exit" for one in told)
 
 
 def _error(reply: dict[str, Any]) -> CellError | None:

@@ -67,7 +67,6 @@ def run(
             written.bring_up_to_date()
             runtime.end("its run is over")
             written.bring_up_to_date()  # what functions given to on_end said
-            written.trust()
     options = resolve_lab_options()
     with suppress(OSError):
         retire_old(options.keep_days)

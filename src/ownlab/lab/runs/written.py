@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from ownlab.lab.runs.files import read_file, write_over
 
 __all__ = ["Written", "forget_past"]
 
+_WIDGETS = "application/vnd.jupyter.widget-state+json"
 _log = logging.getLogger("ownlab")
 
 
@@ -56,24 +56,17 @@ class Written:
         notebook = read_file(path)
         give_ids(notebook)
         merged = bring_up_to_date(notebook, [self._journal], _log)
-        if merged.changed:
+        if self._keep_widgets(notebook) or merged.changed:
             write_over(path, notebook)
         merged.hold()
 
-    def trust(self) -> None:
-        """All that it shows was made here, by this person: Jupyter may show it, scripts and all, wherever it is opened."""
-        from nbformat.sign import NotebookNotary
-
-        from ownlab.lab.notebooks.documents import read_notebook
-
-        try:
-            with open(self.path, "rb") as file:
-                notebook = read_notebook(file.read())
-            notary: Any = NotebookNotary()  # type: ignore[no-untyped-call]  # nbformat says that it is typed
-            notary.sign(notebook)
-            notary.store.close()
-        except (OSError, ValueError, sqlite3.Error) as exc:  # at worst somebody is asked whether to trust it
-            _log.info("%s is not signed: %s", self.path, exc)
+    def _keep_widgets(self, notebook: dict[str, Any]) -> bool:
+        """So that they are shown when the kernel is gone; whether there are any."""
+        with self._journal.current() as fold:
+            saved = fold.comms.saved()
+        if saved is not None:
+            notebook.setdefault("metadata", {}).setdefault("widgets", {})[_WIDGETS] = saved
+        return saved is not None
 
 
 def forget_past(path: str) -> None:

@@ -1,0 +1,162 @@
+"""A person's home, drive, secrets and folder of notebooks, of their own; and `ownlab run` in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["NOTEBOOKS", "Ran", "Suite", "said", "shown"]
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = Path(__file__).parent / "notebooks"
+FOUR_CARDS = ROOT / "tests" / "machines" / "gtx1080ti-x4.json"
+SECONDS = 100.0  # for one run, on a machine that is very busy
+
+
+class Ran(NamedTuple):
+    """What became of a run."""
+
+    code: int
+    report: dict[str, Any]  # {} where none was printed
+    stderr: str
+    source: dict[str, Any]  # the notebook that was given
+    notebook: dict[str, Any]  # the one that was written
+    untouched: bool  # whether the given file is still the same, byte for byte
+    outputs: Path  # what was downloaded
+
+    def name_of(self, number: int) -> str:
+        """The id that Colab gave to a cell, or its number among all cells."""
+        return str(self.notebook["cells"][number]["metadata"].get("id", number))
+
+
+class Suite:
+    """Where notebooks are run."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.folder, self.drive = base, base / "work", base / "drive"
+        packages = base / "packages"
+        for folder in (self.folder, packages, base / "person", base / "temporary"):
+            folder.mkdir(parents=True)
+        (base / "config.toml").write_text(f"[drive]\nfolder = {json.dumps(str(self.drive))}\n", encoding="utf-8")
+        self.environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)},
+            "OWNLAB_HOME": str(base / "home"),
+            "OWNLAB_STORE": str(base / "store"),
+            "OWNLAB_CONFIG": str(base / "config.toml"),
+            "OWNLAB_KERNELS": str(base / "share" / "kernels"),
+            "OWNLAB_MACHINE": str(FOUR_CARDS),
+            "HOME": str(base / "person"),
+            "IPYTHONDIR": str(base / "ipython"),
+            "JUPYTER_PATH": str(base / "share"),
+            "TMPDIR": str(base / "temporary"),
+            # `!pip install` puts packages here, and not into the environment that runs the tests.
+            "PIP_TARGET": str(packages),
+            "PYTHONPATH": str(packages),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
+
+    def ownlab(self, *arguments: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+        """Any command of ownlab's."""
+        return subprocess.run(
+            [sys.executable, "-m", "ownlab", *arguments],
+            env={**self.environ, **environ},
+            cwd=self.folder,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def keep_secret(self, name: str, value: str, *granted_to: str) -> None:
+        """Keep a secret, and grant it to notebooks."""
+        ran = self.ownlab("secrets", "set", name, stdin=value)
+        assert ran.returncode == 0, ran.stderr
+        for notebook in granted_to:
+            ran = self.ownlab("secrets", "grant", name, str(self.take(notebook)))
+            assert ran.returncode == 0, ran.stderr
+
+    def take(self, name: str) -> Path:
+        """A notebook of the suite, in the person's folder."""
+        path = self.folder / f"{name}.ipynb"
+        if not path.exists():
+            shutil.copyfile(NOTEBOOKS / path.name, path)
+        return path
+
+    def run(
+        self, name: str, options: Sequence[str], uploads: Mapping[str, bytes] | None, downloads: bool, **environ: str
+    ) -> Ran:
+        """`ownlab run` of a notebook of the suite."""
+        path, written = self.take(name), self.folder / f"{name}-run.ipynb"
+        before, outputs = path.read_bytes(), self.base / "outputs" / name
+        arguments = ["run", path.name, "--json", *options]
+        if uploads is not None:
+            folder = self.base / "uploads" / name
+            folder.mkdir(parents=True)
+            for each, content in uploads.items():
+                (folder / each).write_bytes(content)
+            arguments += ["--uploads", str(folder)]
+        if downloads:
+            arguments += ["--outputs", str(outputs)]
+        ran = self.ownlab(*arguments, **environ)
+        assert written.exists(), ran.stderr
+        return Ran(
+            code=ran.returncode,
+            report=json.loads(ran.stdout) if ran.stdout.strip() else {},
+            stderr=ran.stderr,
+            source=json.loads(before),
+            notebook=json.loads(written.read_bytes()),
+            untouched=path.read_bytes() == before,
+            outputs=outputs,
+        )
+
+    def files(self) -> list[Path]:
+        """Every file that the runs have left, with the person's notebooks."""
+        return [path for path in self.base.rglob("*") if path.is_file() and not path.is_symlink()]
+
+    def processes(self) -> list[int]:
+        """Every process that has this home in its environment."""
+        mark = f"OWNLAB_HOME={self.environ['OWNLAB_HOME']}".encode()
+        return [int(each.name) for each in Path("/proc").glob("[0-9]*") if mark in _variables(each)]
+
+
+_NOT_OURS = ("OWNLAB_", "JUPYTER", "COLAB_", "PIP_", "XDG_", "CUDA_VISIBLE")
+
+
+def said(cell: dict[str, Any]) -> str:
+    """What a cell says, as text: printed, shown and raised."""
+    return "".join(map(_text, cell.get("outputs", ())))
+
+
+def shown(cell: dict[str, Any]) -> str:
+    """What a cell shows, in all its forms: each with its media type in the line before it."""
+    bundles = [output["data"] for output in cell.get("outputs", ()) if "data" in output]
+    return "\n".join(f"{mime}:\n{_joined(value)}" for data in bundles for mime, value in sorted(data.items()))
+
+
+def _joined(value: Any) -> str:
+    return "".join(value) if isinstance(value, str | list) else json.dumps(value)
+
+
+def _text(output: dict[str, Any]) -> str:
+    kind = output["output_type"]
+    if kind == "stream":
+        return "".join(output["text"])
+    if kind == "error":
+        return f"{output['ename']}: {output['evalue']}\n"
+    data = output["data"]
+    return "".join(data["text/plain"]) + "\n" if "text/plain" in data else f"[{', '.join(data)}]\n"
+
+
+def _variables(process: Path) -> list[bytes]:
+    """The environment of a process; empty where it is gone meanwhile, or somebody else's."""
+    try:
+        return (process / "environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []

@@ -1,0 +1,157 @@
+"""Notebooks in the style of those that people write for Colab, run unmodified by `ownlab run`, several at once."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import nbformat
+import pytest
+from tests_colab.cases.case import Case, Text
+from tests_colab.cases.table import CASES, SECRETS
+from tests_colab.lab import NOTEBOOKS, Ran, Suite, said, shown
+
+AT_ONCE = 4
+BY_NAME = {case.notebook: case for case in CASES}
+
+# A test waits for a run that others may hold up, on a machine that is very busy.
+pytestmark = pytest.mark.timeout(300)
+
+
+class Runs:
+    """The runs that the tests of this session ask for; begun together, so that a test waits only for its own."""
+
+    def __init__(self, suite: Suite, names: set[str]) -> None:
+        self.suite = suite
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._done: dict[str, Future[Ran]] = {}
+        for name in BY_NAME:  # in the order of the tests; one that waits for another comes after it
+            if name in names:
+                self._begin(name)
+
+    def of(self, name: str) -> Ran:
+        """How a run went, when it is over."""
+        return self._begin(name).result()
+
+    def all_over(self) -> None:
+        """Wait for every run that was begun."""
+        wait(self._done.values())
+
+    def end(self) -> None:
+        """Begin no more of them, and wait for the others."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _begin(self, name: str) -> Future[Ran]:
+        if name not in self._done:
+            self._done[name] = self._pool.submit(self._run, BY_NAME[name])
+        return self._done[name]
+
+    def _run(self, case: Case) -> Ran:
+        if case.after:
+            self.of(case.after)
+        options = [word for each in case.parameters for word in ("-p", each)]
+        return self.suite.run(case.notebook, options, case.uploads, case.downloads is not None, **case.environ)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Runs]:
+    items = [item for item in request.session.items if item.path == request.path]
+    asked = {item.callspec.params["case"].notebook for item in items if hasattr(item, "callspec")}
+    names = asked or set(BY_NAME)
+    names |= {BY_NAME[name].after for name in names} - {""}
+    suite = Suite(tmp_path_factory.mktemp("suite"))
+    for name, (value, granted) in SECRETS.items():
+        suite.keep_secret(name, value, *granted)
+    begun = Runs(suite, names)
+    yield begun
+    begun.end()
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.notebook for case in CASES])
+def test_notebook(runs: Runs, case: Case) -> None:
+    ran = runs.of(case.notebook)
+    assert ran.code == case.code, ran.stderr
+    assert ran.report["status"] == ("failed" if case.code else "done")
+    assert re.search(case.reason or "^$", ran.report["reason"])
+    assert ran.untouched, "the notebook that was given was changed"
+    check_cells(case, ran)
+    check_document(case, ran)
+    if case.downloads is not None:
+        found = {str(path.relative_to(ran.outputs)) for path in ran.outputs.rglob("*") if path.is_file()}
+        assert found == set(case.downloads)
+    for name, pattern in (case.downloads or {}).items():
+        assert re.search(pattern, (ran.outputs / name).read_bytes().decode("latin-1"), re.DOTALL), name
+    for name, pattern in case.drive.items():
+        assert re.search(pattern, (runs.suite.drive / name).read_text(encoding="utf-8")), name
+
+
+def test_every_notebook_is_in_the_table() -> None:
+    assert sorted(BY_NAME) == sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+    assert len(BY_NAME) == len(CASES) >= 25
+
+
+def test_no_secret_is_left_anywhere(runs: Runs) -> None:
+    runs.of("huggingface_token")
+    runs.all_over()
+    store = runs.suite.base / "home" / "secrets"
+    for value, _ in SECRETS.values():
+        found = [path for path in runs.suite.files() if value.encode() in path.read_bytes()]
+        assert [path.parent for path in found] == [store]
+
+
+def test_what_tabs_show_is_in_the_notebook(runs: Runs) -> None:
+    widgets = json.dumps(runs.of("tabs_and_grid").notebook["metadata"].get("widgets", {}))
+    assert "loss 0.5" in widgets
+    assert "accuracy" in widgets
+
+
+def test_nothing_is_left_running(runs: Runs) -> None:
+    runs.all_over()
+    deadline = time.monotonic() + 20
+    while runs.suite.processes() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert runs.suite.processes() == []
+
+
+def check_cells(case: Case, ran: Ran) -> None:
+    """Every cell says what the table says, and nothing else."""
+    cells = [(ran.name_of(number), cell) for number, cell in enumerate(ran.notebook["cells"])]
+    texts = {name: said(cell) for name, cell in cells if cell["cell_type"] == "code"}
+    assert set(case.says) <= set(texts)
+    different = {
+        name: (text, case.says.get(name, ""))
+        for name, text in texts.items()
+        if not agrees(text, case.says.get(name, ""))
+    }
+    assert different == {}
+    for name, pattern in case.shows.items():
+        data = shown(dict(cells)[name])
+        assert re.search(pattern, data, re.DOTALL), f"{name}: {data[:2000]}"
+
+
+def agrees(text: str, expected: Text) -> bool:
+    """Whether a cell says what it should."""
+    return text == expected if isinstance(expected, str) else expected.fullmatch(text) is not None
+
+
+def check_document(case: Case, ran: Ran) -> None:
+    """It is a valid notebook, and all of the given one is in it: unknown metadata too."""
+    nbformat.validate(copy.deepcopy(ran.notebook))
+    assert ran.notebook["metadata"] == ran.source["metadata"]
+    assert len(ran.notebook["cells"]) == len(ran.source["cells"])
+    for given, written in zip(ran.source["cells"], ran.notebook["cells"], strict=True):
+        left = {name: value for name, value in written["metadata"].items() if name != "execution"}
+        assert left == given["metadata"]
+        assert written["cell_type"] == given["cell_type"]
+        assert lines_of(written, bool(case.parameters)) == lines_of(given, bool(case.parameters))
+
+
+def lines_of(cell: dict[str, Any], but_fields: bool) -> list[str]:
+    """The lines of a cell; those with fields only as far as the value, where parameters were given."""
+    lines = "".join(cell["source"]).splitlines()
+    return [line.partition("=")[0] if but_fields and "#@param" in line else line for line in lines]

@@ -119,12 +119,13 @@ def finish_subshells() -> None:
         return
 
     def run(self: Any) -> None:
+        loop: Any = self.io_loop
         try:
-            self.io_loop.start()
+            loop.start()
             if isinstance(self, SubshellThread):  # the kernel's other threads never come to an end
-                finish(self.io_loop.asyncio_loop)
+                finish(loop.asyncio_loop)
         finally:
-            self.io_loop.close()
+            loop.close()
 
     def finish(loop: Any) -> None:
         left = asyncio.all_tasks(loop)

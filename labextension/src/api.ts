@@ -22,6 +22,8 @@ export interface IAttachment {
   kernel_session: string;
   /** Output widget -> the execution whose outputs it takes. */
   capturing: Record<string, string>;
+  /** What google.colab asks of a page, and nobody has answered. */
+  asked: IExecution['messages'];
   executions: IExecution[];
 }
 
@@ -57,6 +59,62 @@ export async function fetchForms(
   return response.status === 404 ? null : ((await answer(response)) as Forms).forms;
 }
 
+/** A file that google.colab gives to the person. */
+export interface IPlace {
+  name: string;
+  size: number;
+  /** Its path for JupyterLab, where it is in the lab's folder. */
+  contents: string | null;
+}
+
+/** Whether there is a secret, and a runtime's notebook may have it. */
+export interface IAccess {
+  there: boolean;
+  granted: boolean;
+}
+
+/** Send a part of a file into a folder of a runtime; the file's path there. */
+export async function sendPiece(
+  settings: ServerConnection.ISettings,
+  id: string,
+  { folder, number, offset }: { folder: string; number: number; offset: number },
+  piece: Blob
+): Promise<string> {
+  const query = URLExt.objectToQueryString({ folder, number, offset });
+  const headers = { 'Content-Type': 'application/octet-stream' };
+  const response = await request(settings, `${runtimeAt(id)}/uploads${query}`, { method: 'PUT', body: piece, headers });
+  return ((await answer(response)) as { path: string }).path;
+}
+
+/** What a file is; an Error where it cannot be had. */
+export async function fetchPlace(settings: ServerConnection.ISettings, id: string, path: string): Promise<IPlace> {
+  return (await answer(await request(settings, `${runtimeAt(id)}/files${URLExt.objectToQueryString({ path })}`, {}))) as IPlace;
+}
+
+/** From where the browser itself downloads a file. */
+export function downloadAddress(settings: ServerConnection.ISettings, id: string, path: string): string {
+  const xsrf = /(?:^|; ?)_xsrf=([^;]*)/.exec(document.cookie)?.[1];
+  const token = settings.appendToken && settings.token ? { token: settings.token } : {};
+  const query = URLExt.objectToQueryString({ path, ...(xsrf ? { _xsrf: xsrf } : {}), ...token });
+  return URLExt.join(settings.baseUrl, ROOT, `${runtimeAt(id)}/download`) + query;
+}
+
+export async function fetchAccess(settings: ServerConnection.ISettings, id: string, key: string): Promise<IAccess> {
+  return (await answer(await request(settings, `${runtimeAt(id)}/secrets${URLExt.objectToQueryString({ key })}`, {}))) as IAccess;
+}
+
+/** Let a runtime's notebook have a secret; with a value it is set before. */
+export async function grantSecret(settings: ServerConnection.ISettings, id: string, key: string, value: string | null): Promise<IAccess> {
+  const body = JSON.stringify({ key, value });
+  return (await answer(await request(settings, `${runtimeAt(id)}/secrets`, { method: 'POST', body }))) as IAccess;
+}
+
+/** Whether a runtime's kernel is like Colab's. */
+export async function fetchColabMode(settings: ServerConnection.ISettings, id: string): Promise<boolean> {
+  const response = await request(settings, `${runtimeAt(id)}/colab`, {});
+  return response.status === 404 ? false : ((await answer(response)) as { colab: boolean }).colab;
+}
+
 /** The stream of snapshots; authenticated as JupyterLab's own sockets are. */
 export function openStream(settings: ServerConnection.ISettings): WebSocket {
   let url = URLExt.join(settings.wsUrl, ROOT, 'stream');
@@ -64,6 +122,10 @@ export function openStream(settings: ServerConnection.ISettings): WebSocket {
     url += `?token=${encodeURIComponent(settings.token)}`;
   }
   return new settings.WebSocket(url);
+}
+
+function runtimeAt(id: string): string {
+  return `runtimes/${encodeURIComponent(id)}`;
 }
 
 function request(settings: ServerConnection.ISettings, path: string, init: RequestInit): Promise<Response> {

@@ -144,6 +144,7 @@ export class Attachment {
         told.push(...execution.messages.map(message => new Told({ ...message, buffers: [] } as unknown as KernelMessage.IMessage)));
       }
     }
+    told.push(...answer.asked.map(message => new Told({ ...message, buffers: [] } as unknown as KernelMessage.IMessage)));
     const content = { clean: !wasDirty && !answer.executions.some(({ state }) => state === 'running' || state === 'queued') };
     told.push(new Told(mark('ownlab_position', answer.kernel_session, '', content), answer.position));
     follower.received ??= answer.position;

@@ -140,6 +140,11 @@ export class Follower {
     }
   }
 
+  /** Some page has answered google.colab, or has said that it will. */
+  replied(id: string, ack: boolean): void {
+    this.tell(new Told(mark('ownlab_replied', this.session, '', { id, ack })));
+  }
+
   /** Messages are missing that the server has no more one by one. */
   behind(): void {
     this._needs.emit('behind');

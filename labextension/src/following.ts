@@ -18,11 +18,12 @@ const DOUBT = 5_000;
 
 /** What the server says beside messages. */
 interface IFrame {
-  type: 'hello' | 'plain' | 'taken' | 'answered' | 'behind';
+  type: 'hello' | 'plain' | 'taken' | 'answered' | 'replied' | 'behind';
   position?: number;
   msg_id?: string;
   parent?: string | null;
   value?: string | null;
+  ack?: boolean;
 }
 
 export class FollowingSocket extends SocketFront implements IFollowing {
@@ -224,7 +225,7 @@ export class FollowingSocket extends SocketFront implements IFollowing {
   }
 
   private _heed(frame: IFrame | null): void {
-    const { type, position = 0, msg_id = '', parent, value = null } = frame ?? {};
+    const { type, position = 0, msg_id = '', parent, value = null, ack = false } = frame ?? {};
     switch (type) {
       case 'taken':
         this._follower.outbox.delete(msg_id);
@@ -233,6 +234,11 @@ export class FollowingSocket extends SocketFront implements IFollowing {
       case 'answered':
         if (this._isNew(position) && parent) {
           this._follower.answered(parent, value, position);
+        }
+        break;
+      case 'replied':
+        if (this._isNew(position)) {
+          this._follower.replied(msg_id, ack);
         }
         break;
       case 'behind':

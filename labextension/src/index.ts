@@ -2,6 +2,7 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import type { ServiceManagerPlugin } from '@jupyterlab/services';
 import { attach } from './plugins/attach';
+import { colab } from './plugins/colab';
 import { connectionLost, connectionNotice, line, ownEnds, reachability, serverSettings } from './plugins/connection';
 import { forms } from './plugins/forms';
 import { indicator } from './plugins/indicator';
@@ -20,6 +21,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   connectionNotice,
   stream,
   attach,
+  colab,
   forms,
   runtimes,
   indicator,

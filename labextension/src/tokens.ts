@@ -1,6 +1,7 @@
 /** What plugins of ours provide for each other. */
 import { Token } from '@lumino/coreutils';
 import type { ILine as Line } from './attachment';
+import type { ColabModes } from './colab/modes';
 import type { OwnEnds } from './ends';
 import type { LiveSnapshot } from './live';
 import type { Reachability } from './reachability';
@@ -16,9 +17,12 @@ export const ILiveSnapshot = new Token<LiveSnapshot>(
   'All runtimes, cards and types of this machine, as they are now.'
 );
 
+export const IColabModes = new Token<ColabModes>('ownlab:IColabModes', 'Which notebooks have kernels like Colab’s.');
+
 /** Commands that more than one plugin names. */
 export const commandIds = {
   changeType: 'ownlab:change-type',
+  colabMode: 'ownlab:colab-mode',
   extendRuntime: 'ownlab:extend-runtime',
   showRuntimes: 'ownlab:show-runtimes',
   stopRuntime: 'ownlab:stop-runtime'

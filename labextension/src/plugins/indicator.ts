@@ -2,8 +2,9 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IToolbarWidgetRegistry } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { ColabModes } from '../colab/modes';
 import type { LiveSnapshot } from '../live';
-import { commandIds, ILiveSnapshot } from '../tokens';
+import { commandIds, IColabModes, ILiveSnapshot } from '../tokens';
 import { Indicator } from '../widgets/indicator';
 import { type IRuntimeActions, Popover } from '../widgets/popover';
 
@@ -12,12 +13,14 @@ export const indicator: JupyterFrontEndPlugin<void> = {
   description: 'Shows each notebook’s runtime in its toolbar.',
   autoStart: true,
   requires: [ILiveSnapshot, IToolbarWidgetRegistry],
-  activate: ({ commands }: JupyterFrontEnd, live: LiveSnapshot, toolbars: IToolbarWidgetRegistry) => {
+  optional: [IColabModes],
+  activate: ({ commands }: JupyterFrontEnd, live: LiveSnapshot, toolbars: IToolbarWidgetRegistry, modes: ColabModes | null) => {
     const actions: IRuntimeActions = {
       extend: ({ id }) => void commands.execute(commandIds.extendRuntime, { id }),
       stop: ({ id }) => void commands.execute(commandIds.stopRuntime, { id }),
       changeType: () => void commands.execute(commandIds.changeType),
-      showAll: () => void commands.execute(commandIds.showRuntimes)
+      showAll: () => void commands.execute(commandIds.showRuntimes),
+      toggleColab: () => void commands.execute(commandIds.colabMode)
     };
     let shown: Popover | null = null;
     const open = (from: Indicator, anchor: HTMLElement): void => {
@@ -25,7 +28,7 @@ export const indicator: JupyterFrontEndPlugin<void> = {
         shown.dispose();
         return;
       }
-      const popover = new Popover({ live, anchor, runtime: () => from.runtime, actions });
+      const popover = new Popover({ live, anchor, runtime: () => from.runtime, colab: () => modes?.get(from.sessionContext)?.on ?? null, actions });
       shown = popover;
       from.expanded = true;
       popover.disposed.connect(() => {

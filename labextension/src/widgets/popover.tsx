@@ -14,6 +14,7 @@ export interface IRuntimeActions {
   stop: (runtime: Runtime) => void;
   changeType: () => void;
   showAll: () => void;
+  toggleColab: () => void;
 }
 
 export interface IPopoverOptions {
@@ -21,6 +22,8 @@ export interface IPopoverOptions {
   anchor: HTMLElement;
   /** Asked at each drawing: the notebook may get another runtime meanwhile. */
   runtime: () => Runtime | undefined;
+  /** Whether its kernel is like Colab's; null: that is not known. */
+  colab: () => boolean | null;
   actions: IRuntimeActions;
 }
 
@@ -71,7 +74,8 @@ export class Popover extends LiveWidget {
     if (!runtime) {
       return <p className="ownlab-Popover-gone">The runtime has ended.</p>;
     }
-    return <Details runtime={runtime} live={this.live} run={action => this._run(action)} actions={this._options.actions} />;
+    const { actions, colab } = this._options;
+    return <Details runtime={runtime} live={this.live} colab={colab()} run={action => this._run(action)} actions={actions} />;
   }
 
   private _run(action: () => void): void {
@@ -92,11 +96,12 @@ export class Popover extends LiveWidget {
 interface IDetailsProps {
   runtime: Runtime;
   live: LiveSnapshot;
+  colab: boolean | null;
   run: (action: () => void) => void;
   actions: IRuntimeActions;
 }
 
-function Details({ runtime, live, run, actions }: IDetailsProps): React.JSX.Element {
+function Details({ runtime, live, colab, run, actions }: IDetailsProps): React.JSX.Element {
   const now = live.now();
   return (
     <>
@@ -123,6 +128,12 @@ function Details({ runtime, live, run, actions }: IDetailsProps): React.JSX.Elem
         <p>
           {rate(runtime.units_per_hour)}, {units(runtime.units)} so far
         </p>
+      )}
+      {colab !== null && (
+        <label className="ownlab-Popover-colab" title="With google.colab and /content, as notebooks of Colab expect them">
+          <input type="checkbox" role="switch" checked={colab} onChange={() => run(actions.toggleColab)} />
+          Colab mode: {colab ? 'on' : 'off'}
+        </label>
       )}
       <footer className="ownlab-Popover-actions">
         {runtime.may_extend && runtime.ends_at !== null && (

@@ -28,6 +28,8 @@ __all__ = ["EXTENSION", "lab_config", "main"]
 
 # The module that Jupyter loads for our routes.
 EXTENSION = "ownlab.server.extension"
+# We have a door of our own to what it does: see ports.py.
+PROXY = "jupyter_server_proxy"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +57,7 @@ def lab_config(folder: str, port: int, token: str) -> Config:
     config.ServerApp.answer_yes = True
     # On a rented machine everybody is root. We listen on the loopback alone, and with a token.
     config.ServerApp.allow_root = True
-    config.ServerApp.jpserver_extensions = {EXTENSION: True}
+    config.ServerApp.jpserver_extensions = {EXTENSION: True, PROXY: False}
     config.ServerApp.kernel_manager_class = "ownlab.server.kernels.OwnlabKernelManager"
     config.ServerApp.kernel_spec_manager_class = "ownlab.server.specs.OwnlabSpecManager"
     config.ServerApp.contents_manager_class = "ownlab.server.contents.OwnlabContents"

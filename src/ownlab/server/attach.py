@@ -21,6 +21,7 @@ def attachment(fold: Fold, after: int) -> bytes:
         "kernel_session": fold.kernel_session,
         "now": time.time(),
         "capturing": fold.comms.capturing(),
+        "asked": [{"channel": "iopub", **each} for each in fold.asked.values()],
         "executions": [_told(fold, each) for each in fold.by_cell.values() if _matters(each, after)],
     }
     try:

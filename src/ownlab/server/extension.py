@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
+from tornado.web import Application
 
 from ownlab.lab.notebooks.journals import Journals
 from ownlab.lab.runtimes.records import Snapshot
@@ -52,6 +55,9 @@ class OwnlabExtension(ExtensionApp):
         self._scribe = _scribe(serverapp)
         if self._scribe is not None:
             self._scribe.start()
+            # Of a lab's server alone: others have jupyter-server-proxy's own door, where it is installed.
+            add_ports = await asyncio.to_thread(_import_ports)
+            add_ports(serverapp.web_app)
 
     async def stop_extension(self) -> None:
         """Called when the server ends."""
@@ -69,6 +75,13 @@ def _scribe(serverapp: Any) -> Scribe | None:
     scribe = Scribe(contents, kernels, kernels.ownlab_lab or "", serverapp.log)
     kernels.activity.changed.append(scribe.note)
     return scribe
+
+
+def _import_ports() -> Callable[[Application], None]:
+    """It takes a while, and nobody waits for it."""
+    from ownlab.server.ports import add_ports
+
+    return add_ports
 
 
 def _as_it_is(found: Snapshot) -> Snapshot:

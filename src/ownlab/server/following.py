@@ -270,7 +270,10 @@ class Following:
         if header.get("msg_type") != "input_reply":
             return
         value = as_object(record.parts[3]).get("value")
-        if not isinstance(value, dict):  # else it is for google.colab, and no text in a cell
+        if isinstance(value, dict):  # it is for google.colab, and no text in a cell
+            name, ack = value.get("colab_msg_id"), value.get("ack") is True
+            self._send_text(type="replied", msg_id=name, ack=ack, position=record.number)
+        else:
             asked = self._questions.pop(_id(record.parts[1]), None) or await self._ran_at(record.at)
             self._send_text(type="answered", parent=asked, value=value, position=record.number)
 

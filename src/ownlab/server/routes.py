@@ -150,7 +150,8 @@ class AttachHandler(RouteHandler):
 
 def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     """Address below the server's base address -> handler."""
-    from ownlab.server.forms import FormsHandler  # it is made of what stands here
+    from ownlab.server.colab import colab_handlers  # these are made of what stands here
+    from ownlab.server.forms import FormsHandler
 
     runtime = r"/ownlab/api/runtimes/(?P<runtime>[\w-]+)"
     return [
@@ -161,6 +162,7 @@ def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
         (rf"{runtime}/stop", StopHandler),
         (rf"{runtime}/extend", ExtendHandler),
         (rf"{runtime}/attach", AttachHandler),
+        *colab_handlers(runtime),
     ]
 
 

@@ -171,7 +171,7 @@ output.no_vertical_scroll()
 def test_a_port_is_shown_through_the_page_and_has_its_address_without(page: Page) -> None:
     for ran in (page.run(OUTPUT + "output.serve_kernel_port_as_iframe(8000, path='/a?b=<c>', height='600')"),):
         assert "colab.kernel.proxyPort(8000, {cache: false})" in ran.html
-        assert 'new URL("/a?b=\\u003cc>", base)' in ran.html
+        assert 'new URL("./a?b=\\u003cc>", base)' in ran.html
         assert 'height: "600"' in ran.html
         assert "<c>" not in ran.html
         assert ran.text == "http://localhost:8000/a?b=<c>"

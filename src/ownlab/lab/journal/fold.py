@@ -35,6 +35,8 @@ class Fold:
         # The newest of each cell id.
         self.by_cell: dict[str, Execution] = {}
         self.comms = Comms(cell_bytes)
+        # What google.colab asks of the page and nobody has answered: by its colab_msg_id, the message.
+        self.asked: dict[str, Content] = {}
         self.changed_at = 0
         self._kernel_there = False
         # Message ids of the executions that have shown a display id.
@@ -118,6 +120,8 @@ class Fold:
     def _answered(self, record: Record, parent: Header) -> None:
         answer = read_object(record.parts[3]).get("value")
         if isinstance(answer, dict):  # for google.colab, and no text in a cell
+            if answer.get("ack") is not True:
+                self.asked.pop(str(answer.get("colab_msg_id")), None)
             return
         waiting = [execution for execution in self.executions.values() if execution.pending_input]
         for execution in waiting:
@@ -156,6 +160,11 @@ class Fold:
                 self._time(execution, "iopub.execute_input", header, record)
                 # A page that did not send it learns of it now: whoever saved before has not cleared its outputs.
                 self._changed(execution)
+        elif kind == "colab_request":
+            name = read_object(record.parts[2]).get("colab_msg_id")
+            if isinstance(name, str) and name:
+                parts = ("header", "parent_header", "metadata", "content")
+                self.asked[name] = {part: read_object(record.parts[at]) for at, part in enumerate(parts)}
 
     def _output(self, kind: str, content: Content, size: int, request: str) -> None:
         display = display_id(content) if kind in ("display_data", "update_display_data", "execute_result") else ""
@@ -196,6 +205,10 @@ class Fold:
 
     def _status(self, record: Record, header: Header, request: str) -> None:
         state = read_object(record.parts[3]).get("execution_state")
+        if self.asked and state == "idle":
+            self.asked = {
+                name: one for name, one in self.asked.items() if one["parent_header"].get("msg_id") != request
+            }
         execution = self.executions.get(request)
         if execution is None:
             if state == "idle":
@@ -288,6 +301,7 @@ class Fold:
 
     def _lose(self, launch: int, record: Record) -> None:
         """The kernels before that launch are gone, and with them what they had to do."""
+        self.asked.clear()
         for execution in self.running:
             if execution.launch < launch:
                 execution.cut(record.at, record.number)
@@ -332,7 +346,7 @@ class Fold:
     def dump(self) -> tuple[Content, list[bytes]]:
         """All but the executions, as JSON and buffers."""
         comms, buffers = self.comms.dump()
-        names = ("launch", "kernel_session", "ended", "changed_at", "_kernel_there")
+        names = ("launch", "kernel_session", "ended", "changed_at", "asked", "_kernel_there")
         cells = {cell: execution.msg_id for cell, execution in self.by_cell.items()}
         return {"comms": comms, "cells": cells, **{name: getattr(self, name) for name in names}}, buffers
 

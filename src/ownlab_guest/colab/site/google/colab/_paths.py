@@ -22,7 +22,7 @@ def for_server(path: str) -> str:
     if os.path.isdir(path):
         return shutil.make_archive(os.path.join(_kept(), name), "zip", path)
     known = seen_outside(path)
-    return known or shutil.copy2(path, os.path.join(_kept(), name))
+    return known if known and _is_open(known) else shutil.copy2(path, os.path.join(_kept(), name))
 
 
 def seen_outside(path: str) -> Optional[str]:
@@ -41,6 +41,14 @@ def seen_outside(path: str) -> Optional[str]:
 def staging() -> str:
     """A new folder for files that come from the server or go there; both see it under this path."""
     return tempfile.mkdtemp(prefix=".ownlab-", dir=os.environ.get("OWNLAB_CONTENT") or None)
+
+
+def _is_open(path: str) -> bool:
+    """Whether the server gives files of this folder to a page: the runtime's own, the Drive, the notebook's."""
+    notebook = os.environ.get("JPY_SESSION_NAME", "")
+    folders = [os.environ.get("OWNLAB_CONTENT", ""), os.environ.get("OWNLAB_DRIVE", ""), os.path.dirname(notebook)]
+    real = os.path.realpath(path)
+    return any(real.startswith(os.path.join(os.path.realpath(each), "")) for each in folders if each)
 
 
 def _kept() -> str:

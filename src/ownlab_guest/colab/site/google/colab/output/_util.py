@@ -67,7 +67,7 @@ def _display_port(port: int, path: str, text: str, show: str, cache: bool) -> No
         text=html.escape(str(text)),
         port=int(port),
         cache=_js(bool(cache)),
-        js_path=_js(str(path)),
+        js_path=_js("./" + str(path).lstrip("/")),  # the page has a port's pages below a path of its own
         show=show,
     )
     display_html(page, address)

@@ -1,0 +1,70 @@
+"""What google.colab asks of a page is known until somebody answers it, or nobody waits any more."""
+
+from __future__ import annotations
+
+from tests.lab.journal.scene import Scene, fold_of
+
+from ownlab.lab.journal.fold import Fold
+from ownlab.lab.journal.record import event
+from ownlab.lab.journal.retell import retell_all
+
+
+def waiting(*names: str) -> tuple[Scene, str]:
+    """A cell that asks for something under each of these names."""
+    scene = Scene()
+    request = scene.execute("a")
+    scene.begin(request)
+    for name in names:
+        asked = {"colab_request_type": "ownlab_upload", "colab_msg_id": name}
+        scene.said("colab_request", request, {"request": {"multiple": True}}, **asked)
+    return scene, request
+
+
+def reply(scene: Scene, name: str, ack: bool) -> None:
+    """As a supervisor writes it down."""
+    value = {"type": "colab_reply", "colab_msg_id": name, "ack": ack}
+    scene.answer("a", "", value)  # type: ignore[arg-type]
+
+
+def test_a_request_is_asked_until_it_is_answered() -> None:
+    scene, request = waiting("one", "two")
+    scene.said("colab_request", request, {"request": {}}, colab_request_type="cell_javascript_eval")  # wants no answer
+    fold = fold_of(scene.records)
+    assert list(fold.asked) == ["one", "two"]
+    assert fold.asked["one"]["metadata"]["colab_request_type"] == "ownlab_upload"
+    assert fold.asked["one"]["parent_header"]["msg_id"] == request
+    assert fold.asked["one"]["content"] == {"request": {"multiple": True}}
+    reply(scene, "one", ack=True)
+    assert list(fold_of(scene.records).asked) == ["one", "two"]
+    reply(scene, "one", ack=False)
+    assert list(fold_of(scene.records).asked) == ["two"]
+
+
+def test_nobody_asks_after_the_end() -> None:
+    scene, request = waiting("one")
+    other = scene.call("comm", {})
+    scene.idle(other)
+    assert list(fold_of(scene.records).asked) == ["one"]
+    scene.idle(request)
+    assert not fold_of(scene.records).asked
+    scene, _ = waiting("one")
+    scene.restart()
+    assert not fold_of(scene.records).asked
+
+
+def test_a_compacted_journal_asks_the_same() -> None:
+    scene, _ = waiting("one")
+    fold = fold_of(scene.records)
+    again = fold_of(list(retell_all(fold)))
+    assert again.asked == fold.asked
+    reply(scene, "one", ack=False)
+    again.add(scene.records[-1])
+    assert not again.asked
+
+
+def test_a_journal_that_an_earlier_version_compacted_asks_nothing() -> None:
+    *executions, last = retell_all(fold_of(waiting()[0].records))
+    state, buffers = Fold().dump()
+    del state["asked"]
+    assert not fold_of([*executions, event(last.number, last.at, "fold", **state)]).asked
+    assert not buffers

@@ -59,6 +59,7 @@ class Suite:
             "PIP_TARGET": str(packages),
             "PYTHONPATH": str(packages),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",  # notebooks list what is in /content
         }
 
     def ownlab(self, *arguments: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:

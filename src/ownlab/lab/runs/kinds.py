@@ -44,8 +44,9 @@ def _find(name: str, env: Mapping[str, str]) -> RuntimeType:
     """By its name, also without `ownlab-`. The list on disk may be older than what is wanted, or not be there yet."""
     whole = name if name.startswith(_PREFIX) else _PREFIX + name
     types = _by_name(env)
-    if whole not in types and refresh_specs(env):
-        types = _by_name(env)
+    if whole not in types:
+        refresh_specs(env)
+        types = _by_name(env)  # in any case: another run may have written them just now
     if whole not in types:
         near = nearest(whole, list(types))
         raise UsageError(

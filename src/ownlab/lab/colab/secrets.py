@@ -8,7 +8,6 @@ person can read all that this person can read: grants keep honest notebooks apar
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shlex
@@ -24,6 +23,7 @@ from msgspec import Struct
 from ownlab.errors import InputError, LabError, OwnlabError, RecordError, UsageError
 from ownlab.lab.colab.keyrings import KeyringTrouble, find_keyring
 from ownlab.lab.store.private import write_private
+from ownlab.lab.store.turns import take_turn
 from ownlab.options.places import state_folder
 
 __all__ = [
@@ -46,7 +46,6 @@ __all__ = [
 LONGEST = 100_000  # characters of a value: a service account's key has 2,400
 # "=" would let NAME=VALUE pass for a name, and be listed.
 _NAME = re.compile(r"[^\s=-][^\s=]{0,199}")
-_LOCK_SECONDS = 10.0
 
 
 class SecretNotFound(InputError):
@@ -276,7 +275,7 @@ def _changing(environ: Mapping[str, str]) -> Iterator[dict[str, _Entry]]:
     except OSError as exc:
         raise LabError(f"{folder} cannot be used: {exc.strerror}") from exc
     try:
-        _wait_for(descriptor)
+        take_turn(descriptor, "another ownlab has been changing the secrets")
         entries = _load(environ)
         yield entries
         record = msgspec.json.encode(_Entries(tuple(entries.values())))
@@ -301,19 +300,3 @@ def _refuse_open(folder: Path) -> None:
         )
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise LabError(f"{folder} is open to other users", hint=f"Close it: chmod 700 {shlex.quote(str(folder))}")
-
-
-def _wait_for(descriptor: int) -> None:
-    end = time.monotonic() + _LOCK_SECONDS
-    while not _taken(descriptor):
-        if time.monotonic() > end:
-            raise LabError(f"another ownlab has been changing the secrets for {_LOCK_SECONDS:g} s")
-        time.sleep(0.02)
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

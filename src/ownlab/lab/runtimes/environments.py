@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from ownlab.errors import InterpreterError, LabError, RecordError, UsageError
 from ownlab.guests import guest
 from ownlab.lab.runtimes.listings import Environment, EnvironmentList
 from ownlab.lab.store.private import write_private
+from ownlab.lab.store.turns import take_turn
 from ownlab.options.machine import OWN_PYTHON, resolve_machine_options
 from ownlab.options.places import state_folder
 
@@ -36,7 +35,6 @@ DEFAULT = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 # Importing ipykernel from a cold network disk takes its time.
 _PROBE_SECONDS = 60.0
-_LOCK_SECONDS = 10.0
 _OLDEST = (3, 9)
 
 
@@ -186,23 +184,7 @@ def _locked(environ: Mapping[str, str]) -> Iterator[None]:
     except OSError as exc:
         raise LabError(f"{path} cannot be made: {exc.strerror}") from exc
     try:
-        _wait_for(descriptor, path)
+        take_turn(descriptor, f"{path} is held by another ownlab")
         yield
     finally:
         os.close(descriptor)
-
-
-def _wait_for(descriptor: int, path: str) -> None:
-    end = time.monotonic() + _LOCK_SECONDS
-    while not _taken(descriptor):
-        if time.monotonic() > end:
-            raise LabError(f"{path} is held by another ownlab for {_LOCK_SECONDS:g} s")
-        time.sleep(0.02)
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

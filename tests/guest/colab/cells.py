@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,11 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
-
-LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
-SECONDS = 60
+from tests.guest.colab.started import SECONDS, started
 
 
 @dataclass
@@ -82,21 +76,5 @@ class Cells:
 @contextmanager
 def kernel(folder: Path, changes: Mapping[str, str] | None = None, python: str = sys.executable) -> Iterator[Cells]:
     """A kernel that works in a folder, with changes to the environment."""
-    # Not TCP: ports that are free when a test asks for them may not be so any more when its kernel binds them.
-    sockets = tempfile.mkdtemp(prefix="ownlab-")  # short, as their names have to be
-    manager = KernelManager(transport="ipc", ip=f"{sockets}/k")
-    argv = [python, str(LAUNCH), "-f", "{connection_file}"]
-    manager._kernel_spec = KernelSpec(argv=argv, display_name="Colab", language="python")
-    environment = {**os.environ, "OWNLAB_COLAB": "1", **(changes or {})}
-    manager.connection_file = str(folder / "kernel.json")
-    manager.start_kernel(env=environment, cwd=str(folder))
-    client = manager.blocking_client()
-    try:
-        client.start_channels()
-        client.wait_for_ready(timeout=SECONDS)
+    with started(folder, changes or {}, python) as (manager, client):
         yield Cells(manager, client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-        manager.cleanup_resources()
-        shutil.rmtree(sockets, ignore_errors=True)

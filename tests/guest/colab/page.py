@@ -14,13 +14,11 @@ from typing import Any
 
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
+from tests.guest.colab.started import SECONDS, started
 
 # By hand, the same tests with the kernel of another environment: OWNLAB_TEST_PYTHON=/path/to/python.
 PYTHON = os.environ.get("OWNLAB_TEST_PYTHON", sys.executable)
-LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
-SECONDS = 60
 
 Answers = Mapping[
     str, Callable[[dict[str, Any]], dict[str, Any]]
@@ -161,18 +159,5 @@ class Page:
 @contextmanager
 def open_page(folder: Path, changes: Mapping[str, str] | None = None, python: str = PYTHON) -> Iterator[Page]:
     """A kernel that works in a folder, with changes to the environment."""
-    manager = KernelManager()
-    argv = [python, str(LAUNCH), "-f", "{connection_file}"]
-    manager._kernel_spec = KernelSpec(argv=argv, display_name="Colab", language="python")
-    manager.connection_file = str(folder / "kernel.json")
-    environment = {**os.environ, "OWNLAB_COLAB": "1", "OWNLAB_CONTENT": "", **(changes or {})}
-    manager.start_kernel(env=environment, cwd=str(folder))
-    client = manager.blocking_client()
-    try:
-        client.start_channels()
-        client.wait_for_ready(timeout=SECONDS)
+    with started(folder, {"OWNLAB_CONTENT": "", **(changes or {})}, python) as (manager, client):
         yield Page(manager, client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-        manager.cleanup_resources()

@@ -8,7 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.guest.colab.cells import LAUNCH, kernel
+from tests.guest.colab.cells import kernel
+from tests.guest.colab.started import LAUNCH
 
 
 def run(code: str, *folders: Path) -> str:

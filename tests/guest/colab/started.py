@@ -1,0 +1,41 @@
+"""A kernel in Colab mode, started as a runtime's is, and a client of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import KernelManager
+
+LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
+SECONDS = 60
+
+
+@contextmanager
+def started(
+    folder: Path, changes: Mapping[str, str], python: str
+) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    """One that works in a folder, with changes to the environment."""
+    # Not TCP: ports that are free when a test asks for them may not be so any more when its kernel binds them.
+    sockets = tempfile.mkdtemp(prefix="ownlab-")  # short, as their names have to be
+    manager = KernelManager(transport="ipc", ip=f"{sockets}/k")
+    argv = [python, str(LAUNCH), "-f", "{connection_file}"]
+    manager._kernel_spec = KernelSpec(argv=argv, display_name="Colab", language="python")
+    manager.connection_file = str(folder / "kernel.json")
+    manager.start_kernel(env={**os.environ, "OWNLAB_COLAB": "1", **changes}, cwd=str(folder))
+    client = manager.blocking_client()
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=SECONDS)
+        yield manager, client
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+        shutil.rmtree(sockets, ignore_errors=True)

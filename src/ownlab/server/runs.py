@@ -63,5 +63,5 @@ class Runs:
 
 
 def _found(folder: str, lab: str | None, known: Collection[str]) -> list[Survivor]:
-    plans = [plan for plan in all_plans() if plan.runtime not in known]
+    plans = all_plans(but=known)  # asked every few seconds: those that are known are not read again
     return living([plan for plan in plans if (lab and plan.lab == lab) or is_run_in(plan, folder)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from ownlab.lab.runtimes.plan import Plan, read_plan
@@ -23,13 +24,13 @@ def state_of(runtime: str) -> str | None:
     return str(state["state"]) if state else None
 
 
-def all_plans() -> list[Plan]:
-    """Of every runtime of this person whose folder is there."""
+def all_plans(but: Collection[str] = ()) -> list[Plan]:
+    """Of every runtime of this person whose folder is there, but these."""
     try:
         names = sorted(os.listdir(_folder()))
     except FileNotFoundError:
         return []
-    return [plan for name in names if (plan := _read_plan(_folder() / name)) is not None]
+    return [plan for name in names if name not in but and (plan := _read_plan(_folder() / name)) is not None]
 
 
 def is_run_in(plan: Plan, folder: str) -> bool:

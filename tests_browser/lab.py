@@ -62,6 +62,7 @@ class Lab:
             "OWNLAB_CONFIG": str(base / "config.toml"),
             "OWNLAB_KERNELS": str(base / "share" / "kernels"),
             "OWNLAB_MACHINE": str(FOUR_CARDS),
+            "OWNLAB_DRIVE_FOLDER": str(base / "drive"),
             "JUPYTER_PATH": str(base / "share"),
             "JUPYTER_CONFIG_DIR": str(base / "jupyter" / "config"),
             "JUPYTER_DATA_DIR": str(base / "jupyter" / "data"),

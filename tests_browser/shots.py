@@ -6,18 +6,17 @@ Four recorded cards and several runtimes; where root takes them, one runtime is 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from playwright.sync_api import expect, sync_playwright
+from tests_browser.cards import four_h200
 from tests_browser.conftest import SIZE, chromium
-from tests_browser.lab import ROOT, Lab
+from tests_browser.lab import Lab
 from tests_browser.notebook import LabPage
 
 ONE, HALF, TWO = "ownlab-1-nvidia-h200", "ownlab-half-nvidia-h200", "ownlab-2-nvidia-h200"
@@ -40,8 +39,7 @@ def main(out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ownlab-shots-") as folder:
         base = Path(folder)
         base.chmod(0o755)
-        machine = _four_cards(base)
-        lab = Lab(base / "mine", OWNLAB_MACHINE=machine, OWNLAB_STORE=str(base / "store"))
+        lab = Lab(base / "mine", **four_h200(base), OWNLAB_STORE=str(base / "store"))
         labs = [lab, *([_other(base, lab.environ)] if os.getuid() == 0 else [])]
         try:
             for one in labs:
@@ -50,19 +48,6 @@ def main(out: Path) -> None:
         finally:
             for one in labs:
                 one.clear()
-
-
-def _four_cards(base: Path) -> str:
-    """A recorded H200, four times."""
-    machine: dict[str, Any] = json.loads((ROOT / "tests" / "machines" / "h200.json").read_text(encoding="utf-8"))
-    [card] = machine["cards"]["value"]
-    machine["cards"]["value"] = [
-        {**card, "index": index, "uuid": {**card["uuid"], "value": f"GPU-{index}{card['uuid']['value'][5:]}"}}
-        for index in range(4)
-    ]
-    path = base / "four-h200.json"
-    path.write_text(json.dumps(machine), encoding="utf-8")
-    return str(path)
 
 
 def _other(base: Path, environ: dict[str, str]) -> Lab:
@@ -74,7 +59,8 @@ def _other(base: Path, environ: dict[str, str]) -> Lab:
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     become = ["setpriv", f"--reuid={OTHER_UID}", f"--regid={OTHER_UID}", "--clear-groups"]
-    other = Lab(base / OTHER, "", become, OWNLAB_MACHINE=environ["OWNLAB_MACHINE"], OWNLAB_STORE=store)
+    cards = {name: environ[name] for name in ("OWNLAB_MACHINE", "OWNLAB_STREAM")}
+    other = Lab(base / OTHER, "", become, **cards, OWNLAB_STORE=store)
     for path in (other.base, other.folder):
         os.chown(path, OTHER_UID, OTHER_UID)
     return other
@@ -96,6 +82,7 @@ def _take(labs: list[Lab], out: Path) -> None:
         graph = page.panel().get_by_role("region", name="The last minutes")
         expect(graph.get_by_role("heading")).to_have_text("The last 5 min")
         page.page.screenshot(path=out / "lab.png")
+        _take_panel(page, out)
         notebook.indicator.click()
         page.page.screenshot(path=out / "popover.png")
         page.page.keyboard.press("Escape")
@@ -106,6 +93,18 @@ def _take(labs: list[Lab], out: Path) -> None:
         expect(page.dialog.locator("fieldset")).to_be_visible()
         page.page.screenshot(path=out / "types.png")
         browser.close()
+
+
+def _take_panel(page: LabPage, out: Path) -> None:
+    """The panel alone, as long as it is, in both themes."""
+    page.page.set_viewport_size({"width": SIZE["width"], "height": 1500})
+    for theme in ("Light", "Dark"):
+        page.menu("Settings", "Theme", f"JupyterLab {theme}")
+        expect(page.page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+        page.panel().screenshot(path=out / f"panel-{theme.lower()}.png")
+        page.panel().get_by_role("region", name="Cards").screenshot(path=out / f"cards-{theme.lower()}.png")
+    page.menu("Settings", "Theme", "JupyterLab Light")
+    page.page.set_viewport_size(SIZE)
 
 
 def _with_another_person() -> int:

@@ -11,12 +11,55 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["NOTEBOOKS", "Ran", "Suite", "said", "shown"]
+__all__ = ["NOTEBOOKS", "Ran", "Suite", "config_of", "person_of", "put_gcloud", "said", "shown"]
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = Path(__file__).parent / "notebooks"
 FOUR_CARDS = ROOT / "tests" / "machines" / "gtx1080ti-x4.json"
 SECONDS = 100.0  # for one run, on a machine that is very busy
+# By hand, the same notebooks in another environment: OWNLAB_TEST_PYTHON=/path/to/python.
+PYTHON = os.environ.get("OWNLAB_TEST_PYTHON", "")
+
+
+def config_of(base: Path) -> str:
+    """The settings: a drive of their own."""
+    return f"[drive]\nfolder = {json.dumps(str(base / 'drive'))}\n"
+
+
+def person_of(base: Path) -> dict[str, str]:
+    """What a person's environment has besides ownlab's own variables."""
+    packages = base / "packages"
+    for folder in (packages, base / "person", base / "temporary"):
+        folder.mkdir(parents=True)
+    return {
+        "HOME": str(base / "person"),
+        "TMPDIR": str(base / "temporary"),
+        # `!pip install` puts packages here, and not into the environment that runs the tests.
+        "PIP_TARGET": str(packages),
+        "PYTHONPATH": str(packages),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",  # notebooks list what is in /content
+    }
+
+
+def put_gcloud(base: Path) -> str:
+    """A `gcloud` that signs in whoever types the right code; PATH with it."""
+    program = base / "bin" / "gcloud"
+    program.parent.mkdir()
+    program.write_text(_GCLOUD.format(config=base / "person" / ".config" / "gcloud"), encoding="utf-8")
+    program.chmod(0o755)
+    return f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+
+
+_GCLOUD = """#!/bin/sh
+[ "$2" = application-default ] || exit 0
+echo "Go to the following link in your browser:"
+echo "    https://accounts.example.org/authorize"
+read code
+if [ "$code" != right ]; then echo "ERROR: invalid_grant"; exit 1; fi
+mkdir -p "{config}"
+echo '{{"type": "authorized_user"}}' > "{config}/application_default_credentials.json"
+"""
 
 
 class Ran(NamedTuple):
@@ -30,20 +73,14 @@ class Ran(NamedTuple):
     untouched: bool  # whether the given file is still the same, byte for byte
     outputs: Path  # what was downloaded
 
-    def name_of(self, number: int) -> str:
-        """The id that Colab gave to a cell, or its number among all cells."""
-        return str(self.notebook["cells"][number]["metadata"].get("id", number))
-
 
 class Suite:
     """Where notebooks are run."""
 
     def __init__(self, base: Path) -> None:
         self.base, self.folder, self.drive = base, base / "work", base / "drive"
-        packages = base / "packages"
-        for folder in (self.folder, packages, base / "person", base / "temporary"):
-            folder.mkdir(parents=True)
-        (base / "config.toml").write_text(f"[drive]\nfolder = {json.dumps(str(self.drive))}\n", encoding="utf-8")
+        self.folder.mkdir(parents=True)
+        (base / "config.toml").write_text(config_of(base), encoding="utf-8")
         self.environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)},
             "OWNLAB_HOME": str(base / "home"),
@@ -51,16 +88,13 @@ class Suite:
             "OWNLAB_CONFIG": str(base / "config.toml"),
             "OWNLAB_KERNELS": str(base / "share" / "kernels"),
             "OWNLAB_MACHINE": str(FOUR_CARDS),
-            "HOME": str(base / "person"),
             "IPYTHONDIR": str(base / "ipython"),
             "JUPYTER_PATH": str(base / "share"),
-            "TMPDIR": str(base / "temporary"),
-            # `!pip install` puts packages here, and not into the environment that runs the tests.
-            "PIP_TARGET": str(packages),
-            "PYTHONPATH": str(packages),
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",  # notebooks list what is in /content
+            **person_of(base),
         }
+        if PYTHON:
+            added = self.ownlab("env", "add", "other", "--python", PYTHON)
+            assert added.returncode == 0, added.stderr
 
     def ownlab(self, *arguments: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
         """Any command of ownlab's."""
@@ -96,7 +130,7 @@ class Suite:
         """`ownlab run` of a notebook of the suite."""
         path, written = self.take(name), self.folder / f"{name}-run.ipynb"
         before, outputs = path.read_bytes(), self.base / "outputs" / name
-        arguments = ["run", path.name, "--json", *options]
+        arguments = ["run", path.name, "--json", *(("-t", "other-cpu") if PYTHON else ()), *options]
         if uploads is not None:
             folder = self.base / "uploads" / name
             folder.mkdir(parents=True)

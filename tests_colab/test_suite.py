@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
 
-import nbformat
 import pytest
-from tests_colab.cases.case import Case, Text
+from tests_colab.cases.case import Case
 from tests_colab.cases.table import CASES, SECRETS
-from tests_colab.lab import NOTEBOOKS, Ran, Suite, said, shown
+from tests_colab.check import check_cells, check_kept
+from tests_colab.lab import NOTEBOOKS, Ran, Suite
 
 AT_ONCE = 4
 BY_NAME = {case.notebook: case for case in CASES}
@@ -79,7 +77,7 @@ def test_notebook(runs: Runs, case: Case) -> None:
     assert ran.report["status"] == ("failed" if case.code else "done")
     assert re.search(case.reason or "^$", ran.report["reason"])
     assert ran.untouched, "the notebook that was given was changed"
-    check_cells(case, ran)
+    check_cells(ran.notebook, case.says, case.shows)
     check_document(case, ran)
     if case.downloads is not None:
         found = {str(path.relative_to(ran.outputs)) for path in ran.outputs.rglob("*") if path.is_file()}
@@ -121,43 +119,14 @@ def test_nothing_is_left_running(runs: Runs) -> None:
     assert runs.suite.processes() == []
 
 
-def check_cells(case: Case, ran: Ran) -> None:
-    """Every cell says what the table says, and nothing else."""
-    cells = [(ran.name_of(number), cell) for number, cell in enumerate(ran.notebook["cells"])]
-    texts = {name: said(cell) for name, cell in cells if cell["cell_type"] == "code"}
-    assert set(case.says) <= set(texts)
-    different = {
-        name: (text, case.says.get(name, ""))
-        for name, text in texts.items()
-        if not agrees(text, case.says.get(name, ""))
-    }
-    assert different == {}
-    for name, pattern in case.shows.items():
-        data = shown(dict(cells)[name])
-        assert re.search(pattern, data, re.DOTALL), f"{name}: {data[:2000]}"
-
-
-def agrees(text: str, expected: Text) -> bool:
-    """Whether a cell says what it should."""
-    return text == expected if isinstance(expected, str) else expected.fullmatch(text) is not None
-
-
 def check_document(case: Case, ran: Ran) -> None:
-    """It is a valid notebook, and all of the given one is in it: unknown metadata too."""
-    nbformat.validate(copy.deepcopy(ran.notebook))
-    given = ran.source["metadata"]
-    # A notebook that shows widgets has their state besides.
-    assert {**ran.notebook["metadata"], "widgets": given.get("widgets")} == {"widgets": None, **given}
-    assert ran.notebook["metadata"].get("widgets") == given.get("widgets") or case.notebook in WITH_WIDGETS
-    assert len(ran.notebook["cells"]) == len(ran.source["cells"])
-    for given, written in zip(ran.source["cells"], ran.notebook["cells"], strict=True):
-        left = {name: value for name, value in written["metadata"].items() if name != "execution"}
-        assert left == given["metadata"]
-        assert written["cell_type"] == given["cell_type"]
-        assert lines_of(written, bool(case.parameters)) == lines_of(given, bool(case.parameters))
+    """All of the given notebook is in the one that was written; besides, the state of widgets, and what was installed."""
+    shows_widgets = case.notebook in WITH_WIDGETS
+    check_kept(ran.source, ran.notebook, bool(case.parameters), ("widgets",) if shows_widgets else ())
+    added = set(ran.notebook["metadata"]) - set(ran.source["metadata"])
+    assert added <= ({"widgets"} if shows_widgets else set()) | ({"ownlab"} if case.notebook == "pip_local" else set())
 
 
-def lines_of(cell: dict[str, Any], but_fields: bool) -> list[str]:
-    """The lines of a cell; those with fields only as far as the value, where parameters were given."""
-    lines = "".join(cell["source"]).splitlines()
-    return [line.partition("=")[0] if but_fields and "#@param" in line else line for line in lines]
+def test_what_was_installed_is_remembered(runs: Runs) -> None:
+    found = runs.of("pip_local").notebook["metadata"]["ownlab"]
+    assert found == {"packages": {"pip": ["tinyshapes @ file:///content/tinyshapes-0.2-py3-none-any.whl"]}}

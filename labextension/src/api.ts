@@ -1,7 +1,7 @@
 /** Everything that the page asks of the server's own routes. */
 import { URLExt } from '@jupyterlab/coreutils';
 import { type KernelMessage, ServerConnection } from '@jupyterlab/services';
-import type { Failure, Form, Forms, Snapshot } from './records';
+import type { Failure, Form, Forms, Proposal, Proposed, Secrets, Snapshot } from './records';
 
 const ROOT = 'ownlab/api';
 
@@ -24,6 +24,8 @@ export interface IAttachment {
   capturing: Record<string, string>;
   /** What google.colab asks of a page, and nobody has answered. */
   asked: IExecution['messages'];
+  /** What cells have installed, as the message ownlab_packages says it; {}: nothing that the page does not know. */
+  packages: object;
   executions: IExecution[];
 }
 
@@ -114,6 +116,34 @@ export async function fetchColabMode(settings: ServerConnection.ISettings, id: s
   const response = await request(settings, `${runtimeAt(id)}/colab`, {});
   return response.status === 404 ? false : ((await answer(response)) as { colab: boolean }).colab;
 }
+
+/** What a notebook on a runtime type was made for; null: it is on the right one, or does not say. */
+export async function fetchProposal(
+  settings: ServerConnection.ISettings,
+  asked: { metadata: object; runtime: string; type: string }
+): Promise<Proposal | null> {
+  const response = await request(settings, 'proposal', { method: 'POST', body: JSON.stringify(asked) });
+  return response.status === 404 ? null : ((await answer(response)) as Proposed).proposal;
+}
+
+/** The person's secrets, without their values; after a change, where one is wanted. `notebook`: the one in front, or "". */
+export async function fetchSecrets(
+  settings: ServerConnection.ISettings,
+  notebook: string,
+  change: SecretsChange = { method: 'GET' }
+): Promise<Secrets> {
+  const named = change.method === 'DELETE' ? { name: change.name } : {};
+  const init = change.method === 'POST' || change.method === 'PUT' ? { method: change.method, body: JSON.stringify(change.body) } : change;
+  const query = URLExt.objectToQueryString({ notebook, ...named });
+  return (await answer(await request(settings, `secrets${query}`, init))) as Secrets;
+}
+
+/** Add a secret or replace its value; grant it or take a grant back; remove it. */
+export type SecretsChange =
+  | { method: 'GET' }
+  | { method: 'POST'; body: { name: string; value: string; replace: boolean } }
+  | { method: 'PUT'; body: { name: string; notebook: string; granted: boolean } }
+  | { method: 'DELETE'; name: string };
 
 /** The stream of snapshots; authenticated as JupyterLab's own sockets are. */
 export function openStream(settings: ServerConnection.ISettings): WebSocket {

@@ -26,7 +26,7 @@ export function isLost(cell: CodeCell): boolean {
 }
 
 /** Widgets are there for all cells, whether they are drawn or not. */
-function codeCells(panel: NotebookPanel): CodeCell[] {
+export function codeCells(panel: NotebookPanel): CodeCell[] {
   return panel.isDisposed ? [] : (panel.content.widgets.filter(cell => cell.model.type === 'code') as CodeCell[]);
 }
 

@@ -145,6 +145,7 @@ export class Attachment {
       }
     }
     told.push(...answer.asked.map(message => new Told({ ...message, buffers: [] } as unknown as KernelMessage.IMessage)));
+    told.push(new Told(mark('ownlab_packages', answer.kernel_session, '', answer.packages)));
     const content = { clean: !wasDirty && !answer.executions.some(({ state }) => state === 'running' || state === 'queued') };
     told.push(new Told(mark('ownlab_position', answer.kernel_session, '', content), answer.position));
     follower.received ??= answer.position;

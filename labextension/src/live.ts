@@ -124,9 +124,10 @@ export class LiveSnapshot {
     this._failure = '';
     this._ahead = snapshot.at - Date.now() / 1000;
     // Snapshots bring the whole history, or only what is new.
-    const last = this._history.at(-1)?.at ?? 0;
+    const old = this._history.filter(point => point.at <= snapshot.at); // the clock may have been set back
+    const last = old.at(-1)?.at ?? 0;
     const news = snapshot.history.filter(point => point.at > last);
-    this._history = [...this._history, ...news].filter(point => point.at > snapshot.at - HISTORY_SECONDS);
+    this._history = [...old, ...news].filter(point => point.at > snapshot.at - HISTORY_SECONDS);
     this._changed.emit();
   }
 

@@ -9,6 +9,7 @@ export interface CardShare {
   readonly parts: number;
   readonly vram: number | null;
   readonly booked: number | null;
+  readonly utilisation: number | null;
 }
 
 /** One runtime: a kernel with its supervisor, and what it holds. */
@@ -37,6 +38,8 @@ export interface Runtime {
   readonly units_per_hour: number;
   readonly units: number;
   readonly kernel_pid: number | null;
+  readonly cpu: number | null;
+  readonly utilisation: number | null;
 }
 
 export interface CardHolder {
@@ -45,6 +48,33 @@ export interface CardHolder {
   readonly notebook: string;
   readonly parts: number;
   readonly since: number;
+}
+
+/** How much of a card worked: NVML's GPM, on Hopper and newer. Percent of what the card could do in the interval. */
+export interface Saturation {
+  readonly graphics: number | null;
+  readonly sm: number | null;
+  readonly occupancy: number | null;
+  readonly tensor: number | null;
+  readonly dram: number | null;
+  readonly integer: number | null;
+  readonly fp64: number | null;
+  readonly fp32: number | null;
+  readonly fp16: number | null;
+  readonly nvlink_sent: number | null;
+  readonly nvlink_received: number | null;
+}
+
+/** What one card's time went into, over a window of samples. */
+export interface Verdict {
+  readonly card: string;
+  readonly code: string;
+  readonly sentence: string;
+  readonly advice: string;
+  readonly because: ReadonlyArray<string>;
+  readonly seconds: number;
+  readonly since: number | null;
+  readonly inferred: boolean;
 }
 
 /** One card, and who has it. */
@@ -59,6 +89,12 @@ export interface CardState {
   readonly free_parts: number;
   readonly holders: ReadonlyArray<CardHolder>;
   readonly strangers: ReadonlyArray<string>;
+  readonly saturation: Saturation | null;
+  readonly no_saturation: string;
+  readonly power: number | null;
+  readonly power_limit: number | null;
+  readonly temperature: number | null;
+  readonly verdict: Verdict | null;
 }
 
 /** A kind of runtime that can be started: a kernelspec. */
@@ -79,6 +115,21 @@ export interface HostState {
   readonly cpu: number | null;
   readonly memory: number | null;
   readonly memory_used: number | null;
+  readonly cores: number | null;
+}
+
+/** A card in the graph of the last minutes, in percent. */
+export interface CardPoint {
+  readonly uuid: string;
+  readonly utilisation: number | null;
+  readonly sm: number | null;
+}
+
+/** A runtime in the graph of the last minutes, in percent: of one core, and of the time of its cards. */
+export interface RuntimePoint {
+  readonly id: string;
+  readonly cpu: number | null;
+  readonly utilisation: number | null;
 }
 
 /** One point of the graph of the last minutes. */
@@ -88,6 +139,8 @@ export interface Point {
   readonly memory_used: number | null;
   readonly vram_used: number | null;
   readonly utilisation: number | null;
+  readonly cards: ReadonlyArray<CardPoint>;
+  readonly runtimes: ReadonlyArray<RuntimePoint>;
 }
 
 /** Everything that the panel shows. */
@@ -142,6 +195,34 @@ export interface Form {
 /** The forms of the cells that were asked about, in their order; null where there is none. Places count UTF-16 units. */
 export interface Forms {
   readonly forms: ReadonlyArray<Form | null>;
+}
+
+/** What a notebook was made for, and what there is for it here. */
+export interface Proposal {
+  readonly made_for: string;
+  readonly words: string;
+  readonly type: string | null;
+  readonly offer: string;
+  readonly free: boolean;
+}
+
+/** What is proposed; null where nothing is. */
+export interface Proposed {
+  readonly proposal: Proposal | null;
+}
+
+/** What may be told of a secret. */
+export interface Secret {
+  readonly name: string;
+  readonly where: 'file' | 'keyring';
+  readonly notebooks: ReadonlyArray<string>;
+  readonly changed: number;
+}
+
+/** All secrets of the person, without their values. */
+export interface Secrets {
+  readonly secrets: ReadonlyArray<Secret>;
+  readonly notebook: string | null;
 }
 
 export interface FailureDetails {

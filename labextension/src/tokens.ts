@@ -24,6 +24,8 @@ export const commandIds = {
   changeType: 'ownlab:change-type',
   colabMode: 'ownlab:colab-mode',
   extendRuntime: 'ownlab:extend-runtime',
+  showDrive: 'ownlab:show-drive',
   showRuntimes: 'ownlab:show-runtimes',
+  showSecrets: 'ownlab:show-secrets',
   stopRuntime: 'ownlab:stop-runtime'
 } as const;

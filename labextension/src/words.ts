@@ -30,6 +30,11 @@ function figure(size: number, power: number): string {
   return power === 0 || size >= 100 ? size.toFixed(0) : size.toFixed(1).replace(/\.0$/, '');
 }
 
+/** 43.2 -> "43 %", 0.75 -> "0.8 %": little is not nothing. */
+export function percent(value: number | null): string {
+  return value === null ? '–' : `${value < 0.95 ? Number(value.toFixed(1)) : Math.round(value)} %`;
+}
+
 /** 5400 -> "1 h 30 min". */
 export function duration(seconds: number): string {
   if (seconds < 60) {

@@ -3,6 +3,7 @@
 # General layout. A room imports only from rooms above its own; tests/test_architecture.py keeps it so.
 #
 #   errors.py      every failure as one tree; each class has an exit code, an HTTP status and a meaning
+#   proc.py        what Linux tells of processes; standard library alone
 #   units.py       bytes, seconds, FLOP/s: parsed and formatted; the only place where 1024 and 1e9 stand
 #   options/       configuration, resolved once into frozen options, each with where it came from
 #   guests/        child processes with deadlines: the system's tools, and guest code in the user's interpreters
@@ -10,6 +11,7 @@
 #   catalog/       what could be had: drivers, CUDA releases, architectures, wheels, Xids, as data with sources
 #   instruments/   what the facts mean
 #     doctor/      rules over a machine (live, recorded, or rebuilt from pasted text) -> findings and a verdict
+#     monitor/     what cards and host do over time: samples, verdicts in words, recordings
 #   lab/           where work runs and is kept
 #     store/       the machine's records of runtimes, leases and usage: SQLite and locks, standard library alone
 #     journal/     what kernels said, kept on disk by their supervisors, and merged into notebooks
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from ownlab.machine.recorded import load_machine, save_machine
     from ownlab.machine.records import Machine
     from ownlab.notebook.ends import on_end
+    from ownlab.notebook.watch import watch
 
 __version__ = "0.1.0"
 
@@ -61,6 +64,7 @@ _PUBLIC = {
     "read_paste": "ownlab.instruments.doctor.paste",
     "run_notebook": "ownlab.lab.runs.run",
     "save_machine": "ownlab.machine.recorded",
+    "watch": "ownlab.notebook.watch",
 }
 
 __all__ = [
@@ -79,6 +83,7 @@ __all__ = [
     "read_paste",
     "run_notebook",
     "save_machine",
+    "watch",
 ]
 
 

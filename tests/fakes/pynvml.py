@@ -8,7 +8,9 @@ The file named in OWNLAB_FAKE_NVML says what the driver does:
      "cards": [{"nvmlDeviceGetName": "NVIDIA T4",    what a function returns for a card; else an idle H200's answer
                 "errors": {"nvmlDeviceGetUUID": 15}, functions that fail for it, with NVML's code
                 "handle": 15 | "hang" | "crash",     how nvmlDeviceGetHandleByIndex ends for it
-                "mig": [{…}]}]}                      its MIG instances, as cards
+                "gpm": {"2": 96.5},                  what it measures between two samples, by NVML's number; null: no GPM
+                "mig": [{…}]}],                      its MIG instances, as cards
+     "live": true}                                   the file is read again each time the cards are counted
 """
 
 import ctypes
@@ -24,10 +26,18 @@ NVML_CLOCK_MEM = 2
 NVML_VOLATILE_ECC = 0
 NVML_MEMORY_ERROR_TYPE_CORRECTED = 0
 NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+NVML_GPM_METRICS_GET_VERSION = 1
 nvmlMemory_v2 = 0x02000028
+_PLAN = {}
 
-with open(os.environ["OWNLAB_FAKE_NVML"], encoding="utf-8") as file:
-    _PLAN = json.load(file)
+
+def _read_plan():
+    with open(os.environ["OWNLAB_FAKE_NVML"], encoding="utf-8") as file:
+        _PLAN.clear()
+        _PLAN.update(json.load(file))
+
+
+_read_plan()
 
 # The library's own words (nvmlErrorString of driver 580); the bindings' differ for 18.
 _WORDS = {
@@ -80,6 +90,11 @@ _H200 = {
     "nvmlDeviceGetGraphicsRunningProcesses_v2": [],
     "nvmlDeviceGetAttributes": {"gpuInstanceSliceCount": 1, "computeInstanceSliceCount": 1, "memorySizeMB": 18176},
     "nvmlDeviceGetFieldValues": 0,
+    "nvmlDeviceGetTotalEnergyConsumption": 8123456,
+    "nvmlDeviceGetPerformanceState": 0,
+    "nvmlDeviceGetPcieThroughput": [3, 5],
+    "nvmlDeviceGetProcessUtilization": [],
+    "gpm": {},
 }
 
 
@@ -141,6 +156,8 @@ def nvmlSystemGetCudaDriverVersion_v2():
 
 
 def nvmlDeviceGetCount():
+    if _PLAN.get("live"):
+        _read_plan()
     return len(_PLAN["cards"])
 
 
@@ -193,6 +210,10 @@ def _fill_fabric(said, reference):
     reference._obj.state, reference._obj.status = said.state, said.status
 
 
+def nvmlDeviceGetPcieThroughput(device, counter):
+    return _ask(device, "nvmlDeviceGetPcieThroughput")[counter]
+
+
 def nvmlDeviceGetMaxMigDeviceCount(device):
     return 7
 
@@ -206,6 +227,59 @@ def nvmlDeviceGetMigDeviceHandleByIndex(device, index):
 def nvmlDeviceGetFieldValues(handle, fieldIds):
     number = _ask(handle, "nvmlDeviceGetFieldValues")
     return [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=number)) for _ in fieldIds]
+
+
+class _Metric:
+    metricId = nvmlReturn = 0
+    value = 0.0
+
+
+class c_nvmlGpmMetricsGet_t:
+    def __init__(self):
+        self.version = self.numMetrics = 0
+        self.sample1 = self.sample2 = None
+        self.metrics = [_Metric() for _ in range(477)]
+
+
+def _gpm(device):
+    return device.get("gpm", _H200["gpm"])
+
+
+def nvmlGpmQueryDeviceSupport(device):
+    return SimpleNamespace(isSupportedDevice=int(_gpm(device) is not None))
+
+
+def nvmlGpmSampleAlloc():
+    return SimpleNamespace(card=None, at=0.0)
+
+
+def nvmlGpmSampleGet(device, gpmSample):
+    _ask({"nvmlGpmSampleGet": True, **device}, "nvmlGpmSampleGet")
+    gpmSample.card, gpmSample.at = device, time.monotonic()
+    return gpmSample
+
+
+def nvmlGpmMigSampleGet(device, gpuInstanceId, gpmSample):
+    _ask({"nvmlGpmMigSampleGet": True, **device}, "nvmlGpmMigSampleGet")
+    gpmSample.card, gpmSample.at = device["mig"][gpuInstanceId], time.monotonic()
+    return gpmSample
+
+
+def nvmlGpmMetricsGet(metricsGet):
+    if metricsGet.sample2.at - metricsGet.sample1.at < 0.1:
+        raise NVMLError(999)
+    known = _gpm(metricsGet.sample2.card)
+    for metric in metricsGet.metrics[: metricsGet.numMetrics]:
+        metric.nvmlReturn = 0 if str(metric.metricId) in known else 3
+        metric.value = known.get(str(metric.metricId), 0.0)
+
+
+def nvmlDeviceGetProcessUtilization(handle, timeStamp):
+    found = [SimpleNamespace(**each) for each in _ask(handle, "nvmlDeviceGetProcessUtilization")]
+    newer = [each for each in found if each.timeStamp > timeStamp]
+    if not newer:  # as the driver does
+        raise NVMLError(6)
+    return newer
 
 
 def _processes(function):
@@ -248,5 +322,9 @@ for _name in (
     "nvmlDeviceGetCurrentDriverModel",
     "nvmlDeviceGetMigMode",
     "nvmlDeviceGetAttributes",
+    "nvmlDeviceGetFanSpeed",
+    "nvmlDeviceGetGpuInstanceId",
+    "nvmlDeviceGetPerformanceState",
+    "nvmlDeviceGetTotalEnergyConsumption",
 ):
     globals()[_name] = _plain(_name)

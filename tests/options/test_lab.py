@@ -97,6 +97,7 @@ def test_a_whole_card_has_as_many_parts_as_the_store_gives_it() -> None:
         ('[limits]\npreset = "Colab"\n', 'limits.preset must be one of "none", "colab", "kaggle", not "Colab".'),
         ("[runtimes]\nshares = [2, 5]\n", "runtimes.shares must be a list of numbers of parts"),
         ('[store]\nfolder = "here"\n', 'store.folder must be the full path of a folder, not "here".'),
+        ('[startup]\nscript = "/a.txt"\n', "startup.script must be the full path of a script"),
         ("[lab]\nport =\n", "is no valid TOML: Invalid value (at line 2, column 7)."),
         ("[lab]\nport = 1\n[lab]\n", "is no valid TOML"),
     ],

@@ -30,6 +30,7 @@ class Told(NamedTuple):
     parent: dict[str, Any]
     content: dict[str, Any]
     buffers: list[bytes]
+    metadata: dict[str, Any] = {}  # noqa: RUF012  # nobody changes it
 
     @property
     def kind(self) -> str:
@@ -165,8 +166,9 @@ def _message(data: bytes) -> Told:
     data = data[8:]
     (count,) = struct.unpack_from("<Q", data)
     places = struct.unpack_from(f"<{count}Q", data, 8)
-    channel, header, parent, _, content, *buffers = (data[start:end] for start, end in pairwise(places))
-    return Told(number, channel.decode(), json.loads(header), json.loads(parent), json.loads(content), buffers)
+    channel, *parts = (data[start:end] for start, end in pairwise(places))
+    header, parent, metadata, content = map(json.loads, parts[:4])
+    return Told(number, channel.decode(), header, parent, content, parts[4:], metadata)
 
 
 def _text(data: str) -> Told:

@@ -98,3 +98,11 @@ def test_who_may_ask(lab: LabServer, kernel: str) -> None:
     unknown = lab.client.get(f"{lab.url}/ownlab/api/runtimes/no-such/attach")
     assert unknown.status_code == 409
     assert "no journal" in unknown.json()["error"]["message"]
+
+
+def test_packages_that_the_page_does_not_know_of_are_told(page: LinePage, attach: Attach) -> None:
+    send = "k = get_ipython().kernel\nk.session.send(k.iopub_socket, 'ownlab_packages', {'pip': {'a': 'a==1'}})"
+    page.until_idle(page.execute(send, cell="a"))
+    told = attach()
+    assert told["packages"] == {"pip": {"a": "a==1"}}
+    assert attach(told["position"])["packages"] == {}

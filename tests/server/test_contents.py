@@ -144,6 +144,21 @@ def test_the_newest_of_several_runtimes_counts(nb: Notebook) -> None:
     assert (old.held(), new.held()) == (old.position, new.position)
 
 
+def test_packages_of_several_runtimes_are_remembered_the_newest_last(nb: Notebook) -> None:
+    old, new = nb.runtime(LONG_AGO), nb.runtime(LONG_AGO + 1)
+    old.says(old.asks("a"), "ownlab_packages", pip={"one": "one==1", "two": "two==1"}, apt={})
+    old.is_over()
+    new.says(new.asks("a"), "ownlab_packages", pip={"one": "one==2"}, apt={"ffmpeg": "ffmpeg"})
+    new.is_over()
+    both = {"packages": {"pip": ["one==2", "two==1"], "apt": ["ffmpeg"]}}
+    assert nb.get(type="notebook")["content"]["metadata"]["ownlab"] == both
+    # A page that knew the new one's, and whose person took them out of the notebook: only what it did not know is added.
+    nb.put(notebook_of("a", "b"), f"{new.runtime}/{new.position}")
+    assert nb.valid().metadata["ownlab"] == {"packages": {"pip": ["one==1", "two==1"]}}
+    nb.put(notebook_of("a", "b"))
+    assert "ownlab" not in nb.valid().metadata
+
+
 def test_cells_that_are_gone_are_dropped(nb: Notebook) -> None:
     runtime = nb.runtime()
     runtime.runs("gone", "one\n")

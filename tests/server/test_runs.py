@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -153,3 +155,27 @@ def test_catching_up_is_for_notebooks_of_the_lab(lab: LabServer, body: str, stat
     url = f"{lab.url}/ownlab/api/notebooks/catch-up"
     assert lab.client.post(url, content=body).status_code == status
     assert lab.client.post(url, content=body, headers={"Authorization": ""}).status_code == 403
+
+
+def test_what_a_run_showed_is_trusted_and_stays_so_without_its_journal(lab: LabServer) -> None:
+    path, output = lab.folder / "rich.ipynb", lab.folder / "rich-run.ipynb"
+    notebook = notebook_of("a", "b", "c")
+    notebook["cells"][0]["source"] = "from IPython.display import HTML\nHTML('<b>ours</b>\\n<i>too</i>')"
+    notebook["cells"][1].update(source="1 / 0", metadata={"tags": ["raises-exception"]})
+    notebook["cells"][2]["source"] = ""
+    path.write_text(json.dumps(notebook))
+    # A script's own run: it asks no lab to write its output.
+    code = f"import ownlab; print(ownlab.run_notebook({str(path)!r}).runtime)"
+    ran = subprocess.run([sys.executable, "-c", code], env=lab.environ, capture_output=True, text=True, check=True)
+
+    def trusted() -> list[bool]:
+        cells = lab.get("/api/contents/rich-run.ipynb").json()["content"]["cells"]
+        return [cell["metadata"]["trusted"] for cell in cells]
+
+    written = output.read_text()
+    output.write_text(written.replace("ours", "theirs"))
+    assert trusted() == [False, True, True], "somebody else has been at it"
+    output.write_text(written)
+    assert trusted() == [True, True, True]
+    shutil.rmtree(lab.home / "journals" / ran.stdout.strip())
+    assert trusted() == [True, True, True]

@@ -65,6 +65,16 @@ def test_a_page_gets_something_at_once_and_again_while_it_is_seen(stream: Stream
     assert times[-1] > first["at"]
 
 
+def test_history_is_sent_once(stream: Stream) -> None:
+    first = stream.next()
+    stream.show(True)
+    later = [stream.next() for _ in range(3)]
+    times = [point["at"] for one in (first, *later) for point in one["history"]]
+    assert len(times) == len(set(times))
+    assert sum(len(one["history"]) for one in later) <= len(later)
+    assert [len(point["cards"]) for one in later for point in one["history"]][-1:] == [4]
+
+
 def test_a_change_is_told(lab: LabServer, stream: Stream) -> None:
     stream.next()
     stream.show(True)
@@ -89,7 +99,8 @@ def test_nobody_looks_while_no_page_is_seen(lab: LabServer, stream: Stream) -> N
     shown = time.time()
     stream.socket.settimeout(30)
     stream.show(True)
-    history = stream.until(lambda one: one["at"] >= shown)["history"]
+    stream.until(lambda one: one["at"] >= shown)
+    history = lab.get("/ownlab/api/snapshot").json()["history"]
     assert [point["at"] for point in history if hidden < point["at"] < shown] == []
     assert [point for point in history if point["at"] <= hidden]
 

@@ -13,6 +13,8 @@ from msgspec import Struct
 import ownlab
 from ownlab.lab.runtimes.records import Snapshot
 from ownlab.server.forms import Forms
+from ownlab.server.proposals import Proposed
+from ownlab.server.secrets import Secrets
 from ownlab.show.document import Failure
 from ownlab.show.typescript import declarations
 
@@ -21,7 +23,7 @@ LABEXTENSION = Path(__file__).resolve().parents[2] / "labextension"
 
 def test_generated_types_are_those_of_the_records() -> None:
     path = LABEXTENSION / "src" / "records.ts"
-    declared = declarations([Snapshot, Forms, Failure])
+    declared = declarations([Snapshot, Forms, Proposed, Secrets, Failure])
     if os.environ.get("OWNLAB_GOLDEN") == "write":
         path.write_text(declared)
     assert path.read_text() == declared

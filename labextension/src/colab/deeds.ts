@@ -61,7 +61,7 @@ export class Deeds {
     },
     cell_javascript_eval: (request, desk) => {
       const cell = desk.cellOf(request.execution);
-      return evaluate(request.text('script'), () => (cell ? desk.placeIn(cell) : document.createElement('div'))).then(asJSON);
+      return evaluate(request.text('script'), { panel: desk.panel, cell }, () => (cell ? desk.placeIn(cell) : document.createElement('div'))).then(asJSON);
     },
     add_scratch_cell: (request, { panel }) => addCell(panel.content, request.text('content')),
     register_snippets: () => ({}),

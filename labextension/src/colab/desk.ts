@@ -3,7 +3,8 @@ import type { CodeCell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { Widget } from '@lumino/widgets';
-import { cellShowing } from '../attached';
+import { cellShowing, codeCells } from '../attached';
+import { areaOf, arrange } from './areas';
 import { Row } from './box';
 import type { Deeds } from './deeds';
 import { Request } from './request';
@@ -25,6 +26,7 @@ export class ColabDesk {
   ) {
     panel.sessionContext.kernelChanged.connect(this._look, this);
     panel.disposed.connect(this._leave, this);
+    void panel.revealed.then(() => codeCells(panel).forEach(cell => arrange(cell, panel.content.node)));
     this._look();
   }
 
@@ -81,6 +83,11 @@ export class ColabDesk {
     } else if (type === 'ownlab_replied') {
       const { id, ack } = message.content as unknown as { id: string; ack: boolean };
       this._replied(id, ack);
+    } else if (areaOf((message.content as { metadata?: unknown }).metadata)) {
+      const cell = 'msg_id' in message.parent_header ? this.cellOf(message.parent_header.msg_id) : undefined;
+      if (cell) {
+        arrange(cell, this.panel.content.node);
+      }
     } else if (type === 'status' && this._pending.size > 0) {
       const { execution_state } = message.content as KernelMessage.IStatusMsg['content'];
       const ended = 'msg_id' in message.parent_header ? message.parent_header.msg_id : '';

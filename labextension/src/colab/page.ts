@@ -7,6 +7,7 @@ import type { JSONObject } from '@lumino/coreutils';
 import { type IChannel, invoke, openChannel, registerTarget } from './calls';
 import { addCell } from './deeds';
 import type { ColabDesk } from './desk';
+import { speaker } from './scripts';
 
 /** Functions that Colab's own page has behind buttons of saved tables; kernels elsewhere have none of them. */
 const COLABS_OWN = ['convertToInteractive', 'suggestCharts', 'generateWithVariable', 'getSuggestions'];
@@ -83,10 +84,16 @@ function outputPart(caller: () => ICaller | undefined): object {
   return {
     getActiveOutputArea: area,
     getDefaultOutputArea: area,
-    /** Outputs stand in their usual place. */
+    /** The kernel says of each output where it stands: see areas.ts. */
     setActiveOutputArea: nothing,
-    /** Outputs are as high as they are. */
-    setIframeHeight: nothing,
+    /** Outputs are as high as they are, whatever height is asked for. */
+    setIframeHeight: () => {
+      const cell = caller()?.cell;
+      if (cell) {
+        cell.outputsScrolled = false;
+      }
+      return null;
+    },
     resizeIframeToContent: nothing,
     pauseOutputUntil: nothing,
     renderOutput: async (output: { data?: JSONObject; metadata?: JSONObject } | null, into?: HTMLElement) => {
@@ -103,6 +110,11 @@ function outputPart(caller: () => ICaller | undefined): object {
 }
 
 function findCaller(notebooks: INotebookTracker, desks: ReadonlyMap<NotebookPanel, ColabDesk>): ICaller | undefined {
+  const by = speaker();
+  const own = by && deskOf(by.panel, desks);
+  if (by && own) {
+    return { panel: by.panel, desk: own, cell: by.cell };
+  }
   const target = window.event?.target;
   for (const node of [document.currentScript, target instanceof Node ? target : null]) {
     const panel = node ? notebooks.find(one => one.content.node.contains(node)) : undefined;

@@ -51,9 +51,11 @@ export class Request {
       return;
     }
     const content = { status: 'ok', value: { type: 'colab_reply', colab_msg_id: this.id, ...answer } };
+    const { hasPendingInput } = this.kernel;
     this.kernel.sendInputReply(
       content as unknown as KernelMessage.IInputReplyMsg['content'],
       this._message.header as unknown as KernelMessage.IInputReplyMsg['parent_header']
     );
+    this.kernel.hasPendingInput = hasPendingInput; // a box of input(), which may be there too, is not answered by this
   }
 }

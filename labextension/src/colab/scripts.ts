@@ -4,6 +4,7 @@
  * On Colab each cell's outputs are a document of their own, and scripts add to its body. Here they are a part of the page:
  * where a script says `document.body`, it gets `element`, a place in its cell.
  */
+import type { CodeCell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Widget } from '@lumino/widgets';
 
@@ -22,8 +23,21 @@ const PLACES = '__ownlab_places';
 const places: Record<number, HTMLElement> = {};
 let count = 0;
 
+/** Whose script runs now, where the page itself runs it. */
+export interface ISpeaker {
+  panel: NotebookPanel;
+  cell: CodeCell | undefined;
+}
+
+let speaking: ISpeaker | null = null;
+
+/** Until its first `await`. */
+export function speaker(): ISpeaker | null {
+  return speaking;
+}
+
 /** What a script results in; promises are awaited. `place` is called where it speaks of its output. */
-export async function evaluate(script: string, place: () => HTMLElement): Promise<unknown> {
+export async function evaluate(script: string, by: ISpeaker, place: () => HTMLElement): Promise<unknown> {
   const code = script.replace(BODY, 'element');
   const number = ++count;
   let begin = '';
@@ -34,9 +48,19 @@ export async function evaluate(script: string, place: () => HTMLElement): Promis
     begin = `let element = window.${PLACES}[${number}]; `;
   }
   try {
-    return await run(begin, code);
+    return await spoken(by, () => run(begin, code));
   } finally {
     delete places[number];
+  }
+}
+
+function spoken<Result>(by: ISpeaker, script: () => Result): Result {
+  const before = speaking;
+  speaking = by;
+  try {
+    return script();
+  } finally {
+    speaking = before;
   }
 }
 
@@ -58,18 +82,22 @@ function run(begin: string, code: string): unknown {
 }
 
 /** Show the JavaScript of a notebook's outputs in Colab's way where its kernel is in that mode, else in JupyterLab's. */
-export function renderScripts(rendermime: Registry, inColabMode: () => boolean): void {
+export function renderScripts(panel: NotebookPanel, inColabMode: () => boolean): void {
+  const { rendermime } = panel.content;
   for (const type of TYPES) {
     const usual = rendermime.getFactory(type);
     if (usual) {
-      const createRenderer: Factory['createRenderer'] = options => (inColabMode() ? new RenderedScript(type) : usual.createRenderer(options));
+      const createRenderer: Factory['createRenderer'] = options => (inColabMode() ? new RenderedScript(type, panel) : usual.createRenderer(options));
       rendermime.addFactory({ safe: false, mimeTypes: [type], createRenderer }, RANK);
     }
   }
 }
 
 class RenderedScript extends Widget implements Renderer {
-  constructor(private readonly _type: string) {
+  constructor(
+    private readonly _type: string,
+    private readonly _panel: NotebookPanel
+  ) {
     super();
     this.addClass('jp-RenderedJavaScript');
   }
@@ -80,10 +108,16 @@ class RenderedScript extends Widget implements Renderer {
       return;
     }
     // Not awaited: what comes after it in the cell need not wait for a person.
-    void evaluate(script, () => this.node).catch(reason => {
+    void evaluate(script, { panel: this._panel, cell: running(this._panel) }, () => this.node).catch(reason => {
       const words = document.createElement('pre');
       words.textContent = `Javascript Error: ${reason instanceof Error ? reason.message : String(reason)}`;
       this.node.append(words);
     });
   }
+}
+
+/** The cell that shows something new: an output is not in its cell yet when it is drawn. */
+function running({ content }: NotebookPanel): CodeCell | undefined {
+  const cells = content.widgets.filter(cell => cell.model.type === 'code') as CodeCell[];
+  return cells.find(cell => cell.model.executionState === 'running');
 }

@@ -44,7 +44,7 @@ export const colab: JupyterFrontEndPlugin<ColabModes> = {
       const mode = new ColabMode(panel, serverSettings);
       modes.set(panel.sessionContext, mode);
       mode.changed.connect(() => app.commands.notifyCommandChanged(commandIds.colabMode));
-      renderScripts(panel.content.rendermime, () => mode.on === true);
+      renderScripts(panel, () => mode.on === true);
       take(panel);
     };
     install(notebooks, desks, serverSettings);

@@ -1,16 +1,18 @@
-/** The machine's cards: who holds which part, who uses one without a lease, and what is free. */
+/** The machine's cards: who holds which part, who uses one without a lease, what is free, and what each one does. */
 import * as React from 'react';
-import type { CardHolder, CardState, Runtime } from '../records';
+import type { CardHolder, CardState, Point, Runtime } from '../records';
 import { bytesOf, cardName, clock, notebookName, PARTS, share } from '../words';
+import { Work } from './work';
 
 export interface ICardsProps {
   cards: ReadonlyArray<CardState>;
   runtimes: ReadonlyArray<Runtime>;
   person: string;
   now: number;
+  history: ReadonlyArray<Point>;
 }
 
-export function Cards({ cards, runtimes, person, now }: ICardsProps): React.JSX.Element | null {
+export function Cards({ cards, runtimes, person, now, history }: ICardsProps): React.JSX.Element | null {
   if (cards.length === 0) {
     return null;
   }
@@ -19,16 +21,24 @@ export function Cards({ cards, runtimes, person, now }: ICardsProps): React.JSX.
     <section className="ownlab-Section ownlab-Cards" aria-label="Cards">
       <h3>Cards</h3>
       {cards.map(card => (
-        <Card key={card.uuid} card={card} mine={mine} now={now} />
+        <Card key={card.uuid} card={card} mine={mine} now={now} history={history} />
       ))}
     </section>
   );
 }
 
-function Card({ card, mine, now }: { card: CardState; mine: ReadonlySet<string>; now: number }): React.JSX.Element {
+interface ICardProps {
+  card: CardState;
+  mine: ReadonlySet<string>;
+  now: number;
+  history: ReadonlyArray<Point>;
+}
+
+function Card({ card, mine, now, history }: ICardProps): React.JSX.Element {
   const figures = [
     card.memory !== null && card.memory_used !== null ? bytesOf(card.memory_used, card.memory) : '',
-    card.utilisation !== null ? `${card.utilisation} % busy` : ''
+    card.power !== null ? `${Math.round(card.power)} W` : '',
+    card.temperature !== null ? `${Math.round(card.temperature)} °C` : ''
   ].filter(Boolean);
   return (
     <div className="ownlab-Card" title={card.uuid}>
@@ -62,6 +72,7 @@ function Card({ card, mine, now }: { card: CardState; mine: ReadonlySet<string>;
           <li className="ownlab-mod-free">{card.free_parts === PARTS ? 'free' : `${share(card.free_parts)} free`}</li>
         )}
       </ul>
+      <Work card={card} history={history} />
     </div>
   );
 }

@@ -1,11 +1,11 @@
 /** The side panel: all runtimes of this machine, its cards, and the last minutes. */
 import * as React from 'react';
 import type { LiveSnapshot } from '../live';
-import type { Runtime, Snapshot } from '../records';
-import { activity, booked, listed, notebookName, rate, runtimeName, timeLeft, units } from '../words';
+import type { Point, Runtime, RuntimePoint, Snapshot } from '../records';
+import { activity, booked, listed, notebookName, percent, rate, runtimeName, timeLeft, units } from '../words';
 import { MemoryBar } from './bar';
 import { Cards } from './cards';
-import { Graph } from './graph';
+import { Graph, Labelled } from './graph';
 import { runtimesIcon } from './icon';
 import { LiveWidget } from './live';
 
@@ -74,7 +74,13 @@ function Everything({ snapshot, live, actions }: IEverythingProps): React.JSX.El
           ))}
         </section>
       )}
-      <Cards cards={snapshot.cards} runtimes={snapshot.runtimes} person={snapshot.person} now={live.now()} />
+      <Cards
+        cards={snapshot.cards}
+        runtimes={snapshot.runtimes}
+        person={snapshot.person}
+        now={live.now()}
+        history={live.history}
+      />
       <Graph snapshot={snapshot} history={live.history} />
       <footer className="ownlab-Panel-foot" title={snapshot.store}>
         {snapshot.shared ? 'Cards are shared through the machine’s store.' : 'The store is your own: others’ runtimes are not seen.'}
@@ -125,6 +131,7 @@ function Row({ runtime, live, actions }: IRowProps): React.JSX.Element {
           {runtime.cards.length > 0 && <MemoryBar label="VRAM" used={runtime.vram} whole={booked(runtime)} />}
         </div>
       )}
+      {runtime.state === 'running' && <Curves runtime={runtime} live={live} />}
       {runtime.units_per_hour > 0 && runtime.started_at !== null && (
         <div className="ownlab-Runtime-cost">
           {rate(runtime.units_per_hour)}, {units(runtime.units)} so far
@@ -132,6 +139,40 @@ function Row({ runtime, live, actions }: IRowProps): React.JSX.Element {
       )}
     </article>
   );
+}
+
+/** What its processes did in the last minutes: on the cores, and on its cards. */
+function Curves({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element | null {
+  const { history, current } = live;
+  if (history.length < 2) {
+    return null;
+  }
+  const cores = current?.host.cores ?? null;
+  const at = (point: Point): RuntimePoint | undefined => point.runtimes.find(one => one.id === runtime.id);
+  const most = Math.max(100 * (cores ?? 1), ...(cores === null ? history.map(point => at(point)?.cpu ?? 0) : []));
+  return (
+    <div className="ownlab-Runtime-curves">
+      <Labelled label="CPU" figure={coresOf(runtime, cores)} most={most} points={history} value={point => at(point)?.cpu} />
+      {runtime.cards.length > 0 && (
+        <Labelled
+          label="GPU"
+          figure={percent(runtime.utilisation)}
+          most={100}
+          points={history}
+          value={point => at(point)?.utilisation}
+        />
+      )}
+    </div>
+  );
+}
+
+/** "1.2 of 8 cores". */
+function coresOf({ cpu }: Runtime, cores: number | null): string {
+  if (cpu === null) {
+    return '–';
+  }
+  const used = String(Number((cpu / 100).toFixed(1)));
+  return cores === null ? `${used} cores` : `${used} of ${cores} cores`;
 }
 
 /** "card 0", "cards 1 and 2", "card 1, 2 gone". */

@@ -117,6 +117,7 @@ function Details({ runtime, live, colab, run, actions }: IDetailsProps): React.J
             <React.Fragment key={card.uuid}>
               <MemoryBar label="VRAM" used={card.vram} whole={card.booked} />
               <span className="ownlab-Popover-card">{cardWords(card)}</span>
+              <Said uuid={card.uuid} live={live} />
             </React.Fragment>
           ))}
         </div>
@@ -153,6 +154,16 @@ function Details({ runtime, live, colab, run, actions }: IDetailsProps): React.J
       </footer>
     </>
   );
+}
+
+/** What the card's time goes into, where that is known; its figures are in the panel. */
+function Said({ uuid, live }: { uuid: string; live: LiveSnapshot }): React.JSX.Element | null {
+  const verdict = live.current?.cards.find(card => card.uuid === uuid)?.verdict;
+  return verdict ? (
+    <span className="ownlab-Popover-verdict" title={verdict.advice}>
+      {verdict.sentence}
+    </span>
+  ) : null;
 }
 
 /** "½ of card 2, GTX 1080 Ti". */

@@ -71,6 +71,7 @@ class NotebookCommand(click.Command):
 @click.option("--wait/--no-wait", default=True, help="Wait for a card that is taken, or fail.  [default: wait]")
 @click.option("--uploads", metavar="FOLDER", help="Where files.upload() of the notebook takes files from.")
 @click.option("--outputs", metavar="FOLDER", help="Where files.download() of the notebook puts files.")
+@click.option("--restore-packages", is_flag=True, help="Install first what the notebook remembers and is missing.")
 @json_option
 def command(
     notebook: str, parameters: tuple[str, ...], file: str | None, kind: str | None, detach: bool, as_json: bool,

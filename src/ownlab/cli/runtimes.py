@@ -13,6 +13,7 @@ from ownlab.lab.runtimes.act import extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.plan import Limits
 from ownlab.lab.runtimes.policy import stricter
 from ownlab.lab.runtimes.usage import usage_report
+from ownlab.lab.runtimes.words import RELEASED
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.options.lab import resolve_lab_options
 from ownlab.server.sight import Sight, open_store
@@ -54,11 +55,12 @@ def command(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 @click.option("--now", is_flag=True, help="At once: without the seconds in which functions given to on_end save.")
-def stop(outer_json: bool, runtime: str, as_json: bool, now: bool) -> None:
+@click.option("--released", is_flag=True, hidden=True)  # said by the runtime's own notebook
+def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: bool) -> None:
     """End RUNTIME; what it had not saved is lost."""
     seconds = resolve_lab_options().on_end_seconds
     with open_store() as store:
-        row = stop_runtime(store, runtime, now=now, why="it was stopped by hand")
+        row = stop_runtime(store, runtime, now=now, why=RELEASED if released else "it was stopped by hand")
         with working("Ending it at once" if now else f"Ending it: it has {seconds:g} s to save"):
             ended = await_end(store, [row], 0.0 if now else seconds)
     if not ended:

@@ -100,12 +100,28 @@ def _preset(given: object) -> str:
     return given
 
 
-def _folder(given: object) -> str | None:
+def _path(what: str) -> Callable[[object], str | None]:
+    def check(given: object) -> str | None:
+        if given is None:
+            return None
+        path = os.path.expanduser(given) if isinstance(given, str) else ""
+        if not os.path.isabs(path):
+            raise BadValue(f"the full path of a {what}")
+        return os.path.normpath(path)
+
+    return check
+
+
+_folder = _path("folder")
+
+
+def _script(given: object) -> str | None:
+    words = "the full path of a script that ends in .sh or .py"
     if given is None:
         return None
     path = os.path.expanduser(given) if isinstance(given, str) else ""
-    if not os.path.isabs(path):
-        raise BadValue("the full path of a folder")
+    if not os.path.isabs(path) or not path.endswith((".sh", ".py")):
+        raise BadValue(words)
     return os.path.normpath(path)
 
 
@@ -179,6 +195,20 @@ SETTINGS = (
         "",
         _text,
         'What drive.mount shows instead, through rclone: a remote of its configuration, such as "gdrive:".',
+    ),
+    Setting(
+        "startup.script",
+        "startup_script",
+        None,
+        _script,
+        "A script for every kernel: .sh runs before it in its folder, .py in its namespace before the first cell.",
+    ),
+    Setting(
+        "metrics.token_file",
+        "metrics_token_file",
+        None,
+        _path("file"),
+        "A file with a token that lets Prometheus read /ownlab/metrics, and nothing else. Unset: the lab's own token alone.",
     ),
     Setting(
         "limits.preset", "preset", NONE, _preset, "Limits as people know them: none, colab or kaggle.", flag="limits"

@@ -125,7 +125,8 @@ def _lines(setting: Setting) -> list[str]:
         lines += [f"#   {preset.name}: {_words(preset.name)}" for preset in PRESETS.values()]
     if setting.default is not None:
         return [*lines, f"# {key} = {json.dumps(setting.default)}"]
-    value = '"/full/path"' if setting.name.endswith(".folder") else f'"{NONE}"'
+    path = "/full/path.sh" if setting.name == "startup.script" else "/full/path"
+    value = f'"{path}"' if setting.name.endswith((".folder", ".script", "_file")) else f'"{NONE}"'
     return [*lines, f"# {key} = {value}"]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -33,6 +33,8 @@ from ownlab.lab.notebooks.documents import (
     whole_characters,
 )
 from ownlab.lab.notebooks.journals import Journals
+from ownlab.lab.notebooks.trust import said_here
+from ownlab.lab.runtimes.remotes import is_of_drive
 from ownlab.server.sessions import OwnlabSessionManager
 from ownlab.server.written import Version, Written, stamp
 
@@ -66,12 +68,14 @@ class OwnlabContents(AsyncLargeFileManager):
 
     written_file = Unicode("", help="Where it is kept which files the scribe wrote.").tag(config=True)
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, beside: OwnlabContents | None = None, **kwargs: Any) -> None:
+        """`beside`: the lab's own, where this one is another folder's, and the same file may be in both."""
         super().__init__(**kwargs)
-        self.journals = Journals()
-        self._written = Written(self.written_file)
+        self.journals: Journals = beside.journals if beside else Journals()
+        self.elsewhere: Callable[[str], Awaitable[bool]] | None = None  # catches up with what is not in this folder
+        self._written: Written = beside._written if beside else Written(self.written_file)
         # A lock is there as long as somebody holds it or waits for it.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = beside._locks if beside else WeakValueDictionary()
 
     # -- opening
 
@@ -87,7 +91,7 @@ class OwnlabContents(AsyncLargeFileManager):
                 known = self._known(os_path)
                 model = self._base_model(path)
                 found = await self._read(os_path)
-            self._trust(found, path)
+            await self._trust(found, os_path)
             model.update(type="notebook", format="json", content=found.notebook)
             self.validate_notebook_model(model, {"ValidationError": found.invalid})
             if (asked := exchange.get(None)) is not None:
@@ -138,13 +142,20 @@ class OwnlabContents(AsyncLargeFileManager):
         merged = bring_up_to_date(notebook, self.journals.of(os_path), self.log)
         return _Read(data, before, notebook, signature, invalid, merged)
 
-    def _trust(self, found: _Read, path: str) -> None:
-        """As Jupyter's own `mark_trusted_cells`; what came from journals was run here."""
-        trusted = self.notary.store.check_signature(found.signature, self.notary.algorithm)
-        if not trusted:
-            self.log.warning("Notebook %s is not trusted", path)
+    async def _trust(self, found: _Read, os_path: str) -> None:
+        """As Jupyter's own `mark_trusted_cells`; what came from journals, or is in one of them, was run here."""
+        signature = (found.signature, self.notary.algorithm)
+        trusted = self.notary.store.check_signature(*signature)
         self.notary.mark_cells(found.notebook, trusted)
         mark_trusted(found.notebook, found.merged.cells)
+        if trusted:
+            return
+        here = await self.journals.work(lambda: said_here(found.notebook, self.journals.of(os_path), self.log))
+        mark_trusted(found.notebook, here)
+        if not all(cell.metadata.trusted for cell in found.notebook.cells if cell.cell_type == "code"):
+            self.log.warning("Notebook %s is not trusted", os_path)
+        elif not found.merged.changed:  # journals are not kept for ever
+            self.notary.store.store_signature(*signature)
 
     def _position(self, merged: Merged) -> tuple[str, int] | None:
         """The runtime that the page will follow, and from where: the newest that is alive, and this server's."""
@@ -202,7 +213,7 @@ class OwnlabContents(AsyncLargeFileManager):
         """
         path = self._api_path(notebook)
         if path is None:
-            return False
+            return self.elsewhere is not None and await self.elsewhere(notebook)
         os_path = self._get_os_path(path)
         async with self._locked(os_path):
             if not os.path.isfile(os_path):
@@ -212,11 +223,15 @@ class OwnlabContents(AsyncLargeFileManager):
                 if stamp(os_path) != found.stamp:  # somebody else is writing it
                     return False
                 before = await asyncio.to_thread(self._version, os_path, found.data)
-                self._trust(found, path)
+                await self._trust(found, os_path)
                 await self._save_whole({"type": "notebook", "format": "json", "content": found.notebook}, path)
                 self._written.wrote(os_path, before)
             await asyncio.to_thread(found.merged.hold)
         return True
+
+    async def get_kernel_path(self, path: str, model: dict[str, Any] | None = None) -> str:
+        """Called for the folder of a notebook that gets a kernel; of one in the drive the kernel manager finds it."""
+        return path if is_of_drive(path) else str(await super().get_kernel_path(path, model))
 
     # -- files that move
 

@@ -13,6 +13,7 @@ from tornado.web import Application
 from ownlab.lab.notebooks.journals import Journals
 from ownlab.lab.runtimes.records import Snapshot
 from ownlab.server.contents import OwnlabContents
+from ownlab.server.drive import Drive, drive_handlers
 from ownlab.server.handlers import contents_handlers
 from ownlab.server.kernels import OwnlabKernelManager
 from ownlab.server.lookout import Lookout
@@ -41,13 +42,16 @@ class OwnlabExtension(ExtensionApp):
         self.settings["ownlab_lookout"] = Lookout(self.log, listed)
         contents = self.serverapp.contents_manager
         self.settings["ownlab_journals"] = contents.journals if isinstance(contents, OwnlabContents) else Journals()
+        if isinstance(contents, OwnlabContents):
+            self.settings["ownlab_drive"] = drive = Drive(contents)
+            contents.elsewhere = drive.catch_up
 
     def initialize_handlers(self) -> None:
         """Called by the server."""
         assert self.serverapp is not None
         self.handlers.extend(handlers())
         if isinstance(self.serverapp.contents_manager, OwnlabContents):
-            self.handlers.extend(contents_handlers())
+            self.handlers.extend([*contents_handlers(), *drive_handlers()])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         """Called once the server listens."""

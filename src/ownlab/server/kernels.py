@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import tempfile
 from concurrent.futures import Future
 from datetime import datetime, timezone
 from typing import Any
@@ -26,6 +27,7 @@ from ownlab.lab.runtimes.folders import state_of
 from ownlab.lab.runtimes.kernelspecs import PROVISIONER
 from ownlab.lab.runtimes.line import plan_with_line
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.remotes import drive_root, is_of_drive, leads_out, path_in_drive
 from ownlab.server.activity import Activity
 from ownlab.server.following import Following
 from ownlab.server.restarter import OwnlabRestarter
@@ -248,6 +250,20 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             kwargs["kernel_name"] = self._listed_name(kwargs["kernel_name"])
         started: str = await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
         return started
+
+    def cwd_for_path(self, path: str, **kwargs: Any) -> str:
+        """Called for the folder that a kernel begins in; sessions know their notebooks by it."""
+        if not is_of_drive(path):
+            return str(super().cwd_for_path(path, **kwargs))
+        try:
+            root = drive_root()
+        except LabError as exc:  # of a session that was left when it went; never the lab's folder: others are there
+            self.log.warning("The folder of %s is not known: %s.", path, exc.message)
+            return tempfile.gettempdir()
+        found = os.path.join(root, path_in_drive(path) or "")
+        while not os.path.isdir(found) or leads_out(found, root):
+            found = os.path.dirname(found)
+        return found
 
     def check_not_leaving(self) -> None:
         """Pages take 503 for a server that is away, and ask again."""

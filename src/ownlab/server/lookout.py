@@ -90,6 +90,10 @@ class Lookout:
         """How things stand now."""
         return await self._in_thread(self._take)
 
+    async def metrics(self) -> bytes:
+        """The same for Prometheus. Its questions are looks as any other."""
+        return await self._in_thread(self._tell_metrics)
+
     async def _look(self) -> None:
         while any(self._watchers.values()):
             try:
@@ -143,6 +147,11 @@ class Lookout:
         self._remember(latest)
         self._latest = msgspec.structs.replace(latest, history=tuple(self._history))
         return self._latest
+
+    def _tell_metrics(self) -> bytes:
+        self._take()
+        assert self._sight is not None  # whoever takes a snapshot has one
+        return self._sight.metrics()
 
     def _stamp(self) -> tuple[int, ...]:
         return self._sight.stamp() if self._sight is not None else ()

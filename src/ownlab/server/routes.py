@@ -152,6 +152,9 @@ def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     """Address below the server's base address -> handler."""
     from ownlab.server.colab import colab_handlers  # these are made of what stands here
     from ownlab.server.forms import FormsHandler
+    from ownlab.server.metrics import MetricsHandler
+    from ownlab.server.proposals import ProposalHandler
+    from ownlab.server.secrets import SecretsHandler
 
     runtime = r"/ownlab/api/runtimes/(?P<runtime>[\w-]+)"
     return [
@@ -159,6 +162,9 @@ def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
         (r"/ownlab/api/types", TypesHandler),
         (r"/ownlab/api/stream", StreamHandler),
         (r"/ownlab/api/forms", FormsHandler),
+        (r"/ownlab/metrics", MetricsHandler),
+        (r"/ownlab/api/proposal", ProposalHandler),
+        (r"/ownlab/api/secrets", SecretsHandler),
         (rf"{runtime}/stop", StopHandler),
         (rf"{runtime}/extend", ExtendHandler),
         (rf"{runtime}/attach", AttachHandler),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.environments import list_environments
-from ownlab.lab.runtimes.figures import Sampler
+from ownlab.lab.runtimes.figures import Meter
 from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
-from ownlab.lab.runtimes.records import Point, RuntimeType, Snapshot
+from ownlab.lab.runtimes.records import CardPoint, Point, RuntimePoint, RuntimeType, Snapshot
 from ownlab.lab.runtimes.snapshot import take_snapshot
 from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.store.places import choose_store
@@ -38,7 +39,7 @@ class Sight:
         self._options = resolve_lab_options()
         self._notice = choose_store(self._options, os.environ).notice
         self._store = open_store(self._options)
-        self._sampler = Sampler()
+        self._meter = Meter()
         self._devices: tuple[Device, ...] = ()
         self._types: tuple[RuntimeType, ...] = ()
         self._trouble = ""
@@ -48,7 +49,7 @@ class Sight:
     def look(self) -> Snapshot:
         """How things stand now."""
         self._look_for_cards()
-        figures = self._sampler.sample(self._store.runtimes(), self._devices)
+        figures = self._meter.sample(self._store.runtimes(), self._devices)
         found = take_snapshot(
             self._store,
             self._devices,
@@ -61,6 +62,13 @@ class Sight:
         self.seen = self.stamp()
         return found
 
+    def metrics(self) -> bytes:
+        """The last look, as Prometheus reads it; nothing before the first."""
+        from ownlab.instruments.monitor.exporting import exposition  # for those who ask for it alone
+
+        sample = self._meter.latest
+        return b"" if sample is None else exposition(sample, self._meter.verdicts, hostname=socket.gethostname())
+
     def is_fresh(self, found: Snapshot, seconds: float) -> bool:
         """Whether a snapshot is no older than this; it is not where the clock was set back."""
         return 0 <= time.time() - found.at < seconds
@@ -71,7 +79,7 @@ class Sight:
 
     def close(self) -> None:
         """End what it has opened."""
-        self._sampler.close()
+        self._meter.close()
         self._store.close()
 
     def _look_for_cards(self) -> None:
@@ -107,7 +115,21 @@ def point_of(found: Snapshot) -> Point:
         memory_used=found.host.memory_used,
         vram_used=sum(used) if used else None,
         utilisation=sum(busy) / len(busy) if busy else None,
+        cards=tuple(
+            CardPoint(card.uuid, card.utilisation, _short(card.saturation.sm if card.saturation else None))
+            for card in found.cards
+        ),
+        runtimes=tuple(
+            RuntimePoint(one.id, _short(one.cpu), _short(one.utilisation))
+            for one in found.runtimes
+            if one.state == "running"
+        ),
     )
+
+
+def _short(percentage: float | None) -> float | None:
+    """A history is sent whole to each page that opens: a curve needs no more than this."""
+    return None if percentage is None else round(percentage, 1)
 
 
 def _changed_at(path: str) -> int:

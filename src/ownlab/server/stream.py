@@ -42,6 +42,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     """GET /ownlab/api/stream."""
 
     auth_resource = "kernels"
+    _told_at = 0.0  # the page has the history up to here
 
     @property
     def lookout(self) -> Lookout:
@@ -83,12 +84,21 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     def tell(self, found: Snapshot | OwnlabError) -> None:
         """Called by the lookout."""
+        if isinstance(found, Snapshot):
+            found = self._news_of(found)
         try:
             sent = self.write_message(document_of(found).decode())
         except WebSocketClosedError:
             self.lookout.forget(self.tell)
         else:
             sent.add_done_callback(_heed)
+
+    def _news_of(self, found: Snapshot) -> Snapshot:
+        """Of the history only what the page has not got; all of it where the clock was set back."""
+        after = self._told_at if self._told_at <= found.at else 0.0
+        self._told_at = found.at
+        news = tuple(point for point in found.history if point.at > after)
+        return msgspec.structs.replace(found, history=news)
 
 
 def _heed(sent: asyncio.Future[None]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, List, Mapping
 
 from ownlab_guest.colab.finder import SITE, install
 
-__all__ = ["prepare", "shell_class"]
+__all__ = ["kernel_class", "prepare"]
 
 _notes: List[str] = []  # what the first cell is told
 
@@ -35,11 +35,11 @@ def enter_content() -> str:
         return f"There is no /content here: {exc}"
 
 
-def shell_class() -> Any:
-    """The shell of such a kernel; ipykernel has to be installed."""
-    shell = importlib.import_module("google.colab._shell").Shell
-    shell.notes = _notes
-    return shell
+def kernel_class() -> Any:
+    """The class of such a kernel; ipykernel has to be installed."""
+    kernel = importlib.import_module("google.colab._kernel").ColabKernel
+    kernel.shell_class.notes = _notes
+    return kernel
 
 
 def variables(environ: Mapping[str, str]) -> Mapping[str, str]:

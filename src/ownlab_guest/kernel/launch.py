@@ -82,6 +82,8 @@ def make_app() -> Any:
     finish_subshells()
 
     class App(IPKernelApp):
+        log_descriptor = 2  # as it was before ipykernel took the streams
+
         def init_iopub(self, context: Any) -> None:  # in ipykernel 6 and 7
             # Options hold for sockets that are made after them. By default more than 1,000 messages that wait for a
             # slow reader are thrown away.
@@ -95,12 +97,18 @@ def make_app() -> Any:
             super().init_signal()  # type: ignore[no-untyped-call]
             watch_end()
 
+        def init_shell(self) -> None:
+            super().init_shell()  # type: ignore[no-untyped-call]
+            watch_cells(self.shell, self.log_descriptor)
+
     if is_colab():
-        from ipykernel.ipkernel import IPythonKernel
+        from ownlab_guest.colab.prepare import kernel_class
 
-        from ownlab_guest.colab.prepare import shell_class
+        App.kernel_class.default_value = kernel_class()
+    else:
+        from ownlab_guest.kernel.commands import never_wait
 
-        App.kernel_class.default_value = type("ColabKernel", (IPythonKernel,), {"shell_class": shell_class()})
+        never_wait()
     return App
 
 
@@ -133,6 +141,26 @@ def finish_subshells() -> None:
             loop.run_until_complete(asyncio.wait(left, timeout=FINISH_SECONDS))
 
     BaseThread.run = run  # type: ignore[method-assign]  # ipykernel has no other door
+
+
+def watch_cells(shell: Any, log: int) -> None:
+    """Before the first cell start-up scripts run; what cells install is noted. Both are imported when it comes to that."""
+
+    def first(info: Any) -> None:
+        shell.events.unregister("pre_run_cell", first)
+        from ownlab_guest.kernel.startup import before_first_cell
+
+        before_first_cell(shell, log)
+
+    def each(info: Any) -> None:
+        cell = info.raw_cell
+        if "install" in cell or "uv " in cell or "env update" in cell or "dpkg" in cell:
+            from ownlab_guest.kernel.packages import watch
+
+            watch(shell)
+
+    shell.events.register("pre_run_cell", first)
+    shell.events.register("pre_run_cell", each)
 
 
 def watch_end() -> None:
@@ -198,10 +226,16 @@ def main() -> None:
     end_with_parent()
     keep_lock()
     prepare_path()
+    log, script = os.dup(2), os.environ.get("OWNLAB_STARTUP_SCRIPT", "")
+    if script:
+        from ownlab_guest.kernel.startup import before_kernel
+
+        before_kernel(script, log)
     # Else the debugger that ipykernel loads warns of frozen modules, and a cell that came early shows it as its output.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         app = make_app()
+        app.log_descriptor = log
     except ImportError as exc:
         if exc.name not in ("ipykernel", "ipykernel.kernelapp"):
             raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
-from tests.guest.colab.started import SECONDS, started
+from tests.guest.colab.started import PYTHON, SECONDS, started
 
 
 @dataclass
@@ -37,7 +36,8 @@ class Cells:
     ) -> Ran:
         """One cell. Without answers it says that nobody can be asked. `on_text` sees all text that there is so far."""
         ran, left = Ran(), list(answers or ())
-        request = self._client.execute(code, allow_stdin=answers is not None)
+        # ipykernel 6 would not run what comes at once after an error.
+        request = self._client.execute(code, allow_stdin=answers is not None, stop_on_error=False)
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             message = self._next(request)
@@ -74,7 +74,7 @@ class Cells:
 
 
 @contextmanager
-def kernel(folder: Path, changes: Mapping[str, str] | None = None, python: str = sys.executable) -> Iterator[Cells]:
+def kernel(folder: Path, changes: Mapping[str, str] | None = None, python: str = PYTHON) -> Iterator[Cells]:
     """A kernel that works in a folder, with changes to the environment."""
     with started(folder, changes or {}, python) as (manager, client):
         yield Cells(manager, client)

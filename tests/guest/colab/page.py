@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +13,7 @@ from typing import Any
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
-from tests.guest.colab.started import SECONDS, started
-
-# By hand, the same tests with the kernel of another environment: OWNLAB_TEST_PYTHON=/path/to/python.
-PYTHON = os.environ.get("OWNLAB_TEST_PYTHON", sys.executable)
+from tests.guest.colab.started import PYTHON, SECONDS, started
 
 Answers = Mapping[
     str, Callable[[dict[str, Any]], dict[str, Any]]
@@ -64,11 +59,12 @@ class Ran:
         elif kind == "stream":
             self.outputs.append({"id": content["name"], "data": {"text/plain": content["text"]}})
         elif kind in ("display_data", "execute_result"):
-            self.outputs.append({"id": content.get("transient", {}).get("display_id"), "data": content["data"]})
+            id_ = content.get("transient", {}).get("display_id")
+            self.outputs.append({"id": id_, "data": content["data"], "metadata": content["metadata"]})
         elif kind == "update_display_data":
             for each in self.outputs:
                 if each["id"] == content["transient"]["display_id"]:
-                    each["data"] = content["data"]
+                    each |= {"data": content["data"], "metadata": content["metadata"]}
         elif kind == "clear_output":
             self._is_clearing = content["wait"]
             self.outputs = self.outputs if content["wait"] else []

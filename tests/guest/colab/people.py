@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.guest.colab.started import PYTHON
 
 ROOT = Path(__file__).parents[3]
 GUEST = ROOT / "src" / "ownlab_guest"
@@ -76,7 +77,7 @@ class Person:
 @cache
 def python_of(uid: int) -> str:
     """An interpreter that this user may start: an environment's own may lie in somebody's home."""
-    for python in (sys.executable, "/usr/bin/python3"):
+    for python in (PYTHON, "/usr/bin/python3"):
         asked = [sys.executable, str(MACHINE), "none", str(uid), python, "-c", "import ctypes"]
         if os.geteuid() == uid or subprocess.run(asked, timeout=SECONDS, check=False, stderr=-3).returncode == 0:
             return python

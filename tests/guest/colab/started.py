@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from jupyter_client.manager import KernelManager
 
 LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
 SECONDS = 60
+# By hand, the same tests with the kernel of another environment: OWNLAB_TEST_PYTHON=/path/to/python.
+PYTHON = os.environ.get("OWNLAB_TEST_PYTHON", sys.executable)
 
 
 @contextmanager

@@ -107,6 +107,33 @@ def test_an_answer_that_comes_too_late_is_taken_for_no_other(page: Page) -> None
     assert len(set(ids)) == 2
 
 
+def test_an_answer_that_comes_during_a_later_input_is_not_what_was_typed(page: Page) -> None:
+    asked: dict[str, str] = {}
+
+    class Late(Page):
+        def _answer(self, ran: Any, metadata: dict[str, Any], body: Any, answers: Any) -> None:
+            asked[metadata["colab_request_type"]] = metadata["colab_msg_id"]
+
+    def type_in(question: dict[str, Any]) -> dict[str, Any]:
+        for each in asked.values():
+            page.reply(each, ack=True)
+            page.reply(each, data=f"not for {question['prompt']}")
+        return {"data": "typed"}
+
+    once = ASK + "from getpass import getpass\nprint(_message.blocking_request('once', timeout_sec=0.1), "
+    late = Late(page.manager, page.client)
+    assert late.result(once + "input('one'), getpass('two'))", {"input": type_in}) == "None typed typed\n"
+    # Another thread waits for its answer meanwhile, and gets it.
+    code = (
+        once
+        + "end='')\nfrom concurrent.futures import ThreadPoolExecutor as Pool\nimport contextvars\nwith Pool() as pool:\n"
+        " here = contextvars.copy_context()\n"
+        " found = pool.submit(here.run, _message.blocking_request, 'thread', timeout_sec=20)\n"
+        " print(input('three'), found.result())"
+    )
+    assert late.result(code, {"input": type_in}) == "Nonetyped not for three\n"
+
+
 def test_what_is_no_answer_is_passed_over(page: Page) -> None:
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         session, channel = page.client.session, page.client.stdin_channel

@@ -149,23 +149,35 @@ def test_areas_are_the_pages_and_plain_output_without_one(page: Page) -> None:
     code = (
         OUTPUT
         + """
+print('first')
 with output.to_header_area(): print('head')
-with output.to_footer_area(): print('foot')
-with output.to_default_area(): print('body')
-with output.redirect_to_element('#it\\'s'): print('there')
+with output.to_footer_area():
+    print('foot')
+    with output.to_default_area(), output.use_tags('t'): print('body')
+    print('foot again')
+with output.redirect_to_element('#it\\'s'):
+    print('cleared')
+    output.clear()
+    print('there')
 output.no_vertical_scroll()
 """
     )
-    ran = page.run(code)
-    scripts = [each["script"] for each in ran.asked("cell_javascript_eval")]
-    assert len(scripts) == 9
-    assert 'setActiveOutputArea(document.querySelector("#output-header"))' in scripts[0]
-    assert "setActiveOutputArea(window.__ownlab_areas.pop())" in scripts[1]
-    assert "getDefaultOutputArea()" in scripts[4]
-    assert '("#it\'s")' in scripts[6]
-    assert "setIframeHeight(-1, true" in scripts[8]
+    ran = page.run(code.replace("    output.clear()\n", ""))
+    areas = [(each["data"]["text/plain"], each.get("metadata", {})) for each in ran.outputs]
+    assert areas == [
+        ("first\n", {}),
+        ("head\n", {"ownlab": {"area": "#output-header"}}),
+        ("foot\n", {"ownlab": {"area": "#output-footer"}}),
+        ("body\n", {}),
+        ("foot again\n", {"ownlab": {"area": "#output-footer"}}),
+        ("cleared\nthere\n", {"ownlab": {"area": "#it's"}}),
+    ]
+    assert [each["script"][:41] for each in ran.asked("cell_javascript_eval")] == [
+        "google.colab.output.setIframeHeight(-1, t"
+    ]
+    assert page.run(code).text == "there\n"
     alone = page.headless(code)
-    assert (alone.text, alone.requests, ran.text) == ("head\nfoot\nbody\nthere\n", [], alone.text)
+    assert (alone.text, alone.requests) == ("there\n", [])
 
 
 def test_a_port_is_shown_through_the_page_and_has_its_address_without(page: Page) -> None:

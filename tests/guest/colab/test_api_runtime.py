@@ -32,7 +32,10 @@ def test_a_notebook_ends_its_own_runtime(tmp_path: Path) -> None:
 
     after = tmp_path / "after"
     sources = [
-        "from google.colab import runtime\nprint('saved'); runtime.unassign(); " + f"open({str(after)!r}, 'w')",
+        (
+            "from google.colab import runtime\nimport ownlab\nownlab.on_end(print, 'at its end')\n"
+            f"print('saved'); runtime.unassign(); open({str(after)!r}, 'w')"
+        ),
         f"open({str(after)!r}, 'w')",
     ]
     cells: list[dict[str, Any]] = [
@@ -49,8 +52,10 @@ def test_a_notebook_ends_its_own_runtime(tmp_path: Path) -> None:
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "ends.ipynb").write_text(json.dumps(notebook))
     ran = ownlab("run", "ends.ipynb", "--type", "ownlab-cpu")
-    assert "kernel was ended" in ran.stderr
+    assert ran.returncode == 0, ran.stderr
+    assert "The notebook ended its runtime by itself: 1 of 2 cells was not run.\n" in ran.stderr
+    assert "Done: 1 cell in" in ran.stdout
     assert not after.exists(), "nothing runs after it"
     said = json.loads((tmp_path / "ends-run.ipynb").read_text())["cells"][0]["outputs"]
-    assert said[0]["text"] == ["saved\n"]
+    assert said[0]["text"] == ["saved\n", "at its end\n"]
     assert json.loads(ownlab("runtimes", "--json").stdout)["runtimes"] == []

@@ -88,14 +88,14 @@ print(json.dumps(found))
         "output._js.register_callback": ["function_name", "callback"],
         "output._tags.clear": ["wait=False", "output_tags=()"],
         "output._tags.use_tags": ["tags", "append=True"],
-        "output._util.serve_kernel_port_as_iframe": [
+        "output._ports.serve_kernel_port_as_iframe": [
             "port",
             "path='/'",
             "width='100%'",
             "height='400'",
             "cache_in_notebook=False",
         ],
-        "output._util.serve_kernel_port_as_window": ["port", "path='/'", "anchor_text=None", "skip_warning=False"],
+        "output._ports.serve_kernel_port_as_window": ["port", "path='/'", "anchor_text=None", "skip_warning=False"],
         "output._widgets.enable_custom_widget_manager": ["version='5.0.0a'"],
         "data_table.DataTable": [
             "dataframe",

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 from tests.guest.colab.people import GUEST, SECONDS, Person, somebody
+from tests.guest.colab.started import PYTHON
 
 SITE = Path(jupyter_client.__file__).parents[1]
 
@@ -25,21 +27,35 @@ def kernel_of(person: Person) -> Iterator[tuple[BlockingKernelClient, subprocess
     path, _ = write_connection_file(str(person.home / "kernel.json"), key=secrets.token_hex(16).encode())
     os.chown(path, person.uid, -1)
     # An interpreter that is not the environment's own finds ipykernel here.
+    more = {} if person.python == PYTHON else {"PYTHONPATH": str(SITE)}
     process = subprocess.Popen(
         person.command(person.python, str(GUEST / "kernel" / "launch.py"), "-f", path),
-        env=person.environment(PYTHONPATH=str(SITE), IPYTHONDIR=str(person.home / "ipython")),
+        env=person.environment(**more, IPYTHONDIR=str(person.home / "ipython")),
         cwd=person.home,
     )
     client = BlockingKernelClient()
     try:
         client.load_connection_info(json.loads(Path(path).read_text()))
         client.start_channels()
-        client.wait_for_ready(timeout=SECONDS)
+        deadline = time.monotonic() + SECONDS
+        while not is_ready(client, process):
+            assert time.monotonic() < deadline
         yield client, process
     finally:
         client.stop_channels()
         process.kill()
         process.wait()
+
+
+def is_ready(client: BlockingKernelClient, process: subprocess.Popen[bytes]) -> bool:
+    """Without a manager, jupyter_client takes a kernel for dead that needs more than a second to start."""
+    try:
+        client.wait_for_ready(timeout=SECONDS)
+    except RuntimeError:
+        if process.poll() is not None:
+            raise
+        return False
+    return True
 
 
 def printed(client: BlockingKernelClient, code: str) -> str:

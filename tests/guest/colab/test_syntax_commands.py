@@ -198,8 +198,8 @@ def test_what_is_left_in_the_background_goes_on_and_can_print(
 def test_a_command_leaves_no_files_open(cells: Cells) -> None:
     count = "len(os.listdir('/proc/self/fd'))"
     code = f"import os\nbefore = {count}\nfor _ in range(5):\n    !true\n    x = !true\n{count} - before"
-    # Fewer, where something in the background ended meanwhile.
-    assert int(cells.run(code).result) <= 0
+    # What goes on in the background may open or close one meanwhile; ten commands that leave one each are no chance.
+    assert int(cells.run(code).result) < 5
 
 
 def test_a_thread_may_run_commands(cells: Cells) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 from tests.guest.colab.cells import kernel
-from tests.guest.colab.started import LAUNCH
+from tests.guest.colab.started import LAUNCH, PYTHON
+from tests.guest.wheels import make_wheel
 
 
 def run(code: str, *folders: Path) -> str:
@@ -17,7 +16,7 @@ def run(code: str, *folders: Path) -> str:
     begin = f"import sys\nsys.path[:0] = {[*map(str, folders), str(LAUNCH.parent)]!r}\nimport launch\n"
     environment = {"OWNLAB_COLAB": "1", "PATH": "/usr/bin:/bin"}
     ran = subprocess.run(
-        [sys.executable, "-c", begin + code], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [PYTHON, "-c", begin + code], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -84,30 +83,15 @@ def test_programs_of_the_kernels_environment_come_first() -> None:
     assert found == own
 
 
-def _wheel(folder: Path, version: str) -> Path:
-    path = folder / f"replaced_thing-{version}-py3-none-any.whl"
-    info = f"replaced_thing-{version}.dist-info"
-    files = {
-        "replaced_module.py": f"VERSION = {version!r}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: replaced-thing\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    with zipfile.ZipFile(path, "w") as file:
-        for name, text in files.items():
-            file.writestr(name, text)
-        file.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"]))
-    return path
-
-
 def test_a_package_that_is_replaced_in_use_is_named(tmp_path: Path) -> None:
     place = tmp_path / "packages"
     place.mkdir()
     install = f"install -q --no-index --no-deps --no-compile --upgrade --target {place}"
     with kernel(tmp_path) as cells:
         cells.run(f"import sys; sys.path.insert(0, {str(place)!r})")
-        first = cells.run(f"!pip {install} {_wheel(tmp_path, '1.0')}\nprint(_exit_code)")
+        first = cells.run(f"!pip {install} {make_wheel(tmp_path, '1.0')}\nprint(_exit_code)")
         assert (first.text, first.error) == ("0\n", "")
-        assert cells.run("import replaced_module; replaced_module.VERSION").result == "'1.0'"
-        second = cells.run(f"%pip {install} {_wheel(tmp_path, '2.0')}")
-        assert "WARNING: replaced_module was imported in this runtime before" in second.text
+        assert cells.run("import replaced_thing; replaced_thing.VERSION").result == "'1.0'"
+        second = cells.run(f"%pip {install} {make_wheel(tmp_path, '2.0')}")
+        assert "WARNING: replaced_thing was imported in this runtime before" in second.text
         assert "Restart the runtime" in second.text

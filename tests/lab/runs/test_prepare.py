@@ -18,6 +18,9 @@ from ownlab.lab.runs.kept import Kept, go_on
 from ownlab.lab.runs.kinds import choose_kind
 from ownlab.lab.runs.prepare import Asked, Output, check_folders, choose_output, clear, load, steps_of
 from ownlab.lab.runs.ready import get_ready
+from ownlab.lab.runtimes.cards import read_devices
+from ownlab.lab.store.rows import Want
+from ownlab.lab.store.store import Store
 
 nbformat: Any = untyped
 
@@ -190,7 +193,14 @@ def test_folders_for_files(tmp_path: Path) -> None:
             "",
         ),
         ({"kernelspec": {"name": "tf2", "language": "python"}}, None, "ownlab-cpu", "names a kernel tf2"),
-        ({"accelerator": "GPU"}, None, "ownlab-cpu", "asks for a GPU"),
+        (
+            {"accelerator": "GPU", "colab": {"gpuType": "T4"}},
+            None,
+            "ownlab-1-nvidia-geforce-gtx-1080-ti",
+            "made for a T4 GPU: it is run on 1 × NVIDIA GeForce GTX 1080 Ti",
+        ),
+        ({"accelerator": "TPU"}, None, "ownlab-cpu", "there is no TPU here. It is run on the CPU."),
+        ({"accelerator": "GPU", "ownlab": {"accelerator": False}}, None, "ownlab-cpu", ""),
         ({"accelerator": "GPU"}, "half-nvidia-geforce-gtx-1080-ti", "ownlab-half-nvidia-geforce-gtx-1080-ti", ""),
         ({"kernelspec": {"name": "ir", "language": "R"}}, "ownlab-cpu", "ownlab-cpu", ""),
         ({"kernelspec": 3, "language_info": []}, None, "ownlab-cpu", ""),
@@ -201,6 +211,23 @@ def test_on_what_it_is_run(lab: Any, metadata: dict[str, Any], given: str | None
     assert kind.type.name == type_name
     assert notice in kind.notice
     assert bool(notice) == bool(kind.notice)
+
+
+def test_a_card_that_is_taken_is_not_waited_for(lab: Any, row: Callable[..., Any]) -> None:
+    devices = read_devices(lab.environ)
+    with Store.open(lab.folder / "store") as store:
+        lock = store.hold("theirs")
+        try:
+            want = Want(devices[0].name, len(devices))
+            store.enqueue(row("theirs", want=want, state="waiting", started_at=None))
+            store.acquire("theirs", devices)
+            made = {"metadata": {"accelerator": "GPU", "colab": {"gpuType": "A100"}}}
+            kind = choose_kind("a.ipynb", made, None, lab.environ)
+        finally:
+            os.close(lock)
+    assert kind.type.name == lab.cpu
+    assert "made for an A100 GPU. It would have to wait for 1 × NVIDIA GeForce GTX 1080 Ti: card 0" in kind.notice
+    assert kind.notice.endswith("It is run on the CPU. To wait: -t 1-nvidia-geforce-gtx-1080-ti.")
 
 
 def test_what_cannot_be_run_here(lab: Any) -> None:

@@ -100,6 +100,24 @@ def test_a_run_from_the_first_cell_to_the_last(lab: Any, write: Write) -> None:
     assert lab.left() == {}
 
 
+def test_no_command_keeps_a_run_waiting_for_an_answer(lab: Any, write: Write) -> None:
+    asks = "try: input('name? ')\nexcept EOFError: print('nobody')"
+    secretly = "import getpass\nwhile True: getpass.getpass('', open('/dev/tty', 'w'))"
+    path = write(
+        "a.ipynb",
+        f'import sys\na, b = {asks!r}, {secretly!r}\n!{{sys.executable}} -c "{{a}}"; exit 3',
+        'print(_exit_code)\n!{sys.executable} -c "{b}" 2>/dev/null\nprint(_exit_code)\n!kill -9 $$\nprint(_exit_code)',
+        "import ownlab\nownlab.on_end(lambda: print(1 / 0))\nownlab.on_end(print, 'saved');",
+    )
+    outcome = run_it(path)
+    assert outcome.error is None
+    first, second, last = printed(outcome.report.output)
+    assert first == "name? nobody\n"
+    assert second == "3\n1\n-9\n"
+    assert last.startswith("saved\nTraceback"), "what functions given to on_end say is in the output, too"
+    assert "ZeroDivisionError" in last
+
+
 def test_a_cell_that_fails_ends_the_run(lab: Any, write: Write) -> None:
     path = write("a.ipynb", "print('one')", "1/0", "print('three')")
     with pytest.raises(CellFailed, match=r"cell 2 of a\.ipynb, “1/0”, failed: ZeroDivisionError") as told:

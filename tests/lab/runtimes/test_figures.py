@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.runtimes.figures import Sampler
-from ownlab.lab.runtimes.readings import CardReading, NvmlWatch
-from ownlab.lab.store.proc import everyone
+from ownlab.lab.runtimes.figures import Meter
 from ownlab.lab.store.rows import Device, Process, RuntimeRow
+from ownlab.proc import everyone
 
 MACHINES = Path(__file__).resolve().parents[2] / "machines"
 MIB = 1024**2
@@ -49,22 +46,37 @@ def family() -> Iterator[tuple[Process, int]]:
 
 
 @pytest.fixture
-def watches() -> Iterator[Callable[[dict[str, str]], NvmlWatch]]:
-    with contextlib.ExitStack() as stack:
+def idler() -> Iterator[Callable[[], Process]]:
+    """Starts processes that do nothing."""
+    started: list[subprocess.Popen[bytes]] = []
 
-        def start(environ: dict[str, str]) -> NvmlWatch:
-            return stack.enter_context(contextlib.closing(NvmlWatch(environ)))
+    def start() -> Process:
+        started.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+        return Process(started[-1].pid, everyone()[started[-1].pid].started)
 
-        yield start
+    yield start
+    for each in started:
+        each.communicate(b"\n", timeout=30)
 
 
-def sampler(environ: dict[str, str]) -> contextlib.closing[Sampler]:
-    return contextlib.closing(Sampler(environ))
+def meter(environ: dict[str, str], root: Path = Path("/")) -> contextlib.closing[Meter]:
+    return contextlib.closing(Meter(environ, root=root))
+
+
+def with_a_card_open(root: Path, *pids: int) -> Path:
+    """A root whose /proc shows these real processes, each with a card's file open."""
+    for pid in pids:
+        folder = root / "proc" / str(pid)
+        (folder / "fd").mkdir(parents=True)
+        (folder / "fd" / "9").symlink_to("/dev/nvidia0")
+        (folder / "stat").symlink_to(f"/proc/{pid}/stat")
+    (root / "proc" / "stat").symlink_to("/proc/stat")
+    return root
 
 
 def test_memory_is_that_of_the_whole_tree(family: tuple[Process, int], row: Callable[..., RuntimeRow]) -> None:
     keeper, _ = family
-    with sampler({}) as taken:
+    with meter({}) as taken:
         figures = taken.sample([row("r", keeper=keeper)], ())
         again = taken.sample([row("r", keeper=keeper)], ())
     assert 96 * MIB < figures.ram["r"] < 160 * MIB
@@ -79,35 +91,46 @@ def test_a_later_process_of_the_same_number_is_not_taken(
     family: tuple[Process, int], row: Callable[..., RuntimeRow]
 ) -> None:
     keeper, _ = family
-    with sampler({}) as taken:
+    with meter({}) as taken:
         assert taken.sample([row("r", keeper=keeper._replace(started=1))], ()).ram == {}
 
 
 def test_the_load_of_the_cores_is_told_from_the_second_sample_on(until: Callable[..., Any]) -> None:
-    with sampler({}) as taken:
+    with meter({}) as taken:
         assert taken.sample([], ()).host.cpu is None
         (share,) = until(lambda: [cpu for cpu in (taken.sample([], ()).host.cpu,) if cpu is not None])
     assert 0 <= share <= 100
 
 
-def test_memory_of_a_card_goes_to_the_runtime_whose_process_has_it(
+def test_what_a_process_has_of_a_card_is_its_runtimes(
     family: tuple[Process, int],
     row: Callable[..., RuntimeRow],
     fake_nvml: Callable[[dict[str, Any]], dict[str, str]],
     until: Callable[..., Any],
+    idler: Callable[[], Process],
+    tmp_path: Path,
 ) -> None:
     keeper, child = family
-    running = [{"pid": child, "usedGpuMemory": 3 * MIB}, {"pid": os.getpid(), "usedGpuMemory": 5 * MIB}]
+    idle = idler()
+    running = [{"pid": child, "usedGpuMemory": 3 * MIB}, {"pid": idle.pid, "usedGpuMemory": 5 * MIB}]
+    now = {"timeStamp": 1, "memUtil": 0, "encUtil": 0, "decUtil": 0}
     card = {
         "nvmlDeviceGetComputeRunningProcesses_v3": running,
         "nvmlDeviceGetMemoryInfo": {"total": 150754820096, "reserved": 0, "used": 9 * MIB},
         "nvmlDeviceGetUtilizationRates": {"gpu": 71, "memory": 0},
+        "nvmlDeviceGetProcessUtilization": [{**now, "pid": child, "smUtil": 40}],
+        "gpm": {"2": 12.5, "5": 3.0},
     }
-    with sampler(fake_nvml({"cards": [card]})) as taken:
-        figures = until(lambda: (found := taken.sample([row("r", keeper=keeper)], (H200,))).cards and found)
-    assert figures.vram == {("r", UUID): 3 * MIB}
-    assert figures.cards[UUID].memory_used == 9 * MIB
-    assert figures.cards[UUID].utilisation == 71
+    root = with_a_card_open(tmp_path / "root", idle.pid, keeper.pid, child)
+    rows = [row("r", keeper=keeper), row("idle", keeper=idle)]
+    with meter(fake_nvml({"cards": [card]}), root) as taken:
+        figures = until(lambda: (found := taken.sample(rows, (H200,))).cards and found)
+        later = until(lambda: (found := taken.sample(rows, (H200,))).verdicts and found)
+    assert figures.vram == {("r", UUID): 3 * MIB, ("idle", UUID): 5 * MIB}
+    assert figures.shares == {("r", UUID): 40.0, ("idle", UUID): 0.0}
+    assert set(later.cpu) == {"r", "idle"}
+    assert (figures.cards[UUID].memory_used, figures.cards[UUID].utilisation) == (9 * MIB, 71)
+    assert later.verdicts[UUID].sentence
     assert figures.notices == ()
 
 
@@ -132,82 +155,13 @@ def test_what_cannot_be_told_is_not_nothing(
     memory = {"total": 150754820096, "reserved": 0, "used": used}
     card = {"nvmlDeviceGetComputeRunningProcesses_v3": running, "nvmlDeviceGetMemoryInfo": memory}
     environ = fake_nvml({"cards": [card]})
-    with sampler(environ) as taken:
+    with meter(environ) as taken:
         figures = until(lambda: (found := taken.sample([row("r", keeper=keeper)], (H200,))).cards and found)
     assert figures.vram == {}
 
 
-def test_mig_instances_are_read_one_by_one(
-    fake_nvml: Callable[[dict[str, Any]], dict[str, str]],
-    watches: Callable[[dict[str, str]], NvmlWatch],
-    until: Callable[..., Any],
-) -> None:
-    slices = [{"nvmlDeviceGetUUID": f"MIG-{number}"} for number in range(2)]
-    watch = watches(fake_nvml({"cards": [{"nvmlDeviceGetMigMode": [1, 1], "mig": slices}]}))
-    cards, _ = until(lambda: (found := watch.ask())[0] and found)
-    assert [card.uuid for card in cards] == [UUID, "MIG-0", "MIG-1"]
-    assert cards[1] == CardReading("MIG-0", 0, 0, {})
-
-
-@pytest.mark.parametrize(("init", "said"), [(18, "version mismatch"), ("crash", "SIGSEGV")])
-def test_a_driver_that_fails_is_told_and_asked_again_later(
-    init: object,
-    said: str,
-    fake_nvml: Callable[[dict[str, Any]], dict[str, str]],
-    watches: Callable[[dict[str, str]], NvmlWatch],
-    until: Callable[..., Any],
-) -> None:
-    watch = watches(fake_nvml({"init": init, "cards": [{}]}))
-    until(lambda: said in watch.ask()[1])
-    assert said in watch.ask()[1]  # at once, and without a new child
-    fake_nvml({"cards": [{}]})
-    cards, trouble = until(lambda: (found := watch.ask())[0] and found)
-    assert (len(cards), trouble) == (1, "")
-
-
-def test_a_driver_that_hangs_keeps_nobody_waiting(
-    fake_nvml: Callable[[dict[str, Any]], dict[str, str]], watches: Callable[[dict[str, str]], NvmlWatch]
-) -> None:
-    watch = watches(fake_nvml({"init": "hang", "cards": [{}]}))
-    assert watch.ask(within=0.2) == ((), "NVML has not answered yet")
-
-
-def test_a_child_that_was_killed_is_started_again(
-    fake_nvml: Callable[[dict[str, Any]], dict[str, str]],
-    watches: Callable[[dict[str, str]], NvmlWatch],
-    until: Callable[..., Any],
-) -> None:
-    watch = watches(fake_nvml({"cards": [{}]}))
-    until(lambda: watch.ask()[0])
-    (pid,) = [pid for pid, entry in everyone().items() if entry.parent == os.getpid() and _watches(pid)]
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: "SIGKILL" in watch.ask()[1])
-    until(lambda: watch.ask()[0])
-
-
-def _watches(pid: int) -> bool:
-    return b"probe.watch" in Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def test_the_child_ends_when_its_host_is_killed(
-    fake_nvml: Callable[[dict[str, Any]], dict[str, str]], until: Callable[..., Any]
-) -> None:
-    code = (
-        "import time; from ownlab.lab.runtimes.readings import NvmlWatch; w = NvmlWatch()\n"
-        "while not w.ask()[0]: pass\n"
-        "print(w._child.pid, flush=True); time.sleep(60)"
-    )
-    environ = fake_nvml({"cards": [{}]})
-    host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environ)
-    assert host.stdout is not None
-    pid = int(host.stdout.readline())
-    host.kill()
-    host.communicate()
-    until(lambda: not os.path.exists(f"/proc/{pid}"))
-
-
 def test_a_recorded_machine_answers_from_its_record() -> None:
-    with sampler({"OWNLAB_MACHINE": str(MACHINES / "h200.json")}) as taken:
+    with meter({"OWNLAB_MACHINE": str(MACHINES / "h200.json")}) as taken:
         figures = taken.sample([], (H200,))
     assert figures.cards[UUID].memory_used is not None
     assert figures.notices == ()

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from ownlab.errors import LabError
+from ownlab.instruments.monitor.records import CardSample, Saturation, Verdict
 from ownlab.lab.journal.shelf import journal_folder, make_private, write_trouble
 from ownlab.lab.runtimes import start, state
 from ownlab.lab.runtimes.act import extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.cards import read_devices
-from ownlab.lab.runtimes.figures import Figures, Sampler
+from ownlab.lab.runtimes.figures import Figures, Meter
 from ownlab.lab.runtimes.kernelspecs import read_specs
-from ownlab.lab.runtimes.readings import CardReading
 from ownlab.lab.runtimes.records import HostState, RuntimeType, Snapshot
 from ownlab.lab.runtimes.snapshot import take_snapshot
 from ownlab.lab.store.rows import Device, RuntimeRow, Want
@@ -101,7 +101,10 @@ def test_figures_limits_and_units(store: Store, enter: Callable[..., None]) -> N
         host=HostState(12.0, 64 * GIB, 8 * GIB),
         ram={"a": 3 * GIB},
         vram={("a", "GPU-0"): 7 * GIB},
-        cards={"GPU-0": CardReading("GPU-0", 8 * GIB, 93)},
+        cpu={"a": 150.0},
+        shares={("a", "GPU-0"): 40.0},
+        cards={"GPU-0": CardSample("GPU-0", 0, memory_used=8 * GIB, utilisation=93.2, saturation=Saturation(sm=0.7))},
+        verdicts={"GPU-0": Verdict("GPU-0", "small", "Its kernels are small.")},
         notices=("Something is not known.",),
     )
     taken = take_snapshot(store, CARDS, LabOptions(), TYPES, figures, labs={"x": "/work"}, notices=["Mind the gap."])
@@ -111,10 +114,38 @@ def test_figures_limits_and_units(store: Store, enter: Callable[..., None]) -> N
     (share,) = first.cards
     assert (share.uuid, share.index, share.vram, share.booked) == ("GPU-0", 0, 7 * GIB, 6 * GIB)
     assert (second.ram, second.vram, second.warned, second.cards) == (None, None, False, ())
+    assert (first.cpu, first.utilisation, share.utilisation) == (150.0, 40.0, 40.0)
     assert (taken.cards[0].memory_used, taken.cards[0].utilisation) == (8 * GIB, 93)
+    assert (taken.cards[0].saturation, taken.cards[1].saturation) == (Saturation(sm=0.7), None)
+    assert taken.cards[0].verdict is not None
+    assert taken.cards[0].verdict.sentence == "Its kernels are small."
     assert taken.cards[1].memory_used is None
     assert taken.notices == ("Mind the gap.", "Something is not known.")
     assert taken.host.cpu == 12.0
+
+
+@pytest.mark.parametrize(
+    ("want", "strangers", "whole", "known"),
+    [
+        (Want("X", 1), (), 93.0, 93.0),
+        pytest.param(Want("X", 1, 6), (), 93.0, None, id="others may have the rest"),
+        pytest.param(Want("X", 1), ("python",), 93.0, None, id="a stranger is on it"),
+        pytest.param(Want("X", 1, 6), (), 0.0, 0.0, id="nobody does anything"),
+    ],
+)
+def test_where_processes_are_not_told_apart_a_whole_card_is_its_holders(
+    want: Want,
+    strangers: tuple[str, ...],
+    whole: float,
+    known: float | None,
+    store: Store,
+    enter: Callable[..., None],
+) -> None:
+    enter("a", want, state="running", started_at=time.time())
+    figures = Figures(1.0, HostState(None, None, None), cards={"GPU-0": CardSample("GPU-0", 0, utilisation=whole)})
+    devices = (CARDS[0]._replace(strangers=strangers), CARDS[1])
+    (seen,) = take_snapshot(store, devices, LabOptions(), TYPES, figures).runtimes
+    assert seen.utilisation == known
 
 
 def test_a_card_that_is_no_longer_there(store: Store, enter: Callable[..., None]) -> None:
@@ -159,10 +190,10 @@ def runtime(lab: Any) -> Iterator[str]:
 
 def test_a_runtime_as_people_see_it(runtime: str, store: Store, until: Callable[..., Any]) -> None:
     devices, types = read_devices(), read_specs(Path(os.environ["OWNLAB_KERNELS"]))
-    sampler = Sampler()
+    meter = Meter()
 
     def look() -> Snapshot | None:
-        figures = sampler.sample(store.runtimes(), devices)
+        figures = meter.sample(store.runtimes(), devices)
         taken = take_snapshot(store, devices, resolve_lab_options(), types, figures)
         return taken if taken.runtimes[0].state == "running" and taken.runtimes[0].ends_at else None
 

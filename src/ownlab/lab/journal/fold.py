@@ -9,6 +9,7 @@ from __future__ import annotations
 from ownlab.lab.journal.comms import Comms
 from ownlab.lab.journal.execution import Execution, iso, whole_number
 from ownlab.lab.journal.outputs import KINDS, Content, checked, display_id
+from ownlab.lab.journal.packages import MESSAGE, Changes, add_changes
 from ownlab.lab.journal.parts import Header, read_header, read_object
 from ownlab.lab.journal.record import EVENT, Record
 
@@ -37,6 +38,9 @@ class Fold:
         self.comms = Comms(cell_bytes)
         # What google.colab asks of the page and nobody has answered: by its colab_msg_id, the message.
         self.asked: dict[str, Content] = {}
+        # What cells have installed and removed, and when they did so last.
+        self.packages: Changes = {}
+        self.packages_at = 0
         self.changed_at = 0
         self._kernel_there = False
         # Message ids of the executions that have shown a display id.
@@ -160,6 +164,9 @@ class Fold:
                 self._time(execution, "iopub.execute_input", header, record)
                 # A page that did not send it learns of it now: whoever saved before has not cleared its outputs.
                 self._changed(execution)
+        elif kind == MESSAGE:
+            if add_changes(self.packages, read_object(record.parts[3])):
+                self.packages_at = self.changed_at = record.number
         elif kind == "colab_request":
             name = read_object(record.parts[2]).get("colab_msg_id")
             if isinstance(name, str) and name:
@@ -346,7 +353,7 @@ class Fold:
     def dump(self) -> tuple[Content, list[bytes]]:
         """All but the executions, as JSON and buffers."""
         comms, buffers = self.comms.dump()
-        names = ("launch", "kernel_session", "ended", "changed_at", "asked", "_kernel_there")
+        names = ("launch", "kernel_session", "ended", "changed_at", "asked", "packages", "packages_at", "_kernel_there")
         cells = {cell: execution.msg_id for cell, execution in self.by_cell.items()}
         return {"comms": comms, "cells": cells, **{name: getattr(self, name) for name in names}}, buffers
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import hashlib
 import json
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 import msgspec
 
 from ownlab.lab.journal.merge import merge
+from ownlab.lab.journal.packages import Changes, remember
 from ownlab.lab.notebooks.journals import Journal
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ def bring_up_to_date(
 ) -> Merged:
     """Put into a notebook what its runtimes said and it does not hold: that after `seen`, or after what its file holds."""
     cells, later = _cells(notebook), set[str]()
-    merged = Merged([], set(), False)
+    merged, installed = Merged([], set(), False), list[Changes]()
     # From the newest on: a cell shows its last execution, which may be in the notebook already, and no earlier one.
     for journal in reversed(list(journals)):
         mine = [cell for cell in cells if cell.get("id") not in later]
@@ -102,12 +104,16 @@ def bring_up_to_date(
                 new = {cell["id"] for cell in mine if cell.get("id") in fold.by_cell}
                 merged.cells.update(name for name in new if fold.by_cell[name].outputs_at > since)
                 merged.positions.insert(0, (journal, fold.position))
+                if fold.packages_at > since:
+                    installed.insert(0, copy.deepcopy(fold.packages))
         except Exception as exc:  # a notebook must open, and be saved, whatever is wrong with a journal
             log.error("The journal of runtime %s cannot be read: %s", journal.runtime, exc, exc_info=True)
             continue
         merged = merged._replace(changed=merged.changed or changed)
         later |= new
-    return merged
+    # From the oldest on: what was installed last holds.
+    remembered = [remember(notebook, each) for each in installed]
+    return merged._replace(changed=merged.changed or any(remembered))
 
 
 def replace_file(path: str, write: Callable[[TextIO], None]) -> bool:

@@ -22,6 +22,7 @@ from ownlab.lab.runtimes.control import ask
 from ownlab.lab.runtimes.line import Again, Hello, Line
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import lives, read_state
+from ownlab.lab.runtimes.words import RELEASED
 
 __all__ = ["Driven", "Driver", "Policy"]
 
@@ -75,7 +76,7 @@ class Driver:
         self._supervisor = (read_state(plan.home) or {}).get("supervisor")
         self._request: _Request | None = None
         self._gone = ""  # why there is no kernel any more
-        self._left = False  # a cell called exit(): that is the end, and none of failure
+        self._left = False  # a cell called exit() or runtime.unassign(): that is the end, and none of failure
         self._deaf = False
 
     async def run(self, steps: Sequence[Step], signals: Iterable[int] = ()) -> Driven:
@@ -116,6 +117,9 @@ class Driver:
             allowed = report.status == "failed" and not self._gone and (self._policy.allow_errors or step.may_fail)
             self._teller.done(report, allowed=allowed)
             status, reason = ("done", "") if allowed else (report.status, reason)
+        if self._left and number < count:
+            words = f"{count - number} of {count} cells were" if count - number > 1 else f"1 of {count} cells was"
+            self._teller.notice(f"The notebook ended its runtime by itself: {words} not run.")
         return Driven(tuple(reports), _as_run(status), reason, alive=not self._gone and not self._deaf)
 
     async def _cell(self, step: Step) -> tuple[CellReport, str]:
@@ -128,7 +132,7 @@ class Driver:
         if what == "late":
             heeded = "" if not self._deaf else ", and did not heed the interrupt"
             return _as(report, "timeout"), f"it ran longer than {self._policy.timeout:g} s{heeded}"
-        if what == "gone":
+        if what == "gone" and not self._left:
             return _as(report, "failed"), self._gone
         if report.error is not None:
             return _as(report, "failed"), f"{report.error.name}: {report.error.value}"
@@ -142,7 +146,7 @@ class Driver:
             if what != "done" or reply.get("status") != "aborted":
                 break
             await asyncio.sleep(_AGAIN)
-        self._left = _asks_to_exit(reply)
+        self._left = self._left or _asks_to_exit(reply)
         return what, reply
 
     async def _send(self, step: Step) -> tuple[_What, dict[str, Any]]:
@@ -212,6 +216,7 @@ class Driver:
     def _event(self, said: dict[str, Any]) -> None:
         if said.get("event") in ("kernel-ended", "ended"):
             why = str(said.get("why"))
+            self._left = self._left or why == RELEASED
             self._lose(why if why.startswith("the kernel") else f"its kernel was ended: {why}")
 
     def _lose(self, why: str) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ownlab.errors import InputError, UsageError
+from ownlab.lab.colab.mode import accelerator_of
+from ownlab.lab.colab.proposals import Proposal, propose
 from ownlab.lab.colab.values import nearest
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.lab.runtimes.refresh import refresh_specs
+from ownlab.options.lab import resolve_lab_options
 from ownlab.options.places import kernels_folder
 
 __all__ = ["Kind", "choose_kind"]
@@ -26,7 +29,10 @@ class Kind(NamedTuple):
 
 
 def choose_kind(path: str, notebook: Mapping[str, Any], given: str | None, env: Mapping[str, str]) -> Kind:
-    """The type that was asked for, or the one that the notebook names, or the CPU."""
+    """The type that was asked for, or the one that the notebook names, or was made for on Colab; else the CPU.
+
+    Nothing waits for a card that nobody has asked for: where those of the last kind are taken, it is the CPU too.
+    """
     metadata = notebook.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     spec = metadata.get("kernelspec")
@@ -37,7 +43,10 @@ def choose_kind(path: str, notebook: Mapping[str, Any], given: str | None, env: 
     name = str(spec.get("name") or "")
     if name.startswith(_PREFIX):
         return Kind(_find(name, env))
-    return Kind(_find(CPU_TYPE, env), _notice(name, metadata))
+    proposal = propose(notebook, _types_now(env), CPU_TYPE) if accelerator_of(notebook) else None
+    if proposal is None:
+        return Kind(_find(CPU_TYPE, env), _notice(name))
+    return Kind(_find(proposal.type if proposal.type and proposal.free else CPU_TYPE, env), _notice_of(proposal))
 
 
 def _find(name: str, env: Mapping[str, str]) -> RuntimeType:
@@ -71,9 +80,27 @@ def _check_language(path: str, metadata: Mapping[str, Any], spec: Mapping[str, A
         )
 
 
-def _notice(name: str, metadata: Mapping[str, Any]) -> str:
-    if str(metadata.get("accelerator", "")).upper() in ("GPU", "TPU"):
-        return "The notebook asks for a GPU, and is run on the CPU. On a card: -t TYPE (`ownlab types` lists them)."
+def _types_now(env: Mapping[str, str]) -> tuple[RuntimeType, ...]:
+    from ownlab.lab.runtimes.cards import read_devices
+    from ownlab.lab.runtimes.refresh import current_types
+    from ownlab.lab.runtimes.snapshot import with_freedom
+    from ownlab.lab.store.places import choose_store
+    from ownlab.lab.store.store import Store
+
+    options, devices = resolve_lab_options(environ=env), read_devices(env)
+    with Store.open(choose_store(options, env).folder) as store:
+        return with_freedom(current_types(env, devices), store, devices, options)
+
+
+def _notice_of(proposal: Proposal) -> str:
+    if proposal.type is None:
+        return f"{proposal.words} It is run on the CPU."
+    if proposal.free:
+        return f"{proposal.made_for}: it is run on {proposal.offer}. Elsewhere: -t TYPE (on the CPU: -t cpu)."
+    return f"{proposal.words} It is run on the CPU. To wait: -t {proposal.type.removeprefix(_PREFIX)}."
+
+
+def _notice(name: str) -> str:
     if name and name not in _PLAIN:
         return f"The notebook names a kernel {name}, and is run on {CPU_TYPE}. Another one: -t TYPE."
     return ""

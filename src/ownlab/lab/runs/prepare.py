@@ -32,6 +32,7 @@ class Asked(NamedTuple):
     wait: bool = True
     uploads: str | None = None
     outputs: str | None = None
+    restore_packages: bool = False
 
 
 class Step(NamedTuple):

@@ -119,6 +119,7 @@ def _again(asked: Asked) -> Ready:
         "--inplace": asked.inplace,
         "--uploads": asked.uploads,
         "--outputs": asked.outputs,
+        "--restore-packages": asked.restore_packages,
     }
     for name, value in fixed.items():
         if value:

@@ -20,6 +20,7 @@ from ownlab.lab.runs.records import RunReport
 from ownlab.lab.runs.runtime import RunRuntime
 from ownlab.lab.runs.tell import Stop, Teller
 from ownlab.lab.runtimes.contents import retire_contents
+from ownlab.lab.runtimes.startup import startup_failures
 from ownlab.options.lab import resolve_lab_options
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def run(
     if ready.notice:
         teller.notice(ready.notice)
     try:
+        if ready.asked.restore_packages:
+            from ownlab.lab.runs.packages import restore_packages
+
+            restore_packages(ready, teller)
         runtime = RunRuntime(ready)
     except BaseException:
         ready.give_up()
@@ -63,6 +68,8 @@ def run(
         try:
             driver = Driver(runtime.plan, policy, teller, written.bring_up_to_date, stop)
             report = _drive(ready, runtime, driver, signals)
+            for words in startup_failures(runtime.plan.home):
+                teller.notice(words)
         finally:
             written.bring_up_to_date()
             runtime.end("its run is over")
@@ -101,6 +108,7 @@ def run_notebook(
     wait: bool = True,
     uploads: str | os.PathLike[str] | None = None,
     outputs: str | os.PathLike[str] | None = None,
+    restore_packages: bool = False,
 ) -> RunReport:
     """Run a notebook in a runtime of its own, and return how it went; CellFailed where a cell failed.
 
@@ -118,6 +126,7 @@ def run_notebook(
         wait=wait,
         uploads=None if uploads is None else os.fspath(uploads),
         outputs=None if outputs is None else os.fspath(outputs),
+        restore_packages=restore_packages,
     )
     stop = Stop()
     outcome = _in_thread(lambda: run(get_ready(asked), Teller(), stop), stop)

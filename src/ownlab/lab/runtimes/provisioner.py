@@ -25,6 +25,7 @@ from ownlab.lab.runtimes import start, state
 from ownlab.lab.runtimes.colab import colab_variables
 from ownlab.lab.runtimes.control import NotAnswering, ask
 from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.startup import startup_variables
 
 __all__ = ["OwnlabProvisioner"]
 
@@ -193,7 +194,8 @@ class OwnlabProvisioner(KernelProvisionerBase):
             return self._start_anew(plan, env, cwd)
         if now["state"] not in ("waiting", "starting"):  # else its first kernel is still to come
             try:
-                changes = {**self._changes(env), **colab_variables(env.get(_SESSION, ""), plan.runtime, env)}
+                colab = colab_variables(env.get(_SESSION, ""), plan.runtime, env)
+                changes = {**self._changes(env), **colab, **startup_variables(env)}
                 ask(plan.sockets, "relaunch", timeout=_START_SECONDS, env=changes, cwd=cwd)
             except NotAnswering:  # it is ending, because its keeper was killed, say
                 return self._start_anew(plan, env, cwd)

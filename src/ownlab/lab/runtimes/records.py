@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from ownlab.instruments.monitor.records import Saturation, Verdict
 from ownlab.lab.store.rows import State
 
 __all__ = [
     "CPU_TYPE",
     "CardHolder",
+    "CardPoint",
     "CardShare",
     "CardState",
     "HostState",
     "Point",
     "Runtime",
+    "RuntimePoint",
     "RuntimeType",
     "Snapshot",
     "Usage",
@@ -52,6 +55,7 @@ class CardShare(Struct, frozen=True):
     parts: int
     vram: int | None = None  # used by this runtime on this card
     booked: int | None = None  # its share of the card's memory; more than this is overuse
+    utilisation: float | None = None  # percent of the time in which kernels of this runtime ran on it
 
 
 class Runtime(Struct, frozen=True):
@@ -81,6 +85,8 @@ class Runtime(Struct, frozen=True):
     units_per_hour: float
     units: float  # used up to now
     kernel_pid: int | None
+    cpu: float | None = None  # percent of one core, of all its processes
+    utilisation: float | None = None  # mean over its cards
 
 
 class CardHolder(Struct, frozen=True):
@@ -104,12 +110,35 @@ class CardState(Struct, frozen=True):
     free_parts: int
     holders: tuple[CardHolder, ...]
     strangers: tuple[str, ...]
+    saturation: Saturation | None = None  # how much of it worked
+    no_saturation: str = ""  # why that is not known
+    power: float | None = None  # watts
+    power_limit: float | None = None
+    temperature: float | None = None  # degrees Celsius
+    verdict: Verdict | None = None  # over the last half minute
 
 
 class HostState(Struct, frozen=True):
     cpu: float | None  # percent of all cores
     memory: int | None
     memory_used: int | None
+    cores: int | None = None
+
+
+class CardPoint(Struct, frozen=True):
+    """A card in the graph of the last minutes, in percent."""
+
+    uuid: str
+    utilisation: float | None = None
+    sm: float | None = None
+
+
+class RuntimePoint(Struct, frozen=True):
+    """A runtime in the graph of the last minutes, in percent: of one core, and of the time of its cards."""
+
+    id: str
+    cpu: float | None = None
+    utilisation: float | None = None
 
 
 class Point(Struct, frozen=True):
@@ -120,6 +149,8 @@ class Point(Struct, frozen=True):
     memory_used: int | None
     vram_used: int | None
     utilisation: float | None  # mean over the cards
+    cards: tuple[CardPoint, ...] = ()
+    runtimes: tuple[RuntimePoint, ...] = ()
 
 
 class Snapshot(Struct, frozen=True):

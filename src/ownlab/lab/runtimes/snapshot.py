@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from ownlab.errors import DeviceUnusable, StoreError
+from ownlab.instruments.monitor.records import CardSample
 from ownlab.lab.journal.shelf import journal_folder, read_trouble
 from ownlab.lab.runtimes.figures import Figures
 from ownlab.lab.runtimes.plan import Limits
@@ -21,7 +22,7 @@ from ownlab.lab.store.store import Store
 from ownlab.options.lab import LabOptions
 from ownlab.units import format_seconds
 
-__all__ = ["take_snapshot"]
+__all__ = ["take_snapshot", "with_freedom"]
 
 _ASKER = ""  # the name, in the queue, of one who only asks whether a type is free
 
@@ -101,6 +102,16 @@ def take_snapshot(
     )
 
 
+def with_freedom(
+    types: Sequence[RuntimeType], store: Store, devices: Sequence[Device], options: LabOptions
+) -> tuple[RuntimeType, ...]:
+    """The same types, each with whether it could start now."""
+    store.reap()
+    scene = _Scene(store.runtimes(), store.leases(), devices)
+    spent = _why_spent(store, stricter(Limits(**options.limits), store.limits()))
+    return tuple(_type(each, scene, spent) for each in types)
+
+
 def _unkept(row: RuntimeRow) -> str:
     """That a runtime of this person cannot write down what it says; "" where it can."""
     if row.uid != os.geteuid() or row.lab is None:
@@ -120,6 +131,7 @@ def _runtime(
     place = scene.place(row)
     shares = tuple(_share(lease, row, scene, figures) for lease in scene.leases if lease.runtime == row.id)
     vram = [share.vram for share in shares if share.vram is not None]
+    busy = [share.utilisation for share in shares if share.utilisation is not None]
     alive = store.alive(row.id)
     why = scene.why_taken(row.want, place - 1) if place is not None else ""
     return Runtime(
@@ -147,6 +159,8 @@ def _runtime(
         units_per_hour=row.units_per_hour,
         units=max(0.0, now - row.started_at) / 3600 * row.units_per_hour if row.started_at is not None else 0.0,
         kernel_pid=row.kernel.pid if row.kernel is not None else None,
+        cpu=figures.cpu.get(row.id),
+        utilisation=sum(busy) / len(busy) if busy else None,
     )
 
 
@@ -159,22 +173,39 @@ def _share(lease: Lease, row: RuntimeRow, scene: _Scene, figures: Figures) -> Ca
         parts=lease.parts,
         vram=figures.vram.get((row.id, lease.device)),
         booked=device.memory * lease.parts // PARTS if device is not None and device.memory is not None else None,
+        utilisation=_utilisation(lease, device, figures),
     )
 
 
+def _utilisation(lease: Lease, device: Device | None, figures: Figures) -> float | None:
+    """What the driver tells of this runtime's processes; else what follows from all that the card does."""
+    told = figures.shares.get((lease.runtime, lease.device))
+    card = figures.cards.get(lease.device)
+    if told is not None or card is None:
+        return told
+    alone = device is not None and not device.strangers and lease.parts == PARTS
+    return card.utilisation if alone or not card.utilisation else None
+
+
 def _card(device: Device, scene: _Scene, figures: Figures) -> CardState:
-    reading = figures.cards.get(device.uuid)
+    reading = figures.cards.get(device.uuid, CardSample(device.uuid, device.number))
     return CardState(
         uuid=device.uuid,
         vendor=device.vendor,
         index=device.number,
         name=device.name,
         memory=device.memory,
-        memory_used=reading.memory_used if reading is not None else None,
-        utilisation=reading.utilisation if reading is not None else None,
+        memory_used=reading.memory_used,
+        utilisation=None if reading.utilisation is None else round(reading.utilisation),
         free_parts=0 if device.strangers else PARTS - scene.booked[device.uuid],
         holders=tuple(_holder(lease, scene) for lease in scene.leases if lease.device == device.uuid),
         strangers=device.strangers,
+        saturation=reading.saturation,
+        no_saturation=reading.no_saturation,
+        power=reading.power,
+        power_limit=reading.power_limit,
+        temperature=reading.temperature,
+        verdict=figures.verdicts.get(reading.uuid),
     )
 
 

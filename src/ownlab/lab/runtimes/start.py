@@ -24,6 +24,7 @@ from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.plan import Limits, Plan
 from ownlab.lab.runtimes.policy import stricter
 from ownlab.lab.runtimes.records import RuntimeType
+from ownlab.lab.runtimes.startup import startup_variables
 from ownlab.lab.runtimes.state import end, read_state, remove
 from ownlab.lab.store.places import choose_store
 from ownlab.lab.store.private import write_private
@@ -161,7 +162,13 @@ def spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL if plan.detached else subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env={**env, **colab_variables(plan.notebook, plan.runtime, env), "OWNLAB_RUNTIME": plan.runtime},
+            env={
+                **env,
+                **colab_variables(plan.notebook, plan.runtime, env),
+                **startup_variables(env),
+                "OWNLAB_HOST": sys.executable,  # who answers for ownlab where the kernel's environment has none
+                "OWNLAB_RUNTIME": plan.runtime,
+            },
             cwd="/",  # `-m` looks for modules in the working folder first: a json.py in the notebook's would be taken
             start_new_session=True,
         )

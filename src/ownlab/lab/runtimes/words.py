@@ -7,7 +7,7 @@ import struct
 
 from ownlab.lab.journal.record import CHANNELS, Record
 
-__all__ = ["AGAIN", "BYE", "FOLLOW", "HELLO", "RECORD", "SEND", "line_address", "pack", "unpack"]
+__all__ = ["AGAIN", "BYE", "FOLLOW", "HELLO", "RECORD", "RELEASED", "SEND", "line_address", "pack", "unpack"]
 
 # Said by a follower.
 FOLLOW = b"follow"  # {"only": null or ["status"]}: from now on tell me everything, or of iopub status messages alone
@@ -17,6 +17,9 @@ BYE = b"bye"
 HELLO = b"hello"  # {"position", "busy", "execution_state", "kernel_info", "launch", "kernel_session"}
 RECORD = b"record"  # head, parts …: what has just been written
 AGAIN = b"again"  # message id: this was sent before, and is not passed on a second time
+
+# Why a runtime ended, where its own notebook wanted that: `runtime.unassign()` of google.colab.
+RELEASED = "its notebook released it"
 
 _HEAD = struct.Struct("<QdBB")
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.records import Card, CardProcess
 
-__all__ = ["name_processes", "short_command"]
+__all__ = ["name_processes", "read_command", "read_user", "short_command", "why_stranger"]
 
 _LONGEST = 120
 _PYTHON = re.compile(r"python[\d.]*")
@@ -60,17 +60,17 @@ def name_processes(card: Card, root: Path) -> Card:
 
 def _name(process: CardProcess, root: Path) -> CardProcess:
     folder = root / "proc" / str(process.pid)
-    stranger = _why_stranger(folder, process.pid)
+    stranger = why_stranger(folder, process.pid)
     if stranger is not None:
         command = process.command if isinstance(process.command, Known) else stranger
         return replace(process, command=command, user=stranger)
-    command = _read_command(folder, process.pid)
+    command = read_command(folder, process.pid)
     if isinstance(command, Unknown) and isinstance(process.command, Known):
         command = process.command
-    return replace(process, command=command, user=_read_user(folder, process.pid))
+    return replace(process, command=command, user=read_user(folder, process.pid))
 
 
-def _why_stranger(folder: Path, pid: int) -> Unknown | None:
+def why_stranger(folder: Path, pid: int) -> Unknown | None:
     """NVML may count in the host's PID namespace: then the process of that number here, if any, is another one."""
     if not os.path.isdir(folder):
         return Unknown(f"process {pid} is outside this PID namespace, or has ended")
@@ -88,7 +88,8 @@ def _why_stranger(folder: Path, pid: int) -> Unknown | None:
     return Unknown(f"process {pid} here does not use the card: the one meant is outside this PID namespace")
 
 
-def _read_command(folder: Path, pid: int) -> Fact[str]:
+def read_command(folder: Path, pid: int) -> Fact[str]:
+    """Program and script, from a folder of /proc."""
     source = f"/proc/{pid}/cmdline"
     try:
         raw = (folder / "cmdline").read_bytes()
@@ -99,7 +100,8 @@ def _read_command(folder: Path, pid: int) -> Fact[str]:
     return Known(command, source=source) if command else Unknown(f"{source} is empty")
 
 
-def _read_user(folder: Path, pid: int) -> Fact[str]:
+def read_user(folder: Path, pid: int) -> Fact[str]:
+    """Whose a process is."""
     try:
         uid = folder.stat().st_uid
     except OSError as exc:

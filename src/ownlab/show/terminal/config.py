@@ -12,7 +12,7 @@ from ownlab.units import format_seconds
 
 __all__ = ["show_configuration", "show_store"]
 
-_UNSET = {"store.folder": "not set"}
+_UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), "not set")
 _LIMITS = {
     "idle": "idle at most",
     "session": "session at most",

@@ -38,7 +38,8 @@ class _Results(Console):
 
 def console() -> Console:
     """The console for results, on stdout. Rich itself honours NO_COLOR, FORCE_COLOR and TERM=dumb."""
-    made = _Results(file=sys.stdout, highlight=False, soft_wrap=False)
+    # In a notebook it is text as well: Rich would make a box of HTML of each line.
+    made = _Results(file=sys.stdout, highlight=False, soft_wrap=False, force_jupyter=False)
     made.width = min(made.width, _WIDEST) if sys.stdout.isatty() else _PIPE_WIDTH
     return made
 

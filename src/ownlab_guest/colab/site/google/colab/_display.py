@@ -1,6 +1,7 @@
 """IPython's display functions, imported when they are used: google.colab is imported before IPython is."""
 
 import importlib
+import sys
 from typing import Any
 
 
@@ -17,6 +18,15 @@ def display_html(page: str, text: str) -> None:
 def clear_output(wait: bool = False) -> None:
     """Clear the cell's output, or that of the part that is written to."""
     importlib.import_module("IPython.display").clear_output(wait)
+
+
+def flush_all() -> None:
+    """Printed text and open figures of matplotlib are put out now, and not at the cell's end."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    inline = sys.modules.get("matplotlib_inline.backend_inline")
+    if inline is not None and "matplotlib.pyplot" in sys.modules:
+        inline.flush_figures()
 
 
 def shell() -> Any:

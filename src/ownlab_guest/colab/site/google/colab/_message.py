@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from .errors import Error
 
@@ -38,6 +38,7 @@ class _Wait:
 
 _lock = threading.Lock()  # of the stdin socket: one thread reads it at a time, for all
 _waits: Dict[str, _Wait] = {}
+_asking: List[List[str]] = []  # what was typed for each input() that waits, the innermost last
 
 
 def running_kernel() -> Any:
@@ -119,24 +120,54 @@ def blocking_request(
     return read_reply_from_input(send_request(request_type, request, parent, expect_reply=True), timeout_sec)
 
 
-def _receive() -> None:
-    """Take one message from stdin, if there is one soon, for whoever waits for it. Others are thrown away, as on Colab."""
+def ask_person(kernel: Any, question: Dict[str, Any], ident: Any, parent: Dict[str, Any]) -> str:
+    """What somebody types in answer to an input_request.
+
+    ipykernel takes whatever comes next on stdin for it, and an answer to google.colab may come late.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    typed: List[str] = []
+    while _receive(wait_ms=0):
+        pass  # late answers to what was asked before
+    kernel.session.send(kernel.stdin_socket, "input_request", question, parent, ident=ident)
+    _asking.append(typed)
+    try:
+        while not typed:
+            _receive()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("Interrupted by user") from None
+    finally:
+        _asking.remove(typed)
+    if typed[0] == "\x04":
+        raise EOFError
+    return typed[0]
+
+
+def _receive(wait_ms: int = POLL_MS) -> bool:
+    """Take one message from stdin, if there is one soon, for whoever waits for it; others are thrown away, as on Colab."""
     kernel = running_kernel()
     with _lock:
-        if not kernel.stdin_socket.poll(POLL_MS):
-            return
+        if not kernel.stdin_socket.poll(wait_ms):
+            return False
         try:
             _, message = kernel.session.recv(kernel.stdin_socket)
         except ValueError:  # not signed with this kernel's key, or sent twice
-            return
+            return True
         value = message["content"].get("value") if message else None
-        if not isinstance(value, dict) or value.get("type") != "colab_reply":
-            return
-        wait = _waits.get(str(value.get("colab_msg_id")))
-        if wait is not None:
-            wait.heard = True
-            if "data" in value or "error" in value or not value.get("ack"):
-                wait.reply = value
+        if isinstance(value, str) and _asking:
+            _asking[-1].append(value)
+        elif isinstance(value, dict) and value.get("type") == "colab_reply":
+            _give(value)
+    return True
+
+
+def _give(value: Dict[str, Any]) -> None:
+    wait = _waits.get(str(value.get("colab_msg_id")))
+    if wait is not None:
+        wait.heard = True
+        if "data" in value or "error" in value or not value.get("ack"):
+            wait.reply = value
 
 
 def _words(error: Any) -> str:

@@ -8,16 +8,15 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Set
+
+from ownlab_guest.kernel.packages import installed
 
 __all__ = ["watch"]
 
 _INSTALLS = re.compile(
     r"\b(pip|pip3|uv|conda|mamba|micromamba)\b.*\b(install|uninstall|sync|update|upgrade)\b", re.DOTALL
 )
-
-# Of a distribution's folder: what changes when it is installed again, even in the same version.
-Installed = Dict[str, Tuple[int, int]]
 
 
 @contextlib.contextmanager
@@ -26,9 +25,9 @@ def watch(command: str, say: Callable[[str], object]) -> Iterator[None]:
     if not _INSTALLS.search(command):
         yield
         return
-    before = _installed(sys.path)
+    before = installed(sys.path)
     yield
-    after = _installed(sys.path)
+    after = installed(sys.path)
     names = _in_use([path for path in after if before.get(path) != after[path]])
     if names:
         were = "was" if len(names) == 1 else "were"
@@ -36,17 +35,6 @@ def watch(command: str, say: Callable[[str], object]) -> Iterator[None]:
             f"\nWARNING: {', '.join(names)} {were} imported in this runtime before, and the old version is still in use.\n"
             "Restart the runtime to use what was just installed.\n"
         )
-
-
-def _installed(folders: Iterable[str]) -> Installed:
-    found: Installed = {}
-    for folder in folders:
-        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-            for entry in entries:
-                if entry.name.endswith(".dist-info"):
-                    status = entry.stat()
-                    found[entry.path] = (status.st_ino, status.st_mtime_ns)
-    return found
 
 
 def _in_use(changed: List[str]) -> List[str]:

@@ -11,8 +11,9 @@ from typing import Any, Dict, List, Optional, cast
 from IPython.core.error import UsageError
 from zmq import NOBLOCK
 
+from ownlab_guest.kernel.terminal import Command, Person
+
 from . import _message, _pip
-from ._terminal import Command, Person
 
 __all__ = ["ShellResult", "capture", "register", "run"]
 

@@ -37,7 +37,7 @@ def _stop(runtime: str) -> None:
     if not _host.is_there():
         raise errors.RuntimeManagementError("ownlab cannot be asked: OWNLAB_HOST is not set.")
     try:
-        code, _ = _host.ask("runtimes", "stop", runtime, timeout=STOP_SECONDS)
+        code, _ = _host.ask("runtimes", "stop", runtime, "--released", timeout=STOP_SECONDS)
     except TimeoutError as exc:
         raise errors.RuntimeManagementError(f"The runtime could not be ended: {exc}") from None
     if code != 0:

@@ -1,57 +1,61 @@
-"""Where in the output frame the next outputs go. Without a page they go where all go."""
+"""Where in the cell the next outputs stand.
+
+Each display says it in its metadata, `{"ownlab": {"area": SELECTOR}}`, so that a page which knows this word puts it there,
+also after a reload; elsewhere, and without a page, it stands where all outputs do.
+"""
 
 import contextlib
-import json
-from typing import Iterator
+from typing import Any, Dict, Iterator
 
-from . import _js, _util
+from .. import _message
+from . import _displays, _js
 
-# The areas that were active, so that each context gives back what it found.
-_KEPT = "window.__ownlab_areas = window.__ownlab_areas || []"
-_OUTPUT = "google.colab.output"
+HEADER, FOOTER = "#output-header", "#output-footer"
 
 
 @contextlib.contextmanager
 def redirect_to_element(selector: str) -> Iterator[None]:
     """Outputs go into the element that this CSS selector finds."""
-    with _redirected(f"document.querySelector({json.dumps(str(selector))})"):
+    with _redirected(str(selector)):
         yield
 
 
 @contextlib.contextmanager
 def to_header_area() -> Iterator[None]:
     """Outputs go above all others of the cell."""
-    with redirect_to_element("#output-header"):
+    with _redirected(HEADER):
         yield
 
 
 @contextlib.contextmanager
 def to_footer_area() -> Iterator[None]:
     """Outputs go beneath all others of the cell."""
-    with redirect_to_element("#output-footer"):
+    with _redirected(FOOTER):
         yield
 
 
 @contextlib.contextmanager
 def to_default_area() -> Iterator[None]:
     """Outputs go where they go without any of these contexts."""
-    with _redirected(f"{_OUTPUT}.getDefaultOutputArea()"):
+    with _redirected(""):
         yield
 
 
 def no_vertical_scroll() -> None:
     """However long this cell's output is, it is shown whole."""
-    script = f"{_OUTPUT}.setIframeHeight(-1, true, {{interactive: true, maxHeight: 99999}})"
-    _js.eval_js(script, ignore_result=True)
+    _js.eval_js("google.colab.output.setIframeHeight(-1, true, {maxHeight: 99999})", ignore_result=True)
 
 
 @contextlib.contextmanager
-def _redirected(element: str) -> Iterator[None]:
-    begin = f"{_KEPT}; window.__ownlab_areas.push({_OUTPUT}.getActiveOutputArea()); "
-    _util.flush_all()
-    _js.eval_js(f"{begin}{_OUTPUT}.setActiveOutputArea({element})", ignore_result=True)
-    try:
+def _redirected(selector: str) -> Iterator[None]:
+    def mark(message: Dict[str, Any]) -> None:
+        metadata = message["content"].setdefault("metadata", {})
+        metadata.pop("ownlab", None)  # of a context around this one
+        if selector:
+            metadata["ownlab"] = {"area": selector}
+
+    if not _message.can_ask():
         yield
-    finally:
-        _util.flush_all()
-        _js.eval_js(f"{_KEPT}; {_OUTPUT}.setActiveOutputArea(window.__ownlab_areas.pop())", ignore_result=True)
+        return
+    with _displays.marked(mark):
+        yield

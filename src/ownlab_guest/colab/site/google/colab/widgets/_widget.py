@@ -5,8 +5,7 @@ import importlib
 from typing import Any, Generator, List, Optional
 
 from .. import errors
-from .._display import clear_output, display
-from ..output import _util
+from .._display import clear_output, display, flush_all
 
 WidgetException = errors.WidgetException
 
@@ -28,13 +27,13 @@ class OutputAreaWidget:
         self._root: Any = None
 
     def _show(self, root: Any) -> None:
-        _util.flush_all()
+        flush_all()
         self._root = root
         display(root)
 
     def remove(self, wait: bool = False) -> None:
         """Take the widget off the page."""
-        _util.flush_all()
+        flush_all()
         self._root.layout.display = "none"  # closed alone it would leave an error in its place
         for widget in (*self._parts, self._root):
             widget.close()
@@ -43,7 +42,7 @@ class OutputAreaWidget:
     def _output_in(self, part: int) -> Generator[None, None, None]:
         if self._current is not None:
             raise WidgetException("Already inside a component")
-        _util.flush_all()
+        flush_all()
         self._current = part
         raised: Optional[BaseException] = None
         try:
@@ -52,7 +51,7 @@ class OutputAreaWidget:
                     yield
                 except BaseException as exc:  # ipywidgets would show it, and keep it from whoever is outside
                     raised = exc
-                _util.flush_all()
+                flush_all()
         finally:
             self._current = None
         if raised is not None:
@@ -60,7 +59,7 @@ class OutputAreaWidget:
 
     def _clear(self, part: Optional[int]) -> None:
         """Empty one part; None is the one that is written to."""
-        _util.flush_all()
+        flush_all()
         if part is None and self._current is None:
             raise WidgetException("No active component selected")
         if part is None or part == self._current:

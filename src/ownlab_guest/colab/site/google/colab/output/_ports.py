@@ -1,8 +1,7 @@
-"""Ports of this kernel in the page; and everything that was put out, put out now."""
+"""Ports of this kernel in the page."""
 
 import html
 import json
-import sys
 import uuid
 from typing import Any
 
@@ -28,20 +27,6 @@ _AS_IFRAME = """const frame = document.createElement('iframe');
 _AS_LINK = "place.firstElementChild.href = address;"
 
 
-def flush_all() -> None:
-    """Printed text and open figures of matplotlib are put out now, and not at the cell's end."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    inline = sys.modules.get("matplotlib_inline.backend_inline")
-    if inline is not None and "matplotlib.pyplot" in sys.modules:
-        inline.flush_figures()
-
-
-def get_locally_unique_id(prefix: str = "id") -> str:
-    """An id that no other element has."""
-    return f"{prefix}-{uuid.uuid4().hex[:12]}"
-
-
 def serve_kernel_port_as_iframe(
     port: int, path: str = "/", width: str = "100%", height: str = "400", cache_in_notebook: bool = False
 ) -> None:
@@ -58,7 +43,7 @@ def serve_kernel_port_as_window(
 
 
 def _display_port(port: int, path: str, text: str, show: str, cache: bool) -> None:
-    element = get_locally_unique_id("ownlab-port")
+    element = f"ownlab-port-{uuid.uuid4().hex[:12]}"
     address = _address(int(port), path)
     page = _PORT.format(
         id=element,

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Callable, List, Optional, Tuple
 
-from . import _waiting
+from ownlab_guest.kernel import waiting
 
 __all__ = ["Command", "Person"]
 
@@ -23,7 +23,7 @@ WIDEST = 1000  # of what COLUMNS may say
 
 # The child is a session of its own. It takes the terminal as its controlling one by opening it, so that sudo, ssh and
 # getpass find /dev/tty. When the shell ends, what it left in the background is told to hang up: it is not to.
-OPEN = 'trap "" HUP; true <"$1"; exec "$2" -c "$3"'
+OPEN = 'trap "" HUP; true <"$1"; shift; exec "$@"'
 
 ENDINGS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 0.0))  # seconds until the next one
 HANG_UP = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
@@ -53,9 +53,11 @@ class Person:
 
 
 class Command:
-    """One run of a shell command. Without a person it reads end-of-file, from wherever it tries."""
+    """One run of a command, in a shell: bash, unless told. Without a person it reads end-of-file, from wherever it tries."""
 
-    def __init__(self, command: str, write: Callable[[str], object], person: Optional[Person] = None) -> None:
+    def __init__(
+        self, command: str, write: Callable[[str], object], person: Optional[Person] = None, shell: str = ""
+    ) -> None:
         self._write, self._person = write, person
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._echo = _Echo("")
@@ -69,7 +71,8 @@ class Command:
             self._person = None
         try:
             self._terminal = os.fstat(slave).st_rdev if name else -1
-            self._process = _start(command, slave, name, self._person is not None)
+            argv = [shell or shutil.which("bash") or "/bin/sh", "-c", command]
+            self._process = _start(argv, slave, name, self._person is not None)
         except BaseException:
             os.close(self._master)
             raise
@@ -204,9 +207,9 @@ class Command:
                 self._person.ask(_ESCAPES.sub("", self._line), _is_secret(self._master))
 
     def _waits(self, quiet: float) -> bool:
-        seen = _waiting.look(self._process.pid, self._terminal)
-        if self._person is None or seen in (_waiting.READS, _waiting.BUSY):
-            return seen == _waiting.READS
+        seen = waiting.look(self._process.pid, self._terminal)
+        if self._person is None or seen in (waiting.READS, waiting.BUSY):
+            return seen == waiting.READS
         # It listens to other things as well, or nobody can say: a question is a line that goes on.
         return quiet >= PROMPT_SECONDS and _ESCAPES.sub("", self._line).strip("\r") != ""
 
@@ -300,17 +303,14 @@ def _set_up(slave: int) -> None:
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, width, 0, 0))
 
 
-def _start(command: str, slave: int, name: str, with_input: bool) -> "subprocess.Popen[bytes]":
-    shell = shutil.which("bash") or "/bin/sh"
+def _start(argv: List[str], slave: int, name: str, with_input: bool) -> "subprocess.Popen[bytes]":
     if with_input:
-        argv = ["/bin/sh", "-c", OPEN, "sh", name, shell, command]
-        return subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        opening = ["/bin/sh", "-c", OPEN, "sh", name, *argv]
+        return subprocess.Popen(opening, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
     # Nobody can type: it gets a terminal that can be written to, and no other. `more` would read from its stderr.
     output = os.open(name, os.O_WRONLY | os.O_NOCTTY) if name else os.dup(slave)
     try:
-        return subprocess.Popen(
-            [shell, "-c", command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
     finally:
         os.close(output)
 

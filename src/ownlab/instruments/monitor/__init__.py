@@ -1,0 +1,1 @@
+"""What the cards and the host do over time: samples, verdicts in words, recordings."""

@@ -1,0 +1,19 @@
+"""The kernel in which a notebook runs as on Colab."""
+
+from typing import Any, Dict
+
+from ipykernel.ipkernel import IPythonKernel
+
+from . import _message, _shell
+
+__all__ = ["ColabKernel"]
+
+
+class ColabKernel(IPythonKernel):
+    """IPython's kernel with Colab's shell. What a page answers to google.colab is never what input() returns."""
+
+    shell_class = _shell.Shell
+
+    def _input_request(self, prompt: str, ident: Any, parent: Dict[str, Any], password: bool = False) -> str:
+        """Of input and getpass; by this name in ipykernel 6 and 7."""
+        return _message.ask_person(self, {"prompt": str(prompt), "password": password}, ident, parent)

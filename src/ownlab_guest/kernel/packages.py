@@ -1,0 +1,299 @@
+"""Packages that a notebook installs: what a cell changed is told, and what a runtime lacks is installed again.
+
+What installers print does not tell (`pip install -q`, uv, conda, a script), so the folders of packages are compared.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import shutil
+import site
+import subprocess
+import sys
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from urllib.parse import unquote
+
+__all__ = ["MESSAGE", "answer", "installed", "lacking", "restore", "watch"]
+
+MESSAGE = "ownlab_packages"  # on iopub: {"pip": {name: requirement or None}, "apt": {name: name or None}}
+
+_INFO = ".dist-info"
+# What may be given to installers: notebooks may come from strangers, and no option must be among it.
+_REQUIREMENT = re.compile(
+    r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+    r"(?:==[A-Za-z0-9][A-Za-z0-9.+!_-]*| @ (?:(?:git|hg|svn|bzr)\+)?(?:https?|ssh|file)://\S+)?"
+)
+_DEBIAN = re.compile(r"[a-z0-9][a-z0-9+.-]+(?::[a-z0-9-]+)?")
+_APT = ["apt-get", "install", "--yes", "--quiet"]
+
+# Of a distribution's folder: what changes when it is installed again, even in the same version.
+Installed = Dict[str, Tuple[int, int]]
+Changes = Dict[str, Dict[str, Optional[str]]]
+
+
+class Wanted(NamedTuple):
+    """What there is to install."""
+
+    pip: List[str]  # NAME==VERSION, NAME @ URL
+    apt: List[str]
+
+
+class _Before(NamedTuple):
+    """The environment before a cell."""
+
+    pip: Installed
+    status: bytes  # of dpkg
+
+
+class _Answer(Dict[str, Any]):
+    """What a page gets as JSON, where it asks by an expression."""
+
+    def _repr_json_(self) -> Dict[str, Any]:
+        return dict(self)
+
+
+# --- what a cell installs ---------------------------------------------------------------------------------------------
+
+
+def watch(shell: Any) -> None:
+    """Called before a cell that mentions an installer: after it, what it changed is told."""
+    before = _Before(installed(folders()), _dpkg_status())
+
+    def after(*ignored: Any) -> None:
+        shell.events.unregister("post_run_cell", after)
+        changes = _changes(before)
+        if any(changes.values()):
+            kernel = shell.kernel
+            kernel.session.send(kernel.iopub_socket, MESSAGE, content=changes, parent=kernel.get_parent("shell"))
+
+    shell.events.register("post_run_cell", after)
+
+
+def folders() -> List[str]:
+    """Where packages are: also the person's own, which is not on the path before the first is installed there."""
+    own = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return list(dict.fromkeys([*sys.path, *own]))
+
+
+def installed(places: Iterable[str]) -> Installed:
+    """The distributions in these folders, by the paths of their own ones."""
+    found: Installed = {}
+    for folder in places:
+        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+            for entry in entries:
+                if entry.name.endswith(_INFO):
+                    status = entry.stat()
+                    found[entry.path] = (status.st_ino, status.st_mtime_ns)
+    return found
+
+
+def _changes(before: _Before) -> Changes:
+    after = installed(folders())
+    changed = {_name(path) for path in {*before.pip, *after} if before.pip.get(path) != after.get(path)}
+    left = _by_name(after)
+    pip = {name: _requirement(left[name]) if name in left else None for name in sorted(changed)}
+    return {"pip": {name: value for name, value in pip.items() if value != ""}, "apt": _apt_changes(before.status)}
+
+
+def _by_name(found: Installed) -> Dict[str, str]:
+    """Name -> the folder of the first on the path, which is the one that is imported; `pip --target` leaves old ones."""
+    paths: Dict[str, str] = {}
+    for path, (_, changed_at) in found.items():
+        other = paths.setdefault(_name(path), path)
+        if os.path.dirname(other) == os.path.dirname(path) and changed_at > found[other][1]:
+            paths[_name(path)] = path
+    return paths
+
+
+def _name(path: str) -> str:
+    """As package indexes write it: Foo_Bar-1.0.dist-info -> foo-bar."""
+    return _normal(os.path.basename(path)[: -len(_INFO)].partition("-")[0])
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _requirement(path: str) -> str:
+    """What installs just this one again; "" where nothing does: it is a folder that somebody works on (`-e`)."""
+    address = _address(path)
+    file = _file_of(address or "")
+    # conda's packages name a file of the machine on which they were made.
+    return _pin(path) if address is None or (file and not os.path.exists(file)) else address
+
+
+def _pin(path: str) -> str:
+    version = os.path.basename(path)[: -len(_INFO)].partition("-")[2]
+    return f"{_name(path)}=={version}" if version else _name(path)
+
+
+def _address(path: str) -> Optional[str]:
+    """From where it came, as PEP 610 writes it down: NAME @ URL. None where that is a package index, as most often."""
+    try:
+        with open(os.path.join(path, "direct_url.json"), encoding="utf-8") as file:
+            origin = json.load(file)
+        if origin.get("dir_info", {}).get("editable"):
+            return ""
+        url = re.sub(r"^(https?://)[^/@]*@", r"\1", origin["url"])  # installers take passwords away; one may not
+        if "vcs_info" in origin:
+            url = "{vcs}+{0}@{commit_id}".format(url, **origin["vcs_info"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or damaged
+        return None
+    part = origin.get("subdirectory")
+    return f"{_name(path)} @ {url}" + (f"#subdirectory={part}" if part else "")
+
+
+def _file_of(requirement: str) -> str:
+    """The file or folder from which it is to come; "" where it comes from elsewhere."""
+    _, is_file, rest = requirement.partition(" @ file://")
+    return unquote(rest.partition("#")[0]) if is_file else ""
+
+
+# --- Debian's packages ------------------------------------------------------------------------------------------------
+
+
+def _dpkg_status() -> bytes:
+    with contextlib.suppress(OSError), open(os.path.join(_dpkg_folder(), "status"), "rb") as file:
+        return file.read()
+    return b""
+
+
+def _dpkg_folder() -> str:
+    return os.environ.get("DPKG_ADMINDIR") or "/var/lib/dpkg"  # as dpkg itself has it
+
+
+def _apt_changes(before: bytes) -> Dict[str, Optional[str]]:
+    status = _dpkg_status()
+    if status == before:
+        return {}
+    old, new = _packages(before), _packages(status)
+    changes: Dict[str, Optional[str]] = {name: name for name in sorted(new - old - _brought_along())}
+    changes.update((name, None) for name in sorted(old - new))
+    return changes
+
+
+def _packages(status: bytes) -> Set[str]:
+    found = re.findall(rb"^Package: (\S+)\nStatus: install ok installed$", status, re.MULTILINE)
+    return {name.decode() for name in found}
+
+
+def _brought_along() -> Set[str]:
+    """What apt installed because others need it: it would be so again."""
+    try:
+        with open("/var/lib/apt/extended_states", encoding="utf-8", errors="replace") as file:
+            parts = file.read().split("\n\n")
+    except OSError:
+        return set()
+    return {match[1] for part in parts if "Auto-Installed: 1" in part and (match := re.search(r"Package: (\S+)", part))}
+
+
+# --- what a runtime lacks ---------------------------------------------------------------------------------------------
+
+
+def lacking(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
+    """What of this is not installed here, or in another version. Whatever is no requirement is left out."""
+    found = _lacking(pip, apt)
+    return _Answer(found._asdict())
+
+
+def _lacking(pip: Iterable[str], apt: Iterable[str]) -> Wanted:
+    there = _by_name(installed(folders()))
+    wanted = []
+    for each in pip:
+        match = _REQUIREMENT.fullmatch(each) if isinstance(each, str) else None
+        path = there.get(_normal(match[1])) if match else None
+        if match and (path is None or (match[0] != match[1] and each not in (_pin(path), _address(path)))):
+            wanted.append(each)
+    names = [each for each in apt if isinstance(each, str) and _DEBIAN.fullmatch(each)]
+    has = _packages(_dpkg_status()) if names else set()
+    return Wanted(wanted, [each for each in names if each.partition(":")[0] not in has])
+
+
+def restore(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
+    """Install what is lacking, and print what installers say. What was installed, and "failed": why not all of it."""
+    wanted = _lacking(pip, apt)
+    failures = [_install_apt(wanted.apt) if wanted.apt else "", _install_pip(wanted.pip) if wanted.pip else ""]
+    importlib.invalidate_caches()
+    left = _lacking(*wanted)
+    done = [each for each in [*wanted.pip, *wanted.apt] if each not in [*left.pip, *left.apt]]
+    failed = "\n".join(filter(None, failures))
+    if not failed and any(left):
+        failed = f"Installed, and not found afterwards: {', '.join([*left.pip, *left.apt])}"
+    return _Answer(installed=done, failed=failed)
+
+
+def _install_pip(requirements: List[str]) -> str:
+    """ "", or why it failed."""
+    absent = [
+        each for each in requirements if " @ file://" in each and not os.path.exists(each.partition("file://")[2])
+    ]
+    here = [each for each in requirements if each not in absent]
+    words = [
+        f"{name} came from a file that is not here: {path}" for name, _, path in (a.partition(" @ ") for a in absent)
+    ]
+    program = _pip()
+    if program is None:
+        return f"{sys.executable} has no pip: {sys.executable} -m ensurepip"
+    if here:
+        code, said = _run([*program, *here])
+        if code and "ResolutionImpossible" in said:
+            # Installed one after the other, they may contradict what they ask of each other; so they were, all the same.
+            code, said = _run([*program, "--no-deps", *here])
+        if code:
+            words.append(_why(said, "pip"))
+    return "\n".join(words)
+
+
+def _pip() -> Optional[List[str]]:
+    from importlib.util import find_spec
+
+    if find_spec("pip") is not None:
+        quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+        return [sys.executable, "-m", "pip", "install", *quiet]
+    uv = shutil.which("uv")
+    return [uv, "pip", "install", "--python", sys.executable] if uv else None
+
+
+def _install_apt(names: List[str]) -> str:
+    by_hand = f"sudo apt-get install {' '.join(names)}"
+    if shutil.which("apt-get") is None:
+        return f"There is no apt-get here; these are Debian's packages: {', '.join(names)}"
+    rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if rights and (shutil.which("sudo") is None or subprocess.call(["sudo", "-n", "true"], stderr=subprocess.DEVNULL)):
+        return f"{', '.join(names)}: only root may install them. In a terminal: {by_hand}"
+    code, said = _run([*rights, *_APT, *names])
+    if code:  # a fresh container does not know any package yet
+        _run([*rights, "apt-get", "update", "--quiet"])
+        code, said = _run([*rights, *_APT, *names])
+    return _why(said, "apt-get") if code else ""
+
+
+def _run(command: List[str]) -> Tuple[int, str]:
+    """Its exit code, and all that it said, which is printed as it comes."""
+    # ipykernel asks programs for colours, which no notice can show.
+    environ = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
+    environ.update(NO_COLOR="1", DEBIAN_FRONTEND="noninteractive")
+    said = []
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ
+    ) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            said.append(line.decode(errors="replace"))
+            sys.stdout.write(said[-1])
+            sys.stdout.flush()
+    return child.returncode, "".join(said)
+
+
+def _why(said: str, program: str) -> str:
+    """The line that names the error: so pip, apt and uv begin it."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line.partition(":")[2].strip() for line in lines if line.startswith(("ERROR:", "E:", "error:"))]
+    return (errors or lines or [f"{program} failed, and did not say why"])[-1]
+
+
+def answer(arguments: List[str]) -> Dict[str, Any]:
+    """For a host that starts this by path: `restore` with what is given as JSON."""
+    return dict(restore(**json.loads(arguments[0])))

@@ -1,0 +1,114 @@
+"""Start-up scripts: the lab's own, and those beside a notebook, NAME.startup.sh and NAME.startup.py.
+
+The lab's shell script runs before the kernel. All others run before the first cell that a person runs: a notebook's
+may have come with it from somewhere, and nothing of it should run because somebody opened it.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+from typing import Any, List, Optional
+
+__all__ = ["MARK", "before_first_cell", "before_kernel"]
+
+MARK = "ownlab: start-up script "  # begins what the log says of one that failed
+SECONDS = 600  # that a script may take
+
+_failures: List[str] = []
+
+
+def before_kernel(script: str, log: int) -> None:
+    """Run the lab's script, where it is a shell script. What it says goes to the log, a descriptor."""
+    if script.endswith(".sh"):
+        _run_shell(script, log)
+
+
+def before_first_cell(shell: Any, log: int) -> None:
+    """Run all others, and say in the cell which failed."""
+    script = os.environ.get("OWNLAB_STARTUP_SCRIPT", "")
+    notebook = os.environ.get("OWNLAB_NOTEBOOK") or os.environ.get("JPY_SESSION_NAME", "")
+    stem = notebook[: -len(".ipynb")] if notebook.endswith(".ipynb") else ""
+    if stem and os.path.isfile(stem + ".startup.sh"):
+        _run_shell(stem + ".startup.sh", log)
+    if script.endswith(".py"):
+        _run_python(script, log, shell.user_ns)
+    if stem and os.path.isfile(stem + ".startup.py"):
+        _run_python(stem + ".startup.py", log, shell.user_ns)
+    for words in _failures:
+        sys.stderr.write(words + "\n")
+    sys.stderr.flush()  # before anything that the cell says
+    _failures.clear()
+
+
+def _run_shell(path: str, log: int) -> None:
+    begun = _size(log)
+    try:
+        with open(path, "rb"):
+            pass  # else bash says it in its own way
+        done = subprocess.run(
+            [shutil.which("bash") or "sh", path],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            timeout=SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            _fail(path, log, f"exit code {done.returncode}", begun)
+    except subprocess.TimeoutExpired:
+        _fail(path, log, f"it was ended after {SECONDS} s", begun)
+    except KeyboardInterrupt:
+        _fail(path, log, "it was interrupted", begun)
+    except OSError as exc:
+        _fail(path, log, exc.strerror or str(exc), begun)
+
+
+def _run_python(path: str, log: int, namespace: Any) -> None:
+    # Opened anew: a line at a time, in the order of what shell scripts write.
+    with open(os.dup(log), "w", buffering=1, encoding="utf-8", errors="replace") as file:
+        try:
+            with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+                with open(path, "rb") as source:
+                    code = compile(source.read(), path, "exec")
+                exec(code, namespace)  # noqa: S102  # a person wrote it for this
+        except BaseException as exc:  # also exit(), and an interrupt: the kernel goes on
+            traceback.print_exc(file=file)
+            file.flush()
+            lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == path]
+            where = f"line {lines[-1]}: " if lines else ""
+            _fail(path, log, where + traceback.format_exception_only(type(exc), exc)[-1].strip(), None)
+
+
+def _fail(path: str, log: int, why: str, begun: Optional[int]) -> None:
+    last = _last_line(log, begun) if begun is not None else ""
+    words = f"{os.path.basename(path)} failed: {why}" + (f": {last}" if last else "")
+    with contextlib.suppress(OSError):  # the disk is full
+        os.write(log, f"{MARK}{words}\n".encode("utf-8", "replace"))
+    name = _path(log)
+    _failures.append(f"The start-up script {words}." + (f" The runtime's log has it all: {name}" if name else ""))
+
+
+def _path(log: int) -> str:
+    """ "" where it goes to no file."""
+    with contextlib.suppress(OSError):
+        name = os.readlink(f"/proc/self/fd/{log}")
+        return name if os.path.isfile(name) else ""
+    return ""
+
+
+def _size(log: int) -> int:
+    return os.fstat(log).st_size
+
+
+def _last_line(log: int, begun: int) -> str:
+    """What the script said last."""
+    try:
+        with open(_path(log), "rb") as file:
+            file.seek(max(begun, _size(log) - 4000))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:  # it goes to no file
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

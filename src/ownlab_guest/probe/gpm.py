@@ -1,0 +1,128 @@
+"""GPM: how much of a card worked between two moments (NVML, Hopper and newer; nvml.h of driver 580 and later).
+
+The sample before is kept, and each reading is the difference to it: so a figure is the mean of the whole interval, and
+nobody waits but for the first. Two samples must lie more than 100 ms apart, as the header says; until then the older one is
+kept.
+"""
+
+import ctypes
+import time
+from typing import Any, Dict, Optional, Tuple
+
+from ownlab_guest.probe.nvml import attempt, words
+
+APART_SECONDS = 0.101
+LATER = "the first figures come with the second sample"
+AGAIN_SECONDS = 60.0
+MIB = 1024**2
+
+# NVML_GPM_METRIC_…: our name for it. Percentages of 0 to 100.
+SHARES = {
+    1: "graphics",
+    2: "sm",
+    3: "occupancy",
+    4: "integer",
+    5: "tensor",
+    10: "dram",
+    11: "fp64",
+    12: "fp32",
+    13: "fp16",
+}
+# MiB a second, as the card sends and receives.
+RATES = {20: "pcie_sent", 21: "pcie_received", 61: "nvlink_sent", 60: "nvlink_received"}
+WANTED = {**SHARES, **RATES}
+
+
+class Gpm:
+    """One card's, with the sample that was taken last; or, given the card that it is on, a MIG instance's."""
+
+    def __init__(self, nvml: Any, whole: Any = None, early: Optional[Tuple[int, float]] = None) -> None:
+        self.nvml = nvml
+        self.whole = whole
+        self.early = early  # a sample that was taken before this was made: its address, and when
+        self.works = True
+        self.asked = False
+        self.again_at = float("inf")  # when one that failed is tried anew
+        self.why = ""
+        self.before: Any = None
+        self.spare: Any = None
+        self.at = 0.0
+        self.latest: Optional[Dict[str, Any]] = None
+
+    def read(self, handle: Any) -> Tuple[Optional[Dict[str, Any]], str]:
+        """The figures since the reading before, or None and why there are none."""
+        if not self.asked or time.monotonic() >= self.again_at:
+            self.begin(handle)
+        if not self.works:
+            return None, self.why
+        now = time.monotonic()
+        if self.before is not None and now - self.at <= APART_SECONDS:
+            if self.latest is not None:
+                return self.latest, ""
+            time.sleep(APART_SECONDS - (now - self.at))
+            now = time.monotonic()
+        error = self.fill_spare(handle)
+        if error is not None:
+            return self.give_up(error)
+        before, self.before, self.at = self.before, self.spare, now
+        if before is None:
+            self.spare, error = attempt(self.nvml.nvmlGpmSampleAlloc)
+            return (None, LATER) if error is None else self.give_up(error)
+        self.spare = before
+        figures, error = attempt(self.difference, before, self.before)
+        if error is not None:
+            return self.give_up(error)
+        self.latest = figures
+        return figures, ""
+
+    def fill_spare(self, handle: Any) -> Optional[Exception]:
+        """Older drivers take no handle of a MIG instance, but the card's, and the instance's number."""
+        _, error = attempt(self.nvml.nvmlGpmSampleGet, handle, self.spare)
+        if error is None or self.whole is None:
+            return error
+        number, unnumbered = attempt(self.nvml.nvmlDeviceGetGpuInstanceId, handle)
+        return unnumbered or attempt(self.nvml.nvmlGpmMigSampleGet, self.whole, number, self.spare)[1]
+
+    def begin(self, handle: Any) -> None:
+        """Whether this card has GPM: it says so itself. Its name does not."""
+        self.asked, self.again_at = True, float("inf")
+        self.before = self.latest = None
+        self.works = hasattr(self.nvml, "nvmlGpmSampleGet")
+        if not self.works:
+            self.why = "this version of nvidia-ml-py has no GPM"
+            return
+        support, error = attempt(self.nvml.nvmlGpmQueryDeviceSupport, handle if self.whole is None else self.whole)
+        if error is not None or not support.isSupportedDevice:
+            self.works = False
+            self.why = "this card does not measure it (GPM: Hopper and newer)"
+            return
+        self.spare, error = attempt(self.nvml.nvmlGpmSampleAlloc)
+        if error is not None:
+            self.give_up(error)
+        elif self.early is not None:
+            (address, self.at), self.early = self.early, None
+            self.before = ctypes.cast(address, self.nvml.c_nvmlGpmSample_t)
+
+    def give_up(self, error: Exception) -> Tuple[None, str]:
+        """For a while: a card may be reset, or divided anew."""
+        self.works, self.why = False, "GPM: " + words(self.nvml, error)
+        self.again_at = time.monotonic() + AGAIN_SECONDS
+        return None, self.why
+
+    def difference(self, before: Any, after: Any) -> Dict[str, Any]:
+        nvml = self.nvml
+        asked = nvml.c_nvmlGpmMetricsGet_t()
+        asked.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        asked.numMetrics = len(WANTED)
+        asked.sample1, asked.sample2 = before, after
+        for place, number in enumerate(WANTED):
+            asked.metrics[place].metricId = number
+        nvml.nvmlGpmMetricsGet(asked)
+        figures: Dict[str, Any] = {"saturation": {}, "pcie_sent": None, "pcie_received": None}
+        for place, (number, name) in enumerate(WANTED.items()):
+            metric = asked.metrics[place]
+            if metric.nvmlReturn != 0:  # this driver does not know this one
+                continue
+            value = round(metric.value, 4) if number in SHARES else metric.value * MIB
+            (figures if name.startswith("pcie") else figures["saturation"])[name] = value
+        return figures

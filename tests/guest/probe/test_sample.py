@@ -1,0 +1,148 @@
+"""`probe.sample`, started as the host starts it, with a stand-in of NVML."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FAKES = ROOT / "tests" / "fakes"
+LAUNCH = ROOT / "src" / "ownlab_guest" / "launch.py"
+SECOND = 1_000_000
+APART = 0.12  # GPM's own limit, and a little
+
+
+class Probe:
+    def __init__(self, plan: Path) -> None:
+        self.plan = plan
+        ours, theirs = os.pipe()
+        self.child = subprocess.Popen(
+            [sys.executable, str(LAUNCH), "probe.sample", str(theirs)],
+            stdin=subprocess.PIPE,
+            pass_fds=(theirs,),
+            env={**os.environ, "PYTHONPATH": str(FAKES), "OWNLAB_FAKE_NVML": str(plan)},
+        )
+        os.close(theirs)
+        self.answers = os.fdopen(ours)
+
+    def ask(self) -> dict[str, Any]:
+        assert self.child.stdin is not None
+        self.child.stdin.write(b"\n")
+        self.child.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.answers.readline())
+        return answer
+
+    def cards(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask()["cards"]
+        return found
+
+    def close(self) -> None:
+        self.child.communicate(timeout=30)
+        self.answers.close()
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> Iterator[Callable[..., Probe]]:
+    started: list[Probe] = []
+
+    def start(*cards: dict[str, Any], **plan: Any) -> Probe:
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps({"cards": cards, **plan}))
+        started.append(Probe(path))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+        assert each.child.returncode == 0
+
+
+def test_gpm_is_the_difference_to_the_question_before(probe: Callable[..., Probe]) -> None:
+    asked = probe({"gpm": {"2": 0.75, "3": 0.01, "20": 1.5}})
+    (first,) = asked.cards()
+    assert "saturation" not in first
+    assert "second sample" in first["no_saturation"]
+    time.sleep(APART)
+    (second,) = asked.cards()
+    assert second["saturation"] == {"sm": 0.75, "occupancy": 0.01}
+    assert second["pcie_sent"] == 1.5 * 1024**2
+    (third,) = asked.cards()  # too soon for NVML: what was true a moment ago is said again
+    assert third["saturation"] == second["saturation"]
+
+
+def test_a_driver_without_gpm_says_why(probe: Callable[..., Probe]) -> None:
+    (none,) = probe({"gpm": None}).cards()
+    assert "Hopper" in none["no_saturation"]
+    (failing,) = probe({"gpm": {}, "errors": {"nvmlGpmSampleGet": 4}}).cards()
+    assert failing["no_saturation"] == "GPM: Insufficient Permissions"
+
+
+def test_without_gpm_one_card_after_the_other_measures_its_pcie(probe: Callable[..., Probe]) -> None:
+    asked = probe({"gpm": None}, {"gpm": None, "nvmlDeviceGetUUID": "GPU-2"})
+    for _ in range(3):
+        found = asked.cards()
+    assert [(card["pcie_sent"], card["pcie_received"]) for card in found] == [(3 * 1024, 5 * 1024)] * 2
+
+
+def test_a_mig_instance_has_gpm_by_its_number_where_its_handle_has_not(probe: Callable[..., Probe]) -> None:
+    instance = {
+        "nvmlDeviceGetUUID": "MIG-0",
+        "nvmlDeviceGetGpuInstanceId": 0,
+        "gpm": {"2": 40.0},
+        "errors": {"nvmlGpmSampleGet": 3},
+    }
+    asked = probe({"nvmlDeviceGetMigMode": [1, 1], "mig": [instance]})
+    asked.cards()
+    time.sleep(APART)
+    _, inside = asked.cards()
+    assert inside["parent"] == "GPU-00000000-1111-2222-3333-444444444444"
+    assert inside["saturation"] == {"sm": 40.0}
+
+
+def test_processes_share_a_card_by_the_drivers_own_samples(probe: Callable[..., Probe]) -> None:
+    running = [{"pid": pid, "usedGpuMemory": 1024} for pid in (11, 12, 13)]
+    samples = [(11, 1, 30), (11, 2, 50), (12, 2, 20)]
+    shares = [{"pid": pid, "timeStamp": at * SECOND, "smUtil": share} for pid, at, share in samples]
+    asked = probe({"nvmlDeviceGetComputeRunningProcesses_v3": running, "nvmlDeviceGetProcessUtilization": shares})
+    (card,) = asked.cards()
+    assert {each["pid"]: each["sm"] for each in card["processes"]} == {11: 40.0, 12: 20.0, 13: None}
+    (again,) = asked.cards()  # no newer samples
+    assert {each["sm"] for each in again["processes"]} == {None}
+
+
+def test_what_a_card_does_not_tell_is_null(probe: Callable[..., Probe]) -> None:
+    errors = dict.fromkeys(("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetMemoryInfo"), 3)
+    (card,) = probe({"errors": errors}).cards()
+    assert (card["utilisation"], card["power"], card["memory_used"], card["fan"]) == (None, None, None, None)
+    assert card["temperature"] == 38
+
+
+def test_cards_that_are_lost_stand_beside_those_that_work(probe: Callable[..., Probe]) -> None:
+    found = probe({"handle": 15}, {}, {"errors": {"nvmlDeviceGetMemoryInfo": 999}}).cards()
+    assert [(card["index"], card.get("lost", "")) for card in found] == [
+        (0, "GPU is lost"),
+        (1, ""),
+        (2, "Unknown Error"),
+    ]
+
+
+def test_cards_may_come_and_go(probe: Callable[..., Probe]) -> None:
+    other = {"nvmlDeviceGetUUID": "GPU-2"}
+    asked = probe({}, other, live=True)
+    assert len(asked.cards()) == 2
+    part = asked.plan.with_suffix(".part")
+    part.write_text(json.dumps({"cards": [other], "live": True}))
+    part.replace(asked.plan)
+    assert [card["uuid"] for card in asked.cards()] == ["GPU-2"]
+
+
+def test_nvml_that_does_not_start_says_why(probe: Callable[..., Probe]) -> None:
+    assert "Driver/library version mismatch" in probe(init=18).ask()["error"]

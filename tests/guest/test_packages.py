@@ -1,0 +1,168 @@
+"""What cells install is told, and what an environment lacks is installed: with real kernels, pip and dpkg."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.guest.colab.started import SECONDS, started
+from tests.guest.wheels import make_deb, make_wheel, pip_variables
+
+LAUNCH = Path(__file__).parents[2] / "src" / "ownlab_guest" / "launch.py"
+PIP = f"{sys.executable} -m pip -q"
+
+
+class Told:
+    """A kernel whose cells a test runs, and what it tells of packages."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def run(self, code: str) -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = []
+
+        def hear(message: dict[str, Any]) -> None:
+            if message["msg_type"] == "ownlab_packages":
+                told.append(message["content"])
+
+        self._client.execute_interactive(code, output_hook=hear, timeout=SECONDS)
+        return told
+
+
+@contextmanager
+def kernel(folder: Path, colab: str = "0", **changes: str) -> Iterator[Told]:
+    wheels = folder / "wheels"
+    variables = {"OWNLAB_COLAB": colab, **pip_variables(folder / "place", wheels), **changes}
+    with started(folder, variables, sys.executable) as (_, client):
+        yield Told(client)
+
+
+def restore(folder: Path, changes: dict[str, str], **wanted: list[str]) -> dict[str, Any]:
+    variables = {**os.environ, **pip_variables(folder / "place", folder / "wheels"), **changes}
+    ran = subprocess.run(
+        [sys.executable, str(LAUNCH), "kernel.packages", json.dumps(wanted)],
+        env=variables, capture_output=True, text=True, timeout=SECONDS, check=True,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.mark.parametrize("colab", ["0", "1"], ids=["plain", "colab"])
+def test_what_a_cell_installs_is_told_with_its_exact_version(tmp_path: Path, colab: str) -> None:
+    wheels = tmp_path / "wheels"
+    make_wheel(wheels, "1.0", "first_thing", requires="Second.Thing")
+    make_wheel(wheels, "2.1", "second_thing")
+    with kernel(tmp_path, colab) as told:
+        assert told.run("'nothing to install'") == []
+        assert told.run(f"!{PIP} install no-such-thing") == []
+        both = {"first-thing": "first-thing==1.0", "second-thing": "second-thing==2.1"}
+        assert told.run("%pip -q install first-thing") == [{"pip": both, "apt": {}}]
+        make_wheel(wheels, "2.2", "second_thing")
+        script = f"%%bash\nset -e\n{PIP} install second-thing\nfalse"
+        assert told.run(script) == [{"pip": {"second-thing": "second-thing==2.2"}, "apt": {}}]
+        gone = f"import shutil, glob  # uninstall: pip does not from a --target\n[shutil.rmtree(each) for each in glob.glob({str(tmp_path / 'place' / 'second*info')!r})];"
+        assert told.run(gone) == [{"pip": {"second-thing": None}, "apt": {}}]
+
+
+def test_where_it_came_from_is_told_without_passwords(tmp_path: Path) -> None:
+    here = (tmp_path / "a file.whl").as_uri()
+    (tmp_path / "a file.whl").touch()
+    origins = {
+        "from_git": {
+            "url": "https://me:secret@example.org/a.git", "vcs_info": {"vcs": "git", "commit_id": "0a1"}, "subdirectory": "b",
+        },
+        "from_file": {"url": here, "archive_info": {}},
+        "of_conda": {"url": "file:///home/conda/feedstock_root/work", "dir_info": {}},
+        "worked_on": {"url": "file:///data/work", "dir_info": {"editable": True}},
+        "damaged": {"url": 7},
+    }  # fmt: skip
+    code = f"""
+import json, pathlib  # install
+for name, origin in {origins!r}.items():
+    folder = pathlib.Path({str(tmp_path / "place")!r}, name + "-1.0.dist-info")
+    folder.mkdir()
+    (folder / "direct_url.json").write_text(json.dumps(origin))
+"""
+    with kernel(tmp_path) as told:
+        (found,) = told.run(code)
+    assert found["pip"] == {
+        "damaged": "damaged==1.0",
+        "from-file": f"from-file @ {here}",
+        "from-git": "from-git @ git+https://example.org/a.git@0a1#subdirectory=b",
+        "of-conda": "of-conda==1.0",
+    }
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no Debian")
+def test_packages_of_debian(tmp_path: Path) -> None:
+    """With dpkg's own records elsewhere: the machine's are left alone."""
+    admin = tmp_path / "dpkg"
+    for folder in ("info", "updates", "triggers"):
+        (admin / folder).mkdir(parents=True)
+    (admin / "status").write_text("")
+    deb = make_deb(tmp_path, "ownlab-test-package")
+    dpkg = f"dpkg --admindir={admin} --instdir={tmp_path} --force-not-root --force-bad-path --log=/dev/null"
+    with kernel(tmp_path, DPKG_ADMINDIR=str(admin)) as told:
+        name = "ownlab-test-package"
+        assert told.run(f"!{dpkg} --install {deb}") == [{"pip": {}, "apt": {name: name}}]
+        assert told.run(f"!{dpkg} --install {deb}") == []
+        assert told.run(f"!{dpkg} --remove {name}") == [{"pip": {}, "apt": {name: None}}]
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "apt-get").write_text(f'#!/bin/sh\necho "$@"\n[ "$1" = update ] || {dpkg} --install {deb}\n')
+    (programs / "apt-get").chmod(0o755)
+    changes = {"DPKG_ADMINDIR": str(admin), "PATH": f"{programs}:{os.environ['PATH']}"}
+    if os.geteuid() == 0:
+        assert restore(tmp_path, changes, apt=[name, "--option", "A"]) == {"installed": [name], "failed": ""}
+        assert restore(tmp_path, changes, apt=[name]) == {"installed": [], "failed": ""}
+
+
+def test_only_what_is_missing_is_installed(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    for version in ("1.0", "2.0"):
+        make_wheel(wheels, version, "first_thing", requires="second-thing<2")
+        make_wheel(wheels, version, "second_thing")
+    wanted = ["first-thing==1.0", "second-thing==1.0", "pip", "--index-url=http://example.org", "-r x", "a; rm b"]
+    done = restore(tmp_path, {}, pip=wanted)
+    assert done == {"installed": ["first-thing==1.0", "second-thing==1.0"], "failed": ""}
+    assert restore(tmp_path, {}, pip=wanted) == {"installed": [], "failed": ""}
+    # They contradict each other, and were installed all the same.
+    done = restore(tmp_path, {}, pip=["first-thing==2.0", "second-thing==2.0"])
+    assert done == {"installed": ["first-thing==2.0", "second-thing==2.0"], "failed": ""}
+
+
+def test_why_it_failed(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "wheels", "1.0", "first_thing")
+    wanted = ["first-thing==1.0", "other @ file:///not/here.whl", "third==3"]
+    done = restore(tmp_path, {}, pip=wanted[:2])
+    assert done == {
+        "installed": ["first-thing==1.0"],
+        "failed": "other came from a file that is not here: file:///not/here.whl",
+    }
+    done = restore(tmp_path, {}, pip=wanted[2:])
+    assert done == {"installed": [], "failed": "No matching distribution found for third==3"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")
+def test_who_is_not_root_is_told_what_to_type() -> None:
+    code = f"import os, sys\nsys.path.insert(0, {str(LAUNCH.parents[1])!r})\n"
+    code += (
+        "from ownlab_guest.kernel.packages import restore\nos.seteuid(65534)\nprint(restore(apt=['ffmpeg'])['failed'])"
+    )
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are for root alone
+        os.chmod(folder, 0o755)
+        apt = Path(folder, "apt-get")
+        apt.write_text("#!/bin/sh\n")
+        apt.chmod(0o755)
+        environ = {**os.environ, "DPKG_ADMINDIR": folder, "PATH": folder}
+        ran = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert ran.stdout == "ffmpeg: only root may install them. In a terminal: sudo apt-get install ffmpeg\n"

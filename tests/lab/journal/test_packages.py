@@ -1,0 +1,59 @@
+"""Packages that cells installed: told by kernels, folded, and remembered in the notebook's metadata."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from tests.lab.journal.scene import Scene, fold_of
+
+from ownlab.lab.journal.fold import Fold
+from ownlab.lab.journal.packages import Changes, add_changes, packages_of, remember
+from ownlab.lab.journal.retell import retell_all
+
+
+def notebook_of(**metadata: Any) -> dict[str, Any]:
+    return {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": []}
+
+
+def test_changes_are_merged_with_what_the_notebook_remembers() -> None:
+    before = {"pip": ["Foo_Bar==1.0", "gone==1", "kept>=2"], "apt": ["ffmpeg"], "conda": 1}
+    notebook = notebook_of(ownlab={"colab": True, "packages": before}, unknown=7)
+    changes: Changes = {"pip": {"foo-bar": "foo-bar==2.0", "gone": None, "not-there": None}, "apt": {"g++": "g++"}}
+    assert remember(notebook, changes)
+    after = {"pip": ["foo-bar==2.0", "kept>=2"], "apt": ["ffmpeg", "g++"], "conda": 1}
+    assert notebook["metadata"] == {"ownlab": {"colab": True, "packages": after}, "unknown": 7}
+    assert not remember(notebook, changes)
+    assert packages_of(notebook) == {"pip": ["foo-bar==2.0", "kept>=2"], "apt": ["ffmpeg", "g++"]}
+
+
+@pytest.mark.parametrize("own", [7, [], {"packages": "mine"}])
+def test_what_others_wrote_there_stays(own: object) -> None:
+    notebook = notebook_of(ownlab=own)
+    assert not remember(notebook, {"pip": {"a": "a==1"}})
+    assert notebook == notebook_of(ownlab=own)
+    assert packages_of(notebook) == {}
+
+
+def test_a_kernel_may_say_what_it_likes() -> None:
+    changes: Changes = {}
+    for told in ({}, {"pip": 7}, {"pip": {"a": 7}, "apt": ["b"]}, {"other": {"a": "a"}}):
+        assert not add_changes(changes, told)
+    assert changes == {}
+
+
+def test_the_fold_knows_the_last_of_each_also_after_a_restart_and_compaction() -> None:
+    scene = Scene()
+    request = scene.execute("a")
+    scene.said("ownlab_packages", request, {"pip": {"one": "one==1", "two": "two==1"}, "apt": {}})
+    scene.finish(request)
+    scene.restart()
+    scene.said("ownlab_packages", scene.execute("a"), {"pip": {"one": "one==2", "two": None}, "apt": {}})
+    fold = fold_of(scene.records)
+    assert fold.packages == {"pip": {"one": "one==2", "two": None}}
+    assert fold.packages_at == fold.changed_at == fold.position
+    told = Fold()
+    for record in retell_all(copy.deepcopy(fold)):
+        told.add(record)
+    assert (told.packages, told.packages_at) == (fold.packages, fold.packages_at)

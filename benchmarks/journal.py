@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import httpx
 import psutil  # type: ignore[import-untyped]
 from benchmarks.channel import Channel
-from benchmarks.lab import OURS, THEIRS, Server, _supervises, ours, plain, row, server_of
+from benchmarks.lab import OURS, THEIRS, Server, _supervises, ours, plain, server_of
+from benchmarks.rows import row
 
 __all__ = ["journal_rows"]
 

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 import httpx
 import psutil  # type: ignore[import-untyped]
 import websocket
+from benchmarks.rows import row
 
 TOKEN = uuid.uuid4().hex
 IDLE_SECONDS = 60.0
@@ -207,16 +207,6 @@ def _supervises(process: psutil.Process, home: str) -> bool:
     except psutil.Error:  # it ended, or is another person's
         return False
     return "ownlab.lab.runtimes.supervisor" in words and any(word.startswith(home) for word in words)
-
-
-def row(name: str, pairs: list[tuple[float, float]], limit: str, unit: str = "s") -> dict[str, Any]:
-    """One pair (ours, theirs), as run.py keeps it."""
-    made: dict[str, Any] = {"name": name, "limit": limit, "rounds": len(pairs), "unit": unit}
-    for number, side in enumerate(("ours", "theirs")):
-        values = [pair[number] for pair in pairs]
-        made |= {side: statistics.median(values), f"{side}_low": min(values), f"{side}_high": max(values)}
-    print(f"{name}: {made['ours']:.3f} / {made['theirs']:.3f} {unit} = {made['ours'] / made['theirs']:.2f}", flush=True)
-    return made
 
 
 def lab_rows(rounds: int) -> list[dict[str, Any]]:

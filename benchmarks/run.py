@@ -7,6 +7,7 @@ of the medians is what counts; the times are of this machine alone. Results of e
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import platform
@@ -22,6 +23,17 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OWNLAB = [sys.executable, "-m", "ownlab"]
 TRIVIAL = "import click\n@click.command()\ndef cli():\n    '''A trivial program.'''\ncli()\n"
+
+
+# Group of pairs -> who measures it. Loaded when it is asked for: each needs libraries of its own.
+GROUPS = {
+    "cli": "",
+    "lab": "benchmarks.lab:lab_rows",
+    "journal": "benchmarks.journal:journal_rows",
+    "runs": "benchmarks.runs:runs_rows",
+    "forms": "benchmarks.forms:forms_rows",
+    "top": "benchmarks.monitor:monitor_rows",
+}
 
 
 def seconds(command: list[str], env: dict[str, str]) -> float:
@@ -135,29 +147,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument(
         "--only",
-        choices=("cli", "lab", "journal", "runs", "forms"),
+        choices=tuple(GROUPS),
         help="measure these alone, and keep the others' figures",
     )
     options = parser.parse_args()
-    rows: dict[str, list[dict[str, Any]]] = {}
-    if options.only in (None, "cli"):
-        rows["cli"] = cli_rows(options)
-    if options.only in (None, "lab"):
-        from benchmarks.lab import lab_rows
-
-        rows["lab"] = lab_rows(options.rounds)
-    if options.only in (None, "journal"):
-        from benchmarks.journal import journal_rows
-
-        rows["journal"] = journal_rows(options.rounds)
-    if options.only in (None, "runs"):
-        from benchmarks.runs import runs_rows
-
-        rows["runs"] = runs_rows(options.rounds)
-    if options.only in (None, "forms"):
-        from benchmarks.forms import forms_rows
-
-        rows["forms"] = forms_rows(max(1, options.rounds // 3))
+    rows = {name: _rows_of(name, options) for name in GROUPS if options.only in (None, name)}
     target = HERE / "results" / f"{options.name}.json"
     target.parent.mkdir(exist_ok=True)
     before = json.loads(target.read_text())["groups"] if target.exists() else {}
@@ -165,6 +159,14 @@ def main() -> None:
     result = {"machine": describe_machine(), "groups": groups}
     target.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     write_results()
+
+
+def _rows_of(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    if not GROUPS[name]:
+        return cli_rows(options)
+    module, function = GROUPS[name].split(":")
+    rows: list[dict[str, Any]] = getattr(importlib.import_module(module), function)(options.rounds)
+    return rows
 
 
 def cli_rows(options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab import environment, row
+from benchmarks.lab import environment
+from benchmarks.rows import row
 
 CELLS = 100
 

@@ -20,9 +20,8 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 from ownlab.lab.runtimes.cards import read_devices
-from ownlab.lab.runtimes.figures import Figures, Sampler
+from ownlab.lab.runtimes.figures import Figures, Meter
 from ownlab.lab.runtimes.kernelspecs import write_specs
-from ownlab.lab.runtimes.readings import NvmlWatch
 from ownlab.lab.runtimes.records import RuntimeType, Snapshot
 from ownlab.lab.runtimes.snapshot import take_snapshot
 from ownlab.lab.runtimes.types import runtime_types
@@ -70,9 +69,9 @@ class Lab:
             client.stop_channels()
             manager.shutdown_kernel(now=True)
 
-    def sample(self, sampler: Sampler) -> Figures:
+    def sample(self, meter: Meter) -> Figures:
         """Once the child that asks NVML has answered."""
-        found: Figures = wait_for(lambda: (now := sampler.sample(self.store.runtimes(), self.devices)).cards and now)
+        found: Figures = wait_for(lambda: (now := meter.sample(self.store.runtimes(), self.devices)).cards and now)
         return found
 
     def snapshot(self, figures: Figures) -> Snapshot:
@@ -160,13 +159,13 @@ def test_memory_of_a_runtime_is_what_nvml_says() -> None:
     with (
         laboratory() as lab,
         lab.kernel(lab.type_of(1, 12)) as (runtime, client),
-        contextlib.closing(Sampler()) as sampler,
+        contextlib.closing(Meter()) as meter,
     ):
         (lease,) = lab.store.leases()
         assert execute(client, FILLS) == "held"
         pid = int(execute(client, "import os; print(os.getpid())"))
         expected = nvml_memory_of(pid)
-        figures = lab.sample(sampler)
+        figures = lab.sample(meter)
         assert expected is not None, "NVML counts in the numbers of another PID namespace here"
         used = figures.vram[runtime, lease.device]
         assert used > 2 * GIB
@@ -192,19 +191,8 @@ def test_two_halves_share_one_card() -> None:
             assert one.device == other.device
             assert execute(first, SEES) == execute(second, SEES) == f"1 {one.device}"
             assert execute(first, FILLS) == execute(second, FILLS) == "held"
-            with contextlib.closing(Sampler()) as sampler:
-                card = next(each for each in lab.snapshot(lab.sample(sampler)).cards if each.uuid == one.device)
+            with contextlib.closing(Meter()) as meter:
+                card = next(each for each in lab.snapshot(lab.sample(meter)).cards if each.uuid == one.device)
             assert (card.free_parts, len(card.holders)) == (0, 2)
             assert card.memory_used is not None
             assert card.memory_used > 4 * GIB
-
-
-def test_watching_the_cards_is_cheap() -> None:
-    with contextlib.closing(NvmlWatch()) as watch:
-        wait_for(lambda: watch.ask()[0])
-        began = time.perf_counter()
-        for _ in range(50):
-            cards, trouble = watch.ask()
-            assert cards, trouble
-        each = (time.perf_counter() - began) / 50
-        assert each < 0.1, f"one look at {len(cards)} cards takes {1000 * each:.2f} ms"

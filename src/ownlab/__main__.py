@@ -1,5 +1,5 @@
 """`python -m ownlab`."""
 
-from ownlab.cli.main import main
+from ownlab.cli.start import main
 
 main()

@@ -50,6 +50,7 @@ COMMANDS = {
     "machine": Entry(
         "machine", "What is here, and what is wrong?", "Show all that is known of this machine, or save it."
     ),
+    "top": Entry("top", "What is here, and what is wrong?", "Show what the GPUs really do, and what limits them."),
     "completion": Entry("completion", "The shell", "Print the completion script for bash, zsh or fish."),
 }
 

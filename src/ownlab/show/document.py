@@ -11,6 +11,8 @@ from msgspec import Struct
 from ownlab.errors import OwnlabError
 from ownlab.instruments.doctor.records import Diagnosis, Severity
 from ownlab.instruments.doctor.rule import Rule
+from ownlab.instruments.monitor.records import Look
+from ownlab.instruments.monitor.report import Report
 from ownlab.lab.colab.form import FieldType
 from ownlab.lab.colab.forms import CellForm
 from ownlab.lab.colab.secrets import SecretList, SecretValue
@@ -223,6 +225,8 @@ RECORDS: dict[str, type[Struct] | type[tuple[Struct, ...]]] = {
     "secrets-read": SecretValue,
     "status": LabStates,
     "store": StoreView,
+    "top": Look,
+    "top-report": Report,
     "types": TypeList,
     "types-removed": RemovedTypes,
     "up": LabState,

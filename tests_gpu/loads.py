@@ -24,7 +24,8 @@ def _torch() -> Any:
 
 def _ready(torch: Any) -> None:
     torch.cuda.synchronize()
-    print("ready", flush=True)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
 
 
 def _held() -> None:

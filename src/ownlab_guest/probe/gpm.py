@@ -31,6 +31,9 @@ SHARES = {
 # MiB a second, as the card sends and receives.
 RATES = {20: "pcie_sent", 21: "pcie_received", 61: "nvlink_sent", 60: "nvlink_received"}
 WANTED = {**SHARES, **RATES}
+# Whatever a card does or does not do, it is spoken to: over PCIe something passes always.
+TRAFFIC = (20, 21)
+LOOK_SECONDS = 0.005
 
 
 class Gpm:
@@ -59,7 +62,7 @@ class Gpm:
         if self.before is not None and now - self.at <= APART_SECONDS:
             if self.latest is not None:
                 return self.latest, ""
-            time.sleep(APART_SECONDS - (now - self.at))
+            self.await_tick(handle)
             now = time.monotonic()
         error = self.fill_spare(handle)
         if error is not None:
@@ -74,6 +77,14 @@ class Gpm:
             return self.give_up(error)
         self.latest = figures
         return figures, ""
+
+    def await_tick(self, handle: Any) -> None:
+        """Until there is a difference to the only sample so far: the driver counts every tenth of a second (seen on an H200)."""
+        while time.monotonic() - self.at <= APART_SECONDS and self.fill_spare(handle) is None:
+            moved, error = attempt(self.values, self.before, self.spare, TRAFFIC)
+            if error is not None or any(moved.values()):
+                return
+            time.sleep(LOOK_SECONDS)
 
     def fill_spare(self, handle: Any) -> Optional[Exception]:
         """Older drivers take no handle of a MIG instance, but the card's, and the instance's number."""
@@ -110,19 +121,22 @@ class Gpm:
         return None, self.why
 
     def difference(self, before: Any, after: Any) -> Dict[str, Any]:
+        figures: Dict[str, Any] = {"saturation": {}, "pcie_sent": None, "pcie_received": None}
+        for number, value in self.values(before, after, tuple(WANTED)).items():
+            name = WANTED[number]
+            told = round(value, 4) if number in SHARES else value * MIB
+            (figures if name.startswith("pcie") else figures["saturation"])[name] = told
+        return figures
+
+    def values(self, before: Any, after: Any, numbers: Tuple[int, ...]) -> Dict[int, float]:
+        """What the library makes of two samples, by its numbers; without those that this driver does not know."""
         nvml = self.nvml
         asked = nvml.c_nvmlGpmMetricsGet_t()
         asked.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics = len(WANTED)
+        asked.numMetrics = len(numbers)
         asked.sample1, asked.sample2 = before, after
-        for place, number in enumerate(WANTED):
+        for place, number in enumerate(numbers):
             asked.metrics[place].metricId = number
         nvml.nvmlGpmMetricsGet(asked)
-        figures: Dict[str, Any] = {"saturation": {}, "pcie_sent": None, "pcie_received": None}
-        for place, (number, name) in enumerate(WANTED.items()):
-            metric = asked.metrics[place]
-            if metric.nvmlReturn != 0:  # this driver does not know this one
-                continue
-            value = round(metric.value, 4) if number in SHARES else metric.value * MIB
-            (figures if name.startswith("pcie") else figures["saturation"])[name] = value
-        return figures
+        told = [asked.metrics[place] for place in range(len(numbers))]
+        return {number: each.value for number, each in zip(numbers, told) if each.nvmlReturn == 0}

@@ -250,11 +250,20 @@ class Driver:
             await asyncio.sleep(_TICK)
             self._teller.tick()
             if self._supervisor is not None and not lives(self._supervisor):
-                self._lose("its supervisor died")
+                self._bury()
             if (begun := time.monotonic()) >= due:
                 await asyncio.to_thread(self._write)
                 took = time.monotonic() - begun
                 due = begun + took + max(_WRITE, _SHARE * took)
+
+    def _bury(self) -> None:
+        """The supervisor is gone. One that ended as it should has said why on the line, which may not have been heard yet."""
+        state = read_state(self._plan.home) or {}
+        why = str(state.get("reason", ""))
+        if state.get("state") in ("ending", "ended") and why == RELEASED:
+            self._event({"event": "ended", "why": why})
+        else:
+            self._lose("its supervisor died")
 
 
 def _report(

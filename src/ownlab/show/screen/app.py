@@ -124,6 +124,9 @@ class TopApp(App[OwnlabError]):
     def on_resize(self, event: Resize) -> None:
         """Called by Textual."""
         self.height = event.size.height  # the app's own size is still the old one
+        # Textual tells its screens by a timer of 8 ms, which it skips where the machine is too busy to come to it in time.
+        for screen in self.screen_stack:
+            screen.post_message(Resize(event.size, event.size))
         self.draw()
 
     # -- samples: these two are called in the feed's thread -----------------------------------------------------------

@@ -119,6 +119,8 @@ with output.redirect_to_element("#place"):
     print("moved")
 with output.redirect_to_element("#nowhere at [all"):
     print("has no place")
+with output.redirect_to_element(".cm-content, .jp-InputPrompt, .jp-Toolbar"):
+    print("nor here")
 output.no_vertical_scroll()
 print("last")
 """
@@ -207,7 +209,17 @@ def test_outputs_in_other_places(page: LabPage, lab: Lab) -> None:
     made = json.loads((lab.folder / name).read_text(encoding="utf-8"))
     made["cells"][0]["metadata"]["scrolled"] = True
     (lab.folder / name).write_text(json.dumps(made), encoding="utf-8")
-    order = ["above", "in its turn", "in its turn too", "here: moved", "has no place", "last", "beneath", "beneath too"]
+    order = [
+        "above",
+        "in its turn",
+        "in its turn too",
+        "here: moved",
+        "has no place",
+        "nor here",
+        "last",
+        "beneath",
+        "beneath too",
+    ]
 
     def seen(notebook: Notebook) -> list[str]:
         """In the order in which they stand below each other."""
@@ -236,6 +248,16 @@ def test_outputs_in_other_places(page: LabPage, lab: Lab) -> None:
     notebook.ready().write(0, "print('another')")
     notebook.run(0)
     expect(notebook.cell(0).locator(".jp-OutputArea")).to_have_text("another")
+
+    place = {"data": {"text/html": '<div id="place">here: </div>'}, "metadata": {}, "output_type": "display_data"}
+    moved = {"data": {"text/plain": "moved"}, "output_type": "display_data"}
+    made["cells"][0]["outputs"] = [
+        place,
+        *({**moved, "metadata": {"ownlab": {"area": area}}} for area in ("#place", "#output-header")),
+    ]
+    (lab.folder / "strange.ipynb").write_text(json.dumps(made), encoding="utf-8")
+    notebook = page.notebook("strange.ipynb").ready()
+    assert seen(notebook) == ["here:", "moved", "moved"]  # nobody has run it here
 
 
 def test_tables_tabs_and_grids(page: LabPage, lab: Lab) -> None:

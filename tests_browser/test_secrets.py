@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import FilePayload, Locator, expect
+from playwright.sync_api import APIResponse, FilePayload, Locator, Route, expect
 from tests_browser.lab import CARD, CPU, Lab, notebook_of, wait_for
 from tests_browser.notebook import LabPage, Notebook
 
@@ -27,9 +27,11 @@ def show(page: LabPage, name: str) -> Locator:
 
 def test_secrets_are_added_granted_and_removed(page: LabPage, lab: Lab) -> None:
     sent: list[str] = []
+    held: list[tuple[Route, APIResponse]] = []
     page.page.on("response", lambda answer: sent.append(answer.text()) if "/api/secrets" in answer.url else None)
     name = lab.write("asks.ipynb", CPU, "import google.colab.userdata as u\nprint(len(u.get('PANEL_TOKEN')))")
     notebook = page.notebook(name).ready()
+    page.page.route("**/api/secrets**", lambda route: held.append((route, route.fetch())), times=1)
     panel = show(page, "Secrets")
     value = panel.get_by_label("Value", exact=True)
     panel.get_by_label("Name").fill("PANEL_TOKEN")
@@ -37,6 +39,9 @@ def test_secrets_are_added_granted_and_removed(page: LabPage, lab: Lab) -> None:
     panel.get_by_role("button", name="Add secret").click()
     row = panel.get_by_role("article", name="PANEL_TOKEN")
     expect(row).to_be_visible()
+    with page.page.expect_event("requestfinished", lambda request: request == held[0][0].request):
+        held[0][0].fulfill(response=held[0][1])
+    assert row.is_visible()  # it came too late
     expect(value).to_have_value("")
     access = row.get_by_role("switch")
     expect(access).not_to_be_checked()
@@ -85,7 +90,14 @@ def test_the_drive_is_browsed(page: LabPage, lab: Lab, drive: Path) -> None:
     lab.write("train.ipynb", CPU, "print('the other one')")
     page.open()
     panel = show(page, "Drive")
-    panel.locator(".jp-DirListing-item", has_text="notes.txt").dblclick()
+    notes = panel.locator(".jp-DirListing-item", has_text="notes.txt")
+    away = {"status": 409, "json": {"message": "The remote is not mounted."}}
+    page.page.route("**/ownlab/drive/api/contents/MyDrive/notes.txt**", lambda route: route.fulfill(**away), times=1)
+    notes.dblclick()
+    expect(page.dialog).to_contain_text("The remote is not mounted.")
+    page.answer("Close")
+    expect(page.page.locator(".jp-FileEditor")).to_have_count(0)  # JupyterLab closes its tab
+    notes.dblclick()
     expect(page.page.locator(".jp-FileEditor .cm-content")).to_contain_text("notes on the drive")
     with page.page.expect_file_chooser() as chooser:
         panel.locator(".jp-ToolbarButtonComponent[title='Upload Files']").click()

@@ -63,6 +63,7 @@ export interface Saturation {
   readonly fp16: number | null;
   readonly nvlink_sent: number | null;
   readonly nvlink_received: number | null;
+  readonly tensor_fp64: number | null;
 }
 
 /** What one card's time went into, over a window of samples. */

@@ -213,6 +213,9 @@ REPORT = RunReport("0123456789", "t", "/a.ipynb", "/b.ipynb", "failed", "E: v", 
 
 def test_a_terminal_sees_a_line_that_moves_and_no_tricks() -> None:
     terminal = Terminal()
+    RunTeller(terminal).notice("made for \x1b[2Ja card")
+    assert terminal.getvalue() == "\r\x1b[Kmade for \N{REPLACEMENT CHARACTER}[2Ja card\n"
+    terminal = Terminal()
     teller = RunTeller(terminal)
     teller.begun(Step(0, "c", CELL.title, ""), 3, 12)
     teller.tick()

@@ -81,6 +81,41 @@ def test_without_a_gpu_it_says_so_and_shows_the_host(ownlab: Ownlab, machines: P
     assert "cores" in ran.stdout
 
 
+def test_without_a_card_a_query_of_cards_fails(ownlab: Ownlab, machines: Path) -> None:
+    env = {"OWNLAB_MACHINE": str(machines / "cpu.json")}
+    ran = ownlab("top", "--query", "index,utilization.gpu,host.cpu", env=env)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "no GPU to ask: " in ran.stderr
+    assert ownlab("top", "--query", "count,host.cores", "--format", "noheader", env=env).stdout.startswith("0, ")
+
+
+def test_a_card_that_is_not_there_has_no_header(top: Top) -> None:
+    ran = top("--query", "index", "-i", "9")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "there is no card 9" in ran.stderr
+
+
+def test_one_look_takes_as_long_as_it_is_told(top: Top) -> None:
+    assert "verdicts over 0.1 s; --interval SECONDS looks longer" in top().stdout
+    look = json.loads(top("--json", "--interval", "0.8").stdout)
+    assert look["sample"]["seconds"] >= 0.6
+    assert look["verdicts"][0]["seconds"] >= 0.7
+
+
+@pytest.mark.parametrize("arguments", [["--once"], ["--json"], ["--query", "index"], ["report", "--json", "FILE"]])
+def test_output_that_cannot_be_written_is_said(tmp_path: Path, arguments: list[str]) -> None:
+    given = [str(STREAMS / "h200-tiny.ndjson") if each == "FILE" else each for each in arguments]
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "ownlab", "top", *given],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **world(tmp_path)},
+            check=False,
+        )
+    assert (ran.returncode, ran.stderr) == (3, b"ownlab: the output cannot be written: No space left on device\n")
+
+
 def test_queries_of_nvidia_smi_work_as_they_are(top: Top) -> None:
     ran = top("--query-gpu=index,name,utilization.gpu,memory.used,sm.active,verdict", "--format=csv")
     head, line = ran.stdout.splitlines()
@@ -88,10 +123,11 @@ def test_queries_of_nvidia_smi_work_as_they_are(top: Top) -> None:
     assert re.fullmatch(r"0, NVIDIA H200, 100 %, \d+ MiB, 0\.7\d %, small", line)
     bare = top("--query", "index,utilization.gpu", "--format", "csv,noheader,nounits").stdout
     assert bare == "0, 100\n"
+    assert top("--query-gpu=utilization.gpu", "--format=noheader", "--id=0").stdout == "100 %\n"
 
 
 def test_watch_goes_on_until_it_is_ended(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ownlab", "top", "--watch", "0.2", "--json"]
+    command = [sys.executable, "-m", "ownlab", "top", "-l", "0.2", "--json"]
     env = {**os.environ, **world(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as ran:
         assert ran.stdout is not None
@@ -182,6 +218,9 @@ def test_prometheus_is_answered(tmp_path: Path) -> None:
         (["--serve", "nowhere"], "no address to serve at"),
         (["--cards", ","], "names no card"),
         (["--interval", "0"], "--interval"),
+        (["--interval", "nan"], "no length of time"),
+        (["--watch", "inf"], "no length of time"),
+        (["--window", "inf"], "no length of time"),
     ],
 )
 def test_what_cannot_work_is_refused(top: Top, tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -65,6 +65,7 @@ _H200 = {
     "nvmlDeviceGetPowerUsage": 129850,
     "nvmlDeviceGetEnforcedPowerLimit": 700000,
     "nvmlDeviceGetPowerManagementLimit": 700000,
+    "nvmlDeviceGetPowerManagementDefaultLimit": 700000,
     "nvmlDeviceGetTemperatureV": 38,
     "nvmlDeviceGetTemperature": 38,
     "nvmlDeviceGetCurrentClocksEventReasons": 1,
@@ -168,10 +169,11 @@ def nvmlDeviceGetHandleByIndex(index):
 
 def nvmlDeviceGetMemoryInfo(handle, version=None):
     memory = _ask(handle, "nvmlDeviceGetMemoryInfo")
+    free = memory.total - memory.reserved - memory.used
     if version is None:  # the first version counts what the driver reserves as used
-        return SimpleNamespace(total=memory.total, used=memory.used + memory.reserved)
+        return SimpleNamespace(total=memory.total, used=memory.used + memory.reserved, free=free)
     _ask({**handle, "nvmlDeviceGetMemoryInfo_v2": True}, "nvmlDeviceGetMemoryInfo_v2")
-    return memory
+    return SimpleNamespace(total=memory.total, used=memory.used, reserved=memory.reserved, free=free)
 
 
 def nvmlDeviceGetCudaComputeCapability(handle):
@@ -308,6 +310,7 @@ for _name in (
     "nvmlDeviceGetPowerUsage",
     "nvmlDeviceGetEnforcedPowerLimit",
     "nvmlDeviceGetPowerManagementLimit",
+    "nvmlDeviceGetPowerManagementDefaultLimit",
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetCurrPcieLinkGeneration",

@@ -49,7 +49,7 @@ def kernel(folder: Path, colab: str = "0", **changes: str) -> Iterator[Told]:
 def restore(folder: Path, changes: dict[str, str], **wanted: list[str]) -> dict[str, Any]:
     variables = {**os.environ, **pip_variables(folder / "place", folder / "wheels"), **changes}
     ran = subprocess.run(
-        [sys.executable, str(LAUNCH), "kernel.packages", json.dumps(wanted)],
+        [sys.executable, str(LAUNCH), "kernel.packages", "restore", json.dumps(wanted)],
         env=variables, capture_output=True, text=True, timeout=SECONDS, check=True,
     )  # fmt: skip
     found: dict[str, Any] = json.loads(ran.stdout)
@@ -80,6 +80,9 @@ def test_where_it_came_from_is_told_without_passwords(tmp_path: Path) -> None:
         "from_git": {
             "url": "https://me:secret@example.org/a.git", "vcs_info": {"vcs": "git", "commit_id": "0a1"}, "subdirectory": "b",
         },
+        "by_ssh": {"url": "ssh://git@example.org/a.git", "vcs_info": {"vcs": "git", "commit_id": "0a1"}},
+        "by_name": {"url": "ssh://me:p@ss@example.org/a@b.git", "vcs_info": {"vcs": "hg", "commit_id": "0a1"}},
+        "by_key": {"url": "https://example.org/a.whl?key=secret", "archive_info": {}},
         "from_file": {"url": here, "archive_info": {}},
         "of_conda": {"url": "file:///home/conda/feedstock_root/work", "dir_info": {}},
         "worked_on": {"url": "file:///data/work", "dir_info": {"editable": True}},
@@ -95,6 +98,9 @@ for name, origin in {origins!r}.items():
     with kernel(tmp_path) as told:
         (found,) = told.run(code)
     assert found["pip"] == {
+        "by-key": "by-key==1.0",
+        "by-name": "by-name @ hg+ssh://example.org/a@b.git@0a1",
+        "by-ssh": "by-ssh @ git+ssh://git@example.org/a.git@0a1",
         "damaged": "damaged==1.0",
         "from-file": f"from-file @ {here}",
         "from-git": "from-git @ git+https://example.org/a.git@0a1#subdirectory=b",
@@ -119,10 +125,15 @@ def test_packages_of_debian(tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "apt-get").write_text(f'#!/bin/sh\necho "$@"\n[ "$1" = update ] || {dpkg} --install {deb}\n')
-    (programs / "apt-get").chmod(0o755)
+    (programs / "apt-cache").write_text(f"#!/bin/sh\necho {name}\n")
+    for program in programs.iterdir():
+        program.chmod(0o755)
     changes = {"DPKG_ADMINDIR": str(admin), "PATH": f"{programs}:{os.environ['PATH']}"}
     if os.geteuid() == 0:
-        assert restore(tmp_path, changes, apt=[name, "--option", "A"]) == {"installed": [name], "failed": ""}
+        patterns = ["ownlab.test.package", "z+"]
+        done = restore(tmp_path, changes, apt=[name, *patterns, "--option", "A", f"{name}-", f"{name}:all-"])
+        unknown = f"apt knows no package of this name: {', '.join(patterns)}"
+        assert done == {"installed": [name], "failed": unknown}
         assert restore(tmp_path, changes, apt=[name]) == {"installed": [], "failed": ""}
 
 
@@ -135,6 +146,9 @@ def test_only_what_is_missing_is_installed(tmp_path: Path) -> None:
     done = restore(tmp_path, {}, pip=wanted)
     assert done == {"installed": ["first-thing==1.0", "second-thing==1.0"], "failed": ""}
     assert restore(tmp_path, {}, pip=wanted) == {"installed": [], "failed": ""}
+    (tmp_path / "place" / "first_thing-1.0.dist-info").rename(tmp_path / "place" / "first_thing-1.0+cu118.dist-info")
+    spelt = ["First_Thing==1", "first.thing==1.0.0", "first-thing==v1.0+CU118", "second-thing==1.00"]
+    assert restore(tmp_path, {}, pip=spelt) == {"installed": [], "failed": ""}
     # They contradict each other, and were installed all the same.
     done = restore(tmp_path, {}, pip=["first-thing==2.0", "second-thing==2.0"])
     assert done == {"installed": ["first-thing==2.0", "second-thing==2.0"], "failed": ""}
@@ -150,6 +164,24 @@ def test_why_it_failed(tmp_path: Path) -> None:
     }
     done = restore(tmp_path, {}, pip=wanted[2:])
     assert done == {"installed": [], "failed": "No matching distribution found for third==3"}
+    make_wheel(tmp_path / "wheels", "1.0", "second_thing")
+    done = restore(tmp_path, {}, pip=["second-thing==1.0", *wanted[2:]])
+    failed = "third==3: No matching distribution found for third==3"
+    assert done == {"installed": ["second-thing==1.0"], "failed": failed}
+
+
+def test_an_address_however_it_is_written(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "a b", "1.0", "first_thing").as_uri()
+    assert "%20" in wheel
+    wanted = f"First_Thing @ {wheel}#egg=first"
+    assert restore(tmp_path, {}, pip=[wanted]) == {"installed": [wanted], "failed": ""}
+    folder = tmp_path / "place" / "from_git-1.0.dist-info"
+    folder.mkdir()
+    commits = {"vcs": "git", "commit_id": "0a1", "requested_revision": "main"}
+    (folder / "direct_url.json").write_text(json.dumps({"url": "https://example.org/a.git", "vcs_info": commits}))
+    for behind in ("", "@main", "@0a1"):
+        wanted = f"from-git @ git+https://me@example.org/a.git{behind}"
+        assert restore(tmp_path, {}, pip=[wanted]) == {"installed": [], "failed": ""}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")

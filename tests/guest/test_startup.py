@@ -24,6 +24,16 @@ def test_the_labs_shell_script_runs_before_the_kernel_and_others_before_the_firs
     assert (tmp_path / "order").read_text() == first + "beside\npython\n"
 
 
+def test_a_log_handler_that_it_made_goes_on_in_cells(tmp_path: Path) -> None:
+    script = "import logging, sys\nlogging.basicConfig(format='%(message)s')\nlogging.warning('at the start')\nkept = sys.stdout\n"
+    (tmp_path / "a.startup.py").write_text(script)
+    with kernel(tmp_path, {**PLAIN, "JPY_SESSION_NAME": str(tmp_path / "a.ipynb")}) as cells:
+        assert cells.run("logging.warning('in a cell')").text == "in a cell\n"
+        assert cells.run("print('kept', file=kept)").text == "kept\n"
+        ran = cells.run("sys.stdout, now = kept, sys.stdout\nprint('put back'); sys.stdout = now; print('after')")
+        assert (ran.error, ran.text.endswith("after\n")) == ("", True)
+
+
 def test_one_that_fails_is_told_in_the_first_cell_and_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "lab.py").write_text("y = 1\nimport sys\nsys.exit('no way')\n")
     (tmp_path / "a.startup.sh").write_text("echo all is lost >&2\nexit 3\n")

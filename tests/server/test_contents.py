@@ -159,6 +159,14 @@ def test_packages_of_several_runtimes_are_remembered_the_newest_last(nb: Noteboo
     assert "ownlab" not in nb.valid().metadata
 
 
+def test_a_package_that_was_struck_from_the_list_does_not_come_back_with_another(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.says(runtime.asks("a"), "ownlab_packages", pip={"struck": "struck==1"}, apt={})
+    nb.put(notebook_of("a", "b"), f"{runtime.runtime}/{runtime.position}")
+    runtime.says(runtime.asks("b"), "ownlab_packages", pip={"other": "other==1"}, apt={})
+    assert nb.get(type="notebook")["content"]["metadata"]["ownlab"] == {"packages": {"pip": ["other==1"]}}
+
+
 def test_cells_that_are_gone_are_dropped(nb: Notebook) -> None:
     runtime = nb.runtime()
     runtime.runs("gone", "one\n")

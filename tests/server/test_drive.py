@@ -11,6 +11,7 @@ import httpx
 import pytest
 from tests.server.line_page import LinePage
 
+from ownlab.lab.runtimes.plan import read_plan
 from ownlab.lab.runtimes.remotes import remote_in
 
 if TYPE_CHECKING:
@@ -142,6 +143,13 @@ def test_a_notebook_in_it_has_a_kernel_and_keeps_what_was_said(
     assert output("/api/contents/train.ipynb") == []
     page.close()
     until(lambda: str(drive) in (drive / "train.ipynb").read_text(), "the file was written without a page")
+
+
+def test_a_path_with_too_many_slashes_stays_in_it(lab: LabServer, drive: Path) -> None:
+    for path in ("drive:MyDrive//etc/x.ipynb", "drive:MyDrive/../../x.ipynb", "drive:other//etc/x.ipynb"):
+        kernel = lab.post("/api/kernels", {"name": "ownlab-cpu", "path": path}).json()["id"]
+        assert read_plan(str(lab.home / "runtimes" / kernel / "plan.json")).cwd == str(drive)
+        lab.client.delete(f"{lab.url}/api/kernels/{kernel}").raise_for_status()
 
 
 def test_where_a_remote_is_mounted() -> None:

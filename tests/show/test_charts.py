@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
 import pytest
 from PIL import Image
-from tests.instruments.monitor.samples import BEGUN, a_card, moments, stream, without_gpm
+from tests.instruments.monitor.samples import BEGUN, a_card, moments, stream, without_gpm, worked
 from tests.show.test_golden import compare, paper
 
 from ownlab.errors import InputError, UsageError
@@ -80,6 +81,25 @@ def test_a_chart_is_json_for_notebooks(whole: Report) -> None:
     chart = report_chart(whole)
     assert json.loads(json.dumps(chart)) == chart
     assert chart["$schema"].endswith("/v5.json")
+
+
+def test_a_pause_in_a_recording_is_a_gap_in_its_lines(tmp_path: Path) -> None:
+    whole = moments(a_card(), count=5)
+    again = moments(a_card(), count=5, begun=BEGUN + 1000)
+    again[0] = msgspec.structs.replace(again[0], seconds=None)
+    work = report_chart(report(whole + again))["vconcat"][1]
+    shares = [value["share"] for value in work["data"]["values"] if value["what"] == "anything ran"]
+    assert shares == [99.0] * 5 + [None] + [99.0] * 6
+    save_chart({**work, "title": {"text": ""}}, tmp_path / "gap.svg")
+    (line,) = re.findall(r'aria-roledescription="line mark"[^>]* d="([^"]*)"', (tmp_path / "gap.svg").read_text())
+    assert line.count("M") == 2
+
+
+def test_what_begins_after_days_is_not_glued_to_its_length() -> None:
+    late = moments(a_card(saturation=worked(tensor=90.0)), count=8, begun=BEGUN + 1_000_000)
+    out, sheet = paper()
+    show_report(report(moments(a_card(0.0), count=5) + late), out)
+    assert re.search(r"^  \+11 d 13 h  8 s: Compute-bound", sheet.getvalue(), re.MULTILINE)
 
 
 def test_what_cannot_be_drawn(tmp_path: Path, whole: Report) -> None:

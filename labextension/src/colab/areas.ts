@@ -9,6 +9,8 @@ import { Panel, type Widget } from '@lumino/widgets';
 
 const HEADER = '#output-header';
 const FOOTER = '#output-footer';
+/** Outputs, and what scripts of a cell show: see ColabDesk.placeIn. */
+const SHOWN = '.jp-OutputArea-output, .ownlab-Scripted';
 
 /** Put a cell's outputs where they belong. `within`: elements elsewhere in the page are none of the notebook's. */
 export function arrange({ outputArea }: CodeCell, within: HTMLElement): void {
@@ -44,9 +46,11 @@ function move(row: Widget, target: Element | null): void {
   output.disposed.connect(() => output.node.remove());
 }
 
+/** Only in what cells show: nothing is put into code, prompts or buttons. */
 function find(within: HTMLElement, selector: string): Element | null {
   try {
-    return within.querySelector(selector);
+    const found = [...within.querySelectorAll(selector)];
+    return found.find(one => one.closest(SHOWN) && !one.closest('.cm-editor')) ?? null;
   } catch {
     return null; // no selector: the kernel takes any text
   }

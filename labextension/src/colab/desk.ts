@@ -26,7 +26,9 @@ export class ColabDesk {
   ) {
     panel.sessionContext.kernelChanged.connect(this._look, this);
     panel.disposed.connect(this._leave, this);
-    void panel.revealed.then(() => codeCells(panel).forEach(cell => arrange(cell, panel.content.node)));
+    // What a stranger's notebook says of its saved outputs counts no more than their scripts do.
+    const saved = (): CodeCell[] => codeCells(panel).filter(cell => cell.model.trusted);
+    void panel.revealed.then(() => saved().forEach(cell => arrange(cell, panel.content.node)));
     this._look();
   }
 

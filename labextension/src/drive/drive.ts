@@ -35,6 +35,9 @@ export class PersonsDrive extends Drive {
         throw reason;
       }
       this._setTrouble(reason.message);
+      if (options?.type === 'file' || options?.type === 'notebook' || options?.content === false) {
+        throw reason; // whoever has it open must not take an empty folder for it
+      }
       return { ...NOTHING, path: localPath, name: PathExt.basename(localPath) };
     }
   }

@@ -24,20 +24,20 @@ export function restore(kernel: Kernel.IKernelConnection, wanted: Remembered, sa
 async function ask<T>(kernel: Kernel.IKernelConnection, what: string, { pip, apt }: Remembered, say?: (line: string) => void): Promise<T | null> {
   // Texts in JSON are texts in Python.
   const call = `__import__('${MODULE}', fromlist=['${what}']).${what}(${JSON.stringify(pip)}, ${JSON.stringify(apt)})`;
-  const future = kernel.requestExecute({
-    code: '',
-    silent: true,
-    store_history: false,
-    allow_stdin: false,
-    stop_on_error: false,
-    user_expressions: { found: call }
-  });
-  future.onIOPub = message => {
-    if (message.header.msg_type === 'stream') {
-      (message.content as KernelMessage.IStreamMsg['content']).text.split(/[\r\n]+/).forEach(line => line.trim() && say?.(line.trim()));
-    }
-  };
   try {
+    const future = kernel.requestExecute({
+      code: '',
+      silent: true,
+      store_history: false,
+      allow_stdin: false,
+      stop_on_error: false,
+      user_expressions: { found: call }
+    });
+    future.onIOPub = message => {
+      if (message.header.msg_type === 'stream') {
+        (message.content as KernelMessage.IStreamMsg['content']).text.split(/[\r\n]+/).forEach(line => line.trim() && say?.(line.trim()));
+      }
+    };
     const { content } = await future.done;
     const found = content.status === 'ok' ? content.user_expressions['found'] : undefined;
     const answer = found as { status?: string; data?: Record<string, unknown> } | undefined;

@@ -31,7 +31,8 @@ export const packages: JupyterFrontEndPlugin<void> = {
         kernel?.iopubMessage.connect(hear);
         if (kernel && !offered.has(kernel.id)) {
           offered.add(kernel.id);
-          void offer(panel, kernel);
+          // JupyterLab tells of a notebook that cannot be read.
+          offer(panel, kernel).catch(reason => console.warn('ownlab: no packages are offered', reason));
         }
       };
       sessionContext.kernelChanged.connect(look);

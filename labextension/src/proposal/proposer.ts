@@ -14,7 +14,8 @@ export class Proposer {
     private readonly _panel: NotebookPanel,
     private readonly _settings: ServerConnection.ISettings
   ) {
-    void this._begin();
+    // JupyterLab tells of a notebook that cannot be read, and of a server that is away.
+    this._begin().catch(reason => console.warn('ownlab: nothing is proposed', reason));
   }
 
   private async _begin(): Promise<void> {

@@ -53,8 +53,9 @@ export class SecretsModel {
     let failure = '';
     try {
       const found = await fetchSecrets(this._settings, notebook, change);
-      // Another notebook may be in front by now, and what was asked for it may have come already.
-      if (number === this._number || notebook === this._inFront()) {
+      // Answers may overtake each other; and another notebook may be in front by now, of which they say nothing.
+      if (number > this._answered && (number === this._number || notebook === this._inFront())) {
+        this._answered = number;
         this._current = found;
       }
     } catch (reason) {
@@ -71,4 +72,5 @@ export class SecretsModel {
   private _current: Secrets | null = null;
   private _failure = '';
   private _number = 0;
+  private _answered = 0;
 }

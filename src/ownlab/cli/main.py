@@ -5,6 +5,7 @@ Commands are loaded when they are called: `ownlab --help` imports click and this
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -18,6 +19,8 @@ from ownlab import __version__
 from ownlab.errors import OwnlabError
 
 __all__ = ["cli", "main"]
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Entry(NamedTuple):
@@ -106,24 +109,40 @@ def main() -> NoReturn:
     _prepare_streams()
     _heed_signals()
     try:
-        code = cli.main(prog_name="ownlab", standalone_mode=False)
+        code = _run()
+    except BrokenPipeError:
+        _give_up_stdout()  # the reader (`| head`) has what it wanted
+        code = 141
+    except OSError as exc:
+        if exc.errno not in _UNWRITABLE or exc.filename is not None:  # what concerns a file is said where it is written
+            raise
+        _give_up_stdout()
+        click.echo(f"ownlab: the output cannot be written: {exc.strerror or exc}", err=True)
+        code = OwnlabError.exit_code
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _run() -> object:
+    try:
+        code: object = cli.main(prog_name="ownlab", standalone_mode=False)
         sys.stdout.flush()
     except OwnlabError as exc:
-        code = _report(exc)
+        return _report(exc)
     except click.exceptions.NoArgsIsHelpError as exc:
         click.echo(exc.format_message())
-        code = 0
+        return 0
     except click.ClickException as exc:
         exc.show()
-        code = exc.exit_code
+        return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
-        code = 130
-    except BrokenPipeError:
-        # The reader (`| head`) has what it wanted. Python would complain once more while it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
-    sys.exit(code if isinstance(code, int) else 0)
+        return 130
+    return code
+
+
+def _give_up_stdout() -> None:
+    """Python would complain once more while it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _prepare_streams() -> None:

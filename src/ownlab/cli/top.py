@@ -5,6 +5,7 @@ Imports little: the child that asks the driver is started first, and what else i
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ownlab.cli.options import json_below, json_option
-from ownlab.errors import UsageError
+from ownlab.errors import DeviceUnusable, UsageError
 
 if TYPE_CHECKING:
     from ownlab.instruments.monitor.records import Look, Owner, Sample
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _LEAST_INTERVAL = 0.1
+_INTERVAL = 1.0
 
 
 class Wishes(NamedTuple):
@@ -34,7 +36,7 @@ class Wishes(NamedTuple):
     once: bool
     as_json: bool
     watch: float | None
-    interval: float
+    interval: float | None
     window: float
     cards: str | None
     query: str | None
@@ -45,6 +47,11 @@ class Wishes(NamedTuple):
     speed: float | None
     serve: str | None
     token_file: Path | None
+
+    @property
+    def every(self) -> float:
+        """Seconds between two samples."""
+        return self.interval or _INTERVAL
 
     @property
     def plain(self) -> bool:
@@ -60,25 +67,46 @@ class Wishes(NamedTuple):
         return self.plain and self.serve is None and self.watch is None and once
 
 
+class _Finite(click.FloatRange):
+    """Neither "inf" nor "nan", which no range keeps out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is no length of time.", param, ctx)
+        return found
+
+
 _path = click.Path(path_type=Path, dir_okay=False)
-_seconds = click.FloatRange(min=_LEAST_INTERVAL)
+_seconds = _Finite(min=_LEAST_INTERVAL)
 
 
 @click.group("top", invoke_without_command=True)
-@click.option("--once", is_flag=True, help="Print a table once. So it is in a pipe too.")
+@click.option("--once", is_flag=True, help="Print a table once, over 0.1 s or --interval. So it is in a pipe too.")
 @json_option
 @click.option(
-    "--watch", type=_seconds, metavar="SECONDS", help="Print it again and again; with --json, a line each time."
+    "--watch",
+    "-l",
+    "--loop",
+    "watch",
+    type=_seconds,
+    metavar="SECONDS",
+    help="Print it again and again; with --json, a line each time.",
 )
-@click.option("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="Between two samples; 1, 0.1 at least.")
+@click.option(
+    "--interval",
+    type=_seconds,
+    metavar="SECONDS",
+    help="Between two samples; 1, 0.1 at least. A single look (--once, --json, --query) takes 0.1 s without it.",
+)
 @click.option("--window", type=_seconds, default=30.0, metavar="SECONDS", help="What a verdict is drawn from; 30.")
-@click.option("--cards", metavar="0,1", help="Only these: numbers, or UUIDs.")
+@click.option("--cards", "-i", "--id", "cards", metavar="0,1", help="Only these: numbers, or UUIDs.")
 @click.option("--query", "--query-gpu", metavar="FIELDS", help="Print fields by nvidia-smi's names; `help` lists all.")
 @click.option("--format", "form", metavar="csv[,noheader][,nounits]", help="How --query prints; as in nvidia-smi.")
 @click.option("--record", type=_path, metavar="FILE", help="Keep samples in FILE.ndjson or FILE.csv.")
 @click.option("--fields", metavar="FIELDS", help="What --record keeps in a CSV file; the names of --query.")
 @click.option("--replay", type=_path, metavar="FILE", help="Show a recording instead of this machine.")
-@click.option("--speed", type=click.FloatRange(min=0.01), metavar="X", help="Of --replay; 10: ten times as fast.")
+@click.option("--speed", type=_Finite(min=0.01), metavar="X", help="Of --replay; 10: ten times as fast.")
 @click.option("--serve", metavar="ADDRESS:PORT", help="Answer Prometheus at /metrics, with dcgm-exporter's names.")
 @click.option("--token-file", type=_path, metavar="FILE", help="With --serve: who asks must have the token in it.")
 @click.pass_context
@@ -223,7 +251,7 @@ def _print(wishes: Wishes, stack: ExitStack) -> None:
     due = 0.0
     for look in _looks(wishes, source):
         record(look.sample)
-        if wishes.watch is None or look.sample.at < due - wishes.interval / 2:  # a sample is never quite in time
+        if wishes.watch is None or look.sample.at < due - wishes.every / 2:  # a sample is never quite in time
             continue
         due = max(due + wishes.watch, look.sample.at)
         show(look)
@@ -240,6 +268,11 @@ def _one_look(wishes: Wishes, source: Source) -> Iterator[Look]:
     if wishes.replay is None:
         sample = settle(source)
         window.add(sample)
+        left = (wishes.interval or 0.0) - (sample.seconds or 0.0)
+        if left > 0:
+            time.sleep(left)
+            sample = source.take()
+            window.add(sample)
     else:
         sample = _last(source, window)
     yield Look(sample, window.verdicts())
@@ -268,7 +301,7 @@ def _looks(wishes: Wishes, source: Source) -> Iterator[Look]:
     from ownlab.instruments.monitor.window import Window
 
     window = Window(wishes.window)
-    interval = min(wishes.interval, wishes.watch or wishes.interval)
+    interval = min(wishes.every, wishes.watch or wishes.every)
     for sample in follow(source, interval=interval, speed=_speed(wishes)):
         window.add(sample)
         if sample.seconds is not None or wishes.replay is not None:  # a first one has no rates
@@ -310,17 +343,28 @@ def _echo_json(look: Look, *, indented: bool) -> None:
 
 def _csv_shower(wishes: Wishes) -> Callable[[Look], None]:
     """Lines as nvidia-smi prints them; its header comes once."""
-    from ownlab.instruments.monitor.fields import header, pick, rows
+    from ownlab.instruments.monitor.fields import header, pick, rows, speak_of_cards
 
-    kind, *without = [word.strip() for word in (wishes.form or "csv").split(",")]
-    if kind != "csv" or not set(without) <= {"noheader", "nounits"}:
+    how = {word.strip() for word in (wishes.form or "csv").split(",")}
+    if not how <= {"csv", "noheader", "nounits"}:
         raise UsageError(f"there is no format {wishes.form!r}", hint="Write csv, csv,noheader or csv,noheader,nounits.")
     fields = pick(wishes.query or "")
-    units = "nounits" not in without
-    if "noheader" not in without:
-        click.echo(header(fields) if units else ", ".join(field.name for field in fields))
+    units = "nounits" not in how
+    title = "" if "noheader" in how else header(fields) if units else ", ".join(field.name for field in fields)
+    of_cards = speak_of_cards(fields)
+    shown = False
 
     def show(look: Look) -> None:
+        nonlocal shown
+        if of_cards and not look.sample.cards:
+            trouble = f"no GPU to ask: {look.sample.trouble or 'this machine has none that NVML knows'}"
+            if not shown:
+                raise DeviceUnusable(trouble)
+            click.echo(f"ownlab: {trouble}", err=True)  # it may come back
+            return
+        if title and not shown:
+            click.echo(title)
+        shown = True
         for line in rows(fields, look.sample, look.verdicts, units=units):
             click.echo(line)
 
@@ -356,7 +400,7 @@ def _fill_screen(wishes: Wishes, stack: ExitStack) -> None:
     from ownlab.show.screen.feed import Feed
     from ownlab.show.screen.view import View
 
-    feed = Feed(source, interval=wishes.interval, speed=_speed(wishes), record=record)
+    feed = Feed(source, interval=wishes.every, speed=_speed(wishes), record=record)
     run_screen(View(Window(wishes.window)), feed, _heading(wishes))
 
 
@@ -366,7 +410,7 @@ def _heading(wishes: Wishes) -> str:
     parts = [
         "ownlab top",
         f"recording {wishes.replay.name}" if wishes.replay is not None else socket.gethostname(),
-        f"every {wishes.interval:g} s" if wishes.replay is None else f"{wishes.speed or 1:g} × as fast",
+        f"every {wishes.every:g} s" if wishes.replay is None else f"{wishes.speed or 1:g} × as fast",
         f"verdicts over {wishes.window:g} s",
         f"to {wishes.record.name}" if wishes.record is not None else "",
     ]

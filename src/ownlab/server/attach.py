@@ -22,7 +22,7 @@ def attachment(fold: Fold, after: int) -> bytes:
         "now": time.time(),
         "capturing": fold.comms.capturing(),
         "asked": [{"channel": "iopub", **each} for each in fold.asked.values()],
-        "packages": fold.packages if fold.packages_at > after else {},
+        "packages": fold.packages_after(after),
         "executions": [_told(fold, each) for each in fold.by_cell.values() if _matters(each, after)],
     }
     try:

@@ -261,9 +261,9 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             self.log.warning("The folder of %s is not known: %s.", path, exc.message)
             return tempfile.gettempdir()
         found = os.path.join(root, path_in_drive(path) or "")
-        while not os.path.isdir(found) or leads_out(found, root):
+        while len(found) > len(root) and (not os.path.isdir(found) or leads_out(found, root)):
             found = os.path.dirname(found)
-        return found
+        return found if os.path.isdir(found) else tempfile.gettempdir()  # the kernel that had it mounted has ended
 
     def check_not_leaving(self) -> None:
         """Pages take 503 for a server that is away, and ask again."""

@@ -21,6 +21,7 @@ MIME = "application/vnd.vegalite.v5+json"
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _VERSION = "5.21"
 _WIDTH = 720
+_PAUSE_SECONDS = 1.0  # in which nothing was recorded: less than this is a sample that came late
 
 # Colours that people with any sight tell apart (Okabe and Ito, 2008), grey for nothing, red for trouble.
 _VERDICTS = {
@@ -28,11 +29,13 @@ _VERDICTS = {
     "fine": "#66C2A5",
     "memory": "#56B4E9",
     "off-tensor": "#F0E442",
+    "fp64": "#B3A125",
     "small": "#E69F00",
     "starved": "#D55E00",
     "pcie": "#0072B2",
     "throttled": "#B2182B",
     "busy": "#8DA0CB",
+    "desktop": "#B8B8D0",
     "held": "#CC79A7",
     "idle": "#D9D9D9",
     "unknown": "#F7F7F7",
@@ -128,8 +131,8 @@ class _Scale:
         points = list(points)
         known = {name: words for name, words in drawn.items() if any(name in point.figures for point in points)}
         values = [
-            {"at": self.at(point.at), "what": words, "share": round(point.figures[name], 2)}
-            for point in points
+            {"at": self.at(at), "what": words, "share": figures and round(figures[name], 2)}
+            for at, figures, point in _with_gaps(points)
             for name, (words, _) in known.items()
             if name in point.figures
         ]
@@ -150,6 +153,18 @@ class _Scale:
                 "color": _colours("what", dict(known.values()), {"labelLimit": 240}),
             },
         }
+
+
+def _with_gaps(points: Iterable[Point]) -> Iterator[tuple[float, dict[str, float] | None, Point]]:
+    """The moments of a line, each with its figures. After a pause it begins anew: None ends what was before."""
+    before: float | None = None
+    for point in points:
+        begun = point.at - point.seconds
+        if before is not None and begun - before > max(_PAUSE_SECONDS, point.seconds / 2):
+            yield begun, None, point
+            yield begun, point.figures, point
+        yield point.at, point.figures, point
+        before = point.at
 
 
 def _card(card: CardReport, scale: _Scale) -> Iterator[Spec]:
@@ -212,7 +227,7 @@ def _title(report: Report) -> str:
 def _page(title: str, svg: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>ownlab top: {html.escape(title)}</title>\n"
+        f"<title>ownlab: {html.escape(title)}</title>\n"
         "<style>body { margin: 2em auto; max-width: 70em; background: white } svg { max-width: 100%; height: auto }</style>\n"
         f"</head>\n<body>\n{svg}\n</body>\n</html>\n"
     )

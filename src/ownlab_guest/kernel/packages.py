@@ -25,8 +25,12 @@ _REQUIREMENT = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
     r"(?:==[A-Za-z0-9][A-Za-z0-9.+!_-]*| @ (?:(?:git|hg|svn|bzr)\+)?(?:https?|ssh|file)://\S+)?"
 )
-_DEBIAN = re.compile(r"[a-z0-9][a-z0-9+.-]+(?::[a-z0-9-]+)?")
-_APT = ["apt-get", "install", "--yes", "--quiet"]
+# apt removes what has a "-" behind its name.
+_DEBIAN = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.](?::[a-z0-9-]*[a-z0-9])?")
+_APT = ["apt-get", "install", "--yes", "--quiet", "--no-remove"]
+
+# Of versions: what is the same.
+_WORDS = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc", "r": "post", "rev": "post"}
 
 # Of a distribution's folder: what changes when it is installed again, even in the same version.
 Installed = Dict[str, Tuple[int, int]]
@@ -84,8 +88,9 @@ def installed(places: Iterable[str]) -> Installed:
         with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
             for entry in entries:
                 if entry.name.endswith(_INFO):
-                    status = entry.stat()
-                    found[entry.path] = (status.st_ino, status.st_mtime_ns)
+                    with contextlib.suppress(OSError):  # it is being removed
+                        status = entry.stat()
+                        found[entry.path] = (status.st_ino, status.st_mtime_ns)
     return found
 
 
@@ -120,29 +125,43 @@ def _requirement(path: str) -> str:
     """What installs just this one again; "" where nothing does: it is a folder that somebody works on (`-e`)."""
     address = _address(path)
     file = _file_of(address or "")
-    # conda's packages name a file of the machine on which they were made.
-    return _pin(path) if address is None or (file and not os.path.exists(file)) else address
+    # conda's packages name a file of the machine on which they were made. What is behind a "?" may be a key.
+    if address is None or "?" in address or (file and not os.path.exists(file)):
+        return _pin(path)
+    return address
 
 
 def _pin(path: str) -> str:
-    version = os.path.basename(path)[: -len(_INFO)].partition("-")[2]
-    return f"{_name(path)}=={version}" if version else _name(path)
+    return f"{_name(path)}=={_version(path)}" if _version(path) else _name(path)
 
 
-def _address(path: str) -> Optional[str]:
+def _version(path: str) -> str:
+    return os.path.basename(path)[: -len(_INFO)].partition("-")[2]
+
+
+def _address(path: str, revision: Optional[str] = "commit_id") -> Optional[str]:
     """From where it came, as PEP 610 writes it down: NAME @ URL. None where that is a package index, as most often."""
     try:
         with open(os.path.join(path, "direct_url.json"), encoding="utf-8") as file:
             origin = json.load(file)
         if origin.get("dir_info", {}).get("editable"):
             return ""
-        url = re.sub(r"^(https?://)[^/@]*@", r"\1", origin["url"])  # installers take passwords away; one may not
+        url = _without_password(origin["url"])  # installers take them away; one may not
         if "vcs_info" in origin:
-            url = "{vcs}+{0}@{commit_id}".format(url, **origin["vcs_info"])
+            info = origin["vcs_info"]
+            url = f"{info['vcs']}+{url}" + (f"@{info[revision]}" if revision else "")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or damaged
         return None
     part = origin.get("subdirectory")
     return f"{_name(path)} @ {url}" + (f"#subdirectory={part}" if part else "")
+
+
+def _without_password(url: str) -> str:
+    """Without the name too, but for the one that everybody has: ssh://git@…"""
+    scheme, mark, rest = url.partition("://")
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    user, _, bare = host.rpartition("@")
+    return url if user == "git" else scheme + mark + bare + rest[len(host) :]
 
 
 def _file_of(requirement: str) -> str:
@@ -204,11 +223,39 @@ def _lacking(pip: Iterable[str], apt: Iterable[str]) -> Wanted:
     for each in pip:
         match = _REQUIREMENT.fullmatch(each) if isinstance(each, str) else None
         path = there.get(_normal(match[1])) if match else None
-        if match and (path is None or (match[0] != match[1] and each not in (_pin(path), _address(path)))):
+        if match and (path is None or not _meets(path, each[len(match[1]) :])):
             wanted.append(each)
     names = [each for each in apt if isinstance(each, str) and _DEBIAN.fullmatch(each)]
     has = _packages(_dpkg_status()) if names else set()
     return Wanted(wanted, [each for each in names if each.partition(":")[0] not in has])
+
+
+def _meets(path: str, wanted: str) -> bool:
+    """Whether a distribution is ==VERSION, or from @ URL, however that is written."""
+    if wanted.startswith("=="):
+        version = _version(path) if "+" in wanted else _version(path).partition("+")[0]  # 2.0 is also 2.0+cu118
+        return _normal_version(version) == _normal_version(wanted)
+    if not wanted:
+        return True
+    # People write a branch, or nothing, where an installer notes the commit.
+    came = [_address(path, revision) or "" for revision in ("commit_id", "requested_revision", None)]
+    url = _without_password(wanted[len(" @ ") :])
+    return _without_query(url) in [_without_query(each.partition(" @ ")[2]) for each in came]
+
+
+def _without_query(url: str) -> str:
+    return re.sub(r"\?[^#]*", "", url)
+
+
+def _normal_version(text: str) -> List[str]:
+    """Its parts, so that 1.0.0 is 1.0, and 1.0-RC1 is 1.0rc1."""
+    found = re.findall(r"[0-9]+|[a-z]+|[!+]", text.lower())
+    parts = [str(int(each)) if each.isdigit() else _WORDS.get(each, each) for each in found if each != "v"]
+    end = next((at for at, each in enumerate(parts) if each != "!" and not each.isdigit()), len(parts))
+    release, rest = parts[:end], parts[end:]
+    while release[1:] and release[-1] == "0":
+        release.pop()
+    return release + rest
 
 
 def restore(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
@@ -216,9 +263,11 @@ def restore(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
     wanted = _lacking(pip, apt)
     failures = [_install_apt(wanted.apt) if wanted.apt else "", _install_pip(wanted.pip) if wanted.pip else ""]
     importlib.invalidate_caches()
-    left = _lacking(*wanted)
-    done = [each for each in [*wanted.pip, *wanted.apt] if each not in [*left.pip, *left.apt]]
     failed = "\n".join(filter(None, failures))
+    left = _lacking(*wanted)
+    if not failed:  # an address may be written in a way that only pip understands
+        left = Wanted([each for each in left.pip if any(_lacking([each.partition(" @ ")[0]], []))], left.apt)
+    done = [each for each in [*wanted.pip, *wanted.apt] if each not in [*left.pip, *left.apt]]
     if not failed and any(left):
         failed = f"Installed, and not found afterwards: {', '.join([*left.pip, *left.apt])}"
     return _Answer(installed=done, failed=failed)
@@ -226,9 +275,7 @@ def restore(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
 
 def _install_pip(requirements: List[str]) -> str:
     """ "", or why it failed."""
-    absent = [
-        each for each in requirements if " @ file://" in each and not os.path.exists(each.partition("file://")[2])
-    ]
+    absent = [each for each in requirements if _file_of(each) and not os.path.exists(_file_of(each))]
     here = [each for each in requirements if each not in absent]
     words = [
         f"{name} came from a file that is not here: {path}" for name, _, path in (a.partition(" @ ") for a in absent)
@@ -242,8 +289,14 @@ def _install_pip(requirements: List[str]) -> str:
             # Installed one after the other, they may contradict what they ask of each other; so they were, all the same.
             code, said = _run([*program, "--no-deps", *here])
         if code:
-            words.append(_why(said, "pip"))
+            words += _install_each(program, here) if len(here) > 1 else [_why(said, "pip")]
     return "\n".join(words)
+
+
+def _install_each(program: List[str], requirements: List[str]) -> List[str]:
+    """One after the other, as pip installs nothing of a list with one that is not to be had; which failed, and why."""
+    ran = [(each, *_run([*program, each])) for each in requirements]
+    return [f"{each}: {_why(said, 'pip')}" for each, code, said in ran if code]
 
 
 def _pip() -> Optional[List[str]]:
@@ -263,11 +316,25 @@ def _install_apt(names: List[str]) -> str:
     rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if rights and (shutil.which("sudo") is None or subprocess.call(["sudo", "-n", "true"], stderr=subprocess.DEVNULL)):
         return f"{', '.join(names)}: only root may install them. In a terminal: {by_hand}"
-    code, said = _run([*rights, *_APT, *names])
+    known = _known_to_apt(names)
+    code, said = _run([*rights, *_APT, *names]) if known == names else (1, "")
     if code:  # a fresh container does not know any package yet
         _run([*rights, "apt-get", "update", "--quiet"])
-        code, said = _run([*rights, *_APT, *names])
-    return _why(said, "apt-get") if code else ""
+        known = _known_to_apt(names)
+        code, said = _run([*rights, *_APT, *known]) if known else (0, "")
+    unknown = [each for each in names if each not in known]
+    words = [_why(said, "apt-get")] if code else []
+    return "\n".join(words + ([f"apt knows no package of this name: {', '.join(unknown)}"] if unknown else []))
+
+
+def _known_to_apt(names: List[str]) -> List[str]:
+    """apt takes a name that it does not know for a pattern: "a.+b" would be many packages."""
+    try:
+        ran = subprocess.run(["apt-cache", "pkgnames"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    except OSError:
+        return []
+    known = set(ran.stdout.decode(errors="replace").split())
+    return [each for each in names if each.partition(":")[0] in known]
 
 
 def _run(command: List[str]) -> Tuple[int, str]:
@@ -295,5 +362,6 @@ def _why(said: str, program: str) -> str:
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """For a host that starts this by path: `restore` with what is given as JSON."""
-    return dict(restore(**json.loads(arguments[0])))
+    """For a host that starts this by path: `lacking`, or `restore`, with what is given as JSON."""
+    what, wanted = arguments
+    return dict({"lacking": lacking, "restore": restore}[what](**json.loads(wanted)))

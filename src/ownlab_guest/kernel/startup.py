@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import traceback
-from typing import Any, List, Optional
+from typing import Any, List, Optional, TextIO, cast
 
 __all__ = ["MARK", "before_first_cell", "before_kernel"]
 
@@ -69,8 +69,9 @@ def _run_shell(path: str, log: int) -> None:
 def _run_python(path: str, log: int, namespace: Any) -> None:
     # Opened anew: a line at a time, in the order of what shell scripts write.
     with open(os.dup(log), "w", buffering=1, encoding="utf-8", errors="replace") as file:
+        out, err = _Stream("stdout", file), _Stream("stderr", file)
         try:
-            with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+            with contextlib.redirect_stdout(cast(TextIO, out)), contextlib.redirect_stderr(cast(TextIO, err)):
                 with open(path, "rb") as source:
                     code = compile(source.read(), path, "exec")
                 exec(code, namespace)  # noqa: S102  # a person wrote it for this
@@ -80,6 +81,25 @@ def _run_python(path: str, log: int, namespace: Any) -> None:
             lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == path]
             where = f"line {lines[-1]}: " if lines else ""
             _fail(path, log, where + traceback.format_exception_only(type(exc), exc)[-1].strip(), None)
+        finally:
+            out.end()
+            err.end()
+
+
+class _Stream:
+    """A script's stdout or stderr: the log. Who kept it (logging.basicConfig) writes to the kernel's own afterwards."""
+
+    def __init__(self, name: str, log: TextIO) -> None:
+        self._name = name
+        self._log: Optional[TextIO] = log
+
+    def __getattr__(self, name: str) -> Any:
+        now = getattr(sys, self._name)
+        return getattr(self._log or (now if now is not self else getattr(sys, f"__{self._name}__")), name)
+
+    def end(self) -> None:
+        """The script is done."""
+        self._log = None
 
 
 def _fail(path: str, log: int, why: str, begun: Optional[int]) -> None:

@@ -23,6 +23,8 @@ SHARES = {
     3: "occupancy",
     4: "integer",
     5: "tensor",
+    6: "tensor_fp64",  # DFMA, and DMMA: the greater of the two
+    8: "tensor_fp64",
     10: "dram",
     11: "fp64",
     12: "fp32",
@@ -105,7 +107,7 @@ class Gpm:
         support, error = attempt(self.nvml.nvmlGpmQueryDeviceSupport, handle if self.whole is None else self.whole)
         if error is not None or not support.isSupportedDevice:
             self.works = False
-            self.why = "this card does not measure it (GPM: Hopper and newer)"
+            self.why = "this card does not measure it (GPM: data-centre cards of Hopper and newer)"
             return
         self.spare, error = attempt(self.nvml.nvmlGpmSampleAlloc)
         if error is not None:
@@ -125,7 +127,8 @@ class Gpm:
         for number, value in self.values(before, after, tuple(WANTED)).items():
             name = WANTED[number]
             told = round(value, 4) if number in SHARES else value * MIB
-            (figures if name.startswith("pcie") else figures["saturation"])[name] = told
+            into = figures if name.startswith("pcie") else figures["saturation"]
+            into[name] = max(told, into.get(name) or 0.0)
         return figures
 
     def values(self, before: Any, after: Any, numbers: Tuple[int, ...]) -> Dict[int, float]:

@@ -144,6 +144,9 @@ class Card:
             self.rare = {
                 "split": bool((self.ask(nvml.nvmlDeviceGetMigMode, handle) or [0])[0]),
                 "power_limit": thousandth(self.ask(any_of, nvml, LIMITS, handle)),
+                "power_limit_default": thousandth(
+                    self.ask(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle))
+                ),
                 "energy": thousandth(self.ask(lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle))),
                 "fan": self.ask(lambda: nvml.nvmlDeviceGetFanSpeed(handle)),
             }
@@ -162,10 +165,11 @@ class Card:
         rates = self.ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         reasons = self.ask(any_of, nvml, REASONS, handle)
         rare = self.seldom(handle)
-        known.update({name: rare[name] for name in ("power_limit", "energy", "fan")})
+        known.update({name: rare[name] for name in ("power_limit", "power_limit_default", "energy", "fan")})
         known.update(
             memory_total=None if store is None else store.total,
             memory_used=None if store is None else store.used,
+            memory_free=None if store is None else store.free,
             utilisation=None if rates is None else rates.gpu,
             memory_utilisation=None if rates is None else rates.memory,
             power=thousandth(self.ask(nvml.nvmlDeviceGetPowerUsage, handle)),

@@ -131,6 +131,23 @@ def test_a_progress_bar_with_a_tag_is_one_line(page: Page) -> None:
     assert both(page, OUTPUT + code) == ["4 of 5 done\n"] * 2
 
 
+def test_long_text_is_not_sent_again_and_again(page: Page) -> None:
+    code = """
+import time
+with output.use_tags('x'):
+    for number in range(4000):
+        print(number, 'x' * 60)
+        if number % 400 == 0: time.sleep(0.2)
+    print('half', end=' '); print('a line')
+"""
+    wanted = "".join(f"{number} {'x' * 60}\n" for number in range(4000)) + "half a line\n"
+    ran = page.run(OUTPUT + code)
+    assert ran.text == wanted
+    parts = [each["data"]["text/plain"] for each in ran.outputs]
+    assert max(map(len, parts)) < 70_000
+    assert all(each.endswith("\n") for each in parts)
+
+
 def test_output_that_is_captured_stays_captured(page: Page) -> None:
     code = (
         OUTPUT

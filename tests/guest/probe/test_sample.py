@@ -107,6 +107,24 @@ def test_a_mig_instance_has_gpm_by_its_number_where_its_handle_has_not(probe: Ca
     assert inside["saturation"] == {"sm": 40.0}
 
 
+def test_fp64_on_tensor_cores_is_the_greater_of_its_two_kinds(probe: Callable[..., Probe]) -> None:
+    asked = probe({"gpm": {"5": 97.0, "6": 2.0, "8": 96.0}})
+    asked.cards()
+    time.sleep(APART)
+    (card,) = asked.cards()
+    assert card["saturation"] == {"tensor": 97.0, "tensor_fp64": 96.0}
+
+
+def test_the_limit_of_power_that_was_and_memory_that_is_left(probe: Callable[..., Probe]) -> None:
+    said = {
+        "nvmlDeviceGetEnforcedPowerLimit": 300000,
+        "nvmlDeviceGetMemoryInfo": {"total": 80, "reserved": 5, "used": 30},
+    }
+    for card in probe(said).cards() + probe(said, missing=["nvmlDeviceGetMemoryInfo_v2"]).cards():
+        assert (card["power_limit"], card["power_limit_default"]) == (300.0, 700.0)
+        assert card["memory_free"] == 45  # without what the driver keeps for itself
+
+
 def test_processes_share_a_card_by_the_drivers_own_samples(probe: Callable[..., Probe]) -> None:
     running = [{"pid": pid, "usedGpuMemory": 1024} for pid in (11, 12, 13)]
     samples = [(11, 1, 30), (11, 2, 50), (12, 2, 20)]

@@ -14,6 +14,7 @@ from ownlab.instruments.monitor.window import Window
 STREAMS = Path(__file__).resolve().parents[2] / "streams"
 BEGUN = 1_794_770_000.0
 GIB = 1024**3
+MIB = 1024**2
 
 
 def stream(name: str) -> list[Sample]:

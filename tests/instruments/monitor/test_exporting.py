@@ -37,6 +37,7 @@ CARD = CardSample(
     bus_id="00000000:3B:00.0",
     memory_total=1000 * MIB,
     memory_used=300 * MIB,
+    memory_free=690 * MIB,
     utilisation=99.0,
     energy=12.5,
     throttle=("power_cap",),
@@ -91,7 +92,7 @@ def test_names_units_and_labels_are_those_of_dcgm_exporter() -> None:
     }
     assert values("DCGM_FI_DEV_GPU_UTIL") == {"0": 99.0}  # of the card that is lost nothing is said
     assert values("DCGM_FI_DEV_FB_USED") == {"0": 300.0}
-    assert values("DCGM_FI_DEV_FB_FREE") == {"0": 700.0}
+    assert values("DCGM_FI_DEV_FB_FREE") == {"0": 690.0}
     assert values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") == {"0": 12500.0}
     assert values("DCGM_FI_PROF_SM_ACTIVE") == {"0": 0.0075}
     assert values("DCGM_FI_PROF_PCIE_TX_BYTES") == {"0": 2e6}

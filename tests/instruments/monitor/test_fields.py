@@ -47,8 +47,11 @@ def test_a_table_as_nvidia_smi_prints_it() -> None:
 
 
 def test_the_header_has_nvidia_smis_own_name_for_a_second_name() -> None:
-    asked = "gpu_name,clocks.sm,power.limit,clocks_throttle_reasons.active,Utilization.GPU"
-    named = "name, clocks.current.sm [MHz], power.limit [W], clocks_throttle_reasons.active, utilization.gpu [%]"
+    asked = "gpu_name,clocks.sm,clocks.gr,power.limit,clocks_throttle_reasons.active,Utilization.GPU"
+    named = (
+        "name, clocks.current.sm [MHz], clocks.current.graphics [MHz], power.limit [W], clocks_event_reasons.active, "
+        "utilization.gpu [%]"
+    )
     assert header(pick(asked)) == named
 
 
@@ -61,13 +64,16 @@ def test_the_time_is_local_and_has_thousandths() -> None:
 def test_our_own_fields() -> None:
     owner = Owner("r1", "lab/train.ipynb", "ada")
     card = a_card(
-        saturation=worked(sm=0.7538, tensor=93.04), processes=(CardProcess(7, memory=GIB),), pcie_received=2.5 * 1024**2
+        saturation=worked(sm=0.7538, tensor=93.04),
+        processes=(CardProcess(7, memory=GIB),),
+        pcie_received=2.5 * 1024**2,
+        memory_free=79 * GIB,
     )
     samples = moments(card, count=3, processes=(ProcessSample(7, owner=owner),), cpu=12.34)
     asked = "sm.active,tensor.active,memory.free,pcie.received,processes,notebooks,verdict,verdict.sentence,host.cpu,interval"
     (line,) = rows(pick(asked), samples[-1], verdicts(samples))
     assert line == (
-        "0.75 %, 93.04 %, 81664 MiB, 2.5 MiB/s, 1, lab/train.ipynb, tensor, "
+        "0.75 %, 93.04 %, 80896 MiB, 2.5 MiB/s, 1, lab/train.ipynb, tensor, "
         "Compute-bound on tensor cores: they work 93 % of the time. This is what the card is for., 12.3 %, 1.000 s"
     )
 
@@ -106,6 +112,8 @@ def test_every_field_can_be_asked_of_any_sample() -> None:
         ("ecc.mode.current", "is a field of nvidia-smi that ownlab does not sample"),
         ("compute_cap", "is a field of nvidia-smi that ownlab does not sample"),
         ("serial", "is a field of nvidia-smi that ownlab does not sample"),
+        ("power.draw.instant", "is a field of nvidia-smi that ownlab does not sample"),
+        ("frame.rate", "no field is called frame.rate.$"),
         ("§", "no field is called §."),
     ],
 )

@@ -96,3 +96,24 @@ def test_this_machine_is_known() -> None:
     assert found.memory
     assert found.memory_used
     assert 0 < found.memory_used < found.memory
+
+
+def test_a_quota_of_cpu_time_counts_what_its_group_uses(root: Path) -> None:
+    assert Host(root).read().quota is None
+    (root / "proc/self").mkdir()
+    (root / "proc/self/cgroup").write_text("0::/pod/job\n")
+    (root / "proc/self/mountinfo").write_text("30 24 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n")
+    group = root / "sys/fs/cgroup/pod"
+    group.mkdir(parents=True)
+    (group / "cpu.max").write_text("150000 100000\n")
+    (group / "cpu.stat").write_text("usage_usec 5000000\nuser_usec 1\n")
+    host = Host(root)
+    first = host.read()
+    assert (first.quota, first.quota_used) == (1.5, None)
+    assert host.read().quota_used == 0
+    (group / "cpu.stat").write_text("usage_usec 6000000\nuser_usec 1\n")
+    then = host.read()
+    assert then.quota_used is not None
+    assert then.quota_used > 0
+    (group / "cpu.stat").unlink()
+    assert host.read().quota_used is None

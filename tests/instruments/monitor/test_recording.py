@@ -257,6 +257,16 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path, content: bytes, lo
     assert looks in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "line", [b'{"at": 1794770000.5, "seco', b'{"at":1794770000.5,"seco', b'{"timestamp":"2026/11/15 10']
+)
+def test_a_recording_that_was_cut_at_once_says_so(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "run.ndjson"
+    path.write_bytes(line)
+    with pytest.raises(InputError, match="was cut within its first line"):
+        list(read(path))
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read(tmp_path / "none.ndjson")

@@ -34,7 +34,9 @@ def test_verdicts_over_time() -> None:
     ]
     assert card.shares == {"tensor": 60, "memory": 30, "idle": 10}
     assert card.headline == "Compute-bound on tensor cores for 60 % of 2 min; memory-bound 30 %; idle 10 %"
-    assert "less precision" in card.advice
+    assert "Move less" in card.advice  # of what can be mended
+    (well,) = report(run((IDLE, 10), (COMPUTE, 96), (COPY, 4))).cards
+    assert "less precision" in well.advice
 
 
 def test_means_peaks_and_energy() -> None:

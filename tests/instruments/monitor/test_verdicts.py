@@ -17,7 +17,7 @@ from ownlab.instruments.monitor.verdict import Rule, because, find_rule, format_
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "TOP.md"
 RULES = load_rules()
 # Filled in by the window, not by figures.
-WORDS = {"who", "held", "idle"}
+WORDS = {"who", "held", "drawn", "hidden", "idle"}
 
 
 def names_in(sentence: str) -> set[str]:
@@ -35,7 +35,7 @@ def test_a_rule_speaks_of_figures_that_there_are(rule: Rule) -> None:
 
 
 def test_every_figure_is_measured_and_every_code_named() -> None:
-    assert set(RULES.figures) == {*COLUMNS, "holders", "fill"}
+    assert set(RULES.figures) == {*COLUMNS, "holders", "desktop", "hidden_share", "fill", "fp64_part"}
     assert set(RULES.titles) == {*(rule.code for rule in RULES.verdicts), *RULES.words}
     for note in RULES.notes:
         assert {name for name, _, _ in note.when} | names_in(note.text) <= set(RULES.figures)
@@ -60,6 +60,12 @@ def test_a_figure_that_is_not_known_fulfils_nothing() -> None:
     assert find_rule({}, measured=True).code == "unknown"
     assert notes({}) == ()
     assert say("SMs {sm}", {}) == "SMs an unknown part"
+
+
+def test_what_is_in_brackets_is_said_where_it_is_known() -> None:
+    sentence = "Hot[, at {temperature}][; clocks at {clock_share}]."
+    assert say(sentence, {"clock_share": 50.0}) == "Hot; clocks at 50 %."
+    assert say(sentence, {}) == "Hot."
 
 
 @pytest.mark.parametrize(
@@ -88,7 +94,7 @@ def conditions(rule: Rule) -> str:
 
 
 def blanked(sentence: str) -> str:
-    return re.sub(r"(\w?){\w+}", lambda match: f"{match[1]} …" if match[1] else "…", sentence)
+    return re.sub(r"(\w?){\w+}", lambda match: f"{match[1]} …" if match[1] else "…", re.sub(r"[][]", "", sentence))
 
 
 def verdict_pages() -> Iterator[str]:

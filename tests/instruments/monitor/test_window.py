@@ -9,6 +9,7 @@ import pytest
 from tests.instruments.monitor.samples import (
     BEGUN,
     GIB,
+    MIB,
     STREAMS,
     a_card,
     moments,
@@ -57,7 +58,7 @@ def test_a_recorded_card_gets_its_verdict(name: str) -> None:
 def test_without_gpm_it_is_inferred_and_said_to_be(name: str) -> None:
     found = verdict([without_gpm(each) for each in stream(name)])
     assert found.code == RECORDED[name][1]
-    assert found.inferred is (found.code in ("small", "memory", "fine"))
+    assert found.inferred is (found.code not in ("idle", "held"))
     assert found.inferred is found.sentence.startswith("Probably")
 
 
@@ -75,14 +76,35 @@ def test_a_power_limit_under_full_load_is_a_note() -> None:
     assert "normal under full load" in verdict(stream("bf16")).because[-1]
 
 
+CAPPED: dict[str, Any] = {"throttle": ("sw-power-cap",), "clock_sm": 900.0, "clock_sm_max": 1800.0}
+LINK: dict[str, Any] = {"pcie_sent": 0.8 * 16 * 3.938e9, "pcie_generation": 5, "pcie_width": 16}
+# A card of 8 GB that somebody looks at.
+DESKTOP: dict[str, Any] = {
+    "memory_total": 8 * GIB,
+    "memory_used": 900 * MIB,
+    "processes": (CardProcess(7, "graphics", 500 * MIB), CardProcess(8, "graphics", 300 * MIB)),
+}
+
+
 @pytest.mark.parametrize(
     ("card", "code", "words"),
     [
         (a_card(saturation=worked(), throttle=("sw-thermal",), temperature=88.0, clock_sm=900.0, clock_sm_max=1800.0),
          "throttled", "by heat: slowed down 100 % of the time, at 88 °C; clocks at 50 %"),
-        (a_card(saturation=worked(), throttle=("hw-power-brake",)), "throttled", "by the power supply"),
-        (a_card(saturation=worked(), throttle=("sw-power-cap",), clock_sm=900.0, clock_sm_max=1800.0),
-         "throttled", "by its power limit: to stay at 100 W"),
+        (a_card(saturation=worked(), throttle=("sw-thermal",)), "throttled", "by heat: slowed down 100 % of the time."),
+        (a_card(saturation=worked(), throttle=("hw-slowdown", "hw-power-brake")), "throttled", "by the power supply"),
+        (a_card(saturation=worked(), throttle=("hw-slowdown",)),
+         "throttled", "Slowed down by the hardware (heat or power) 100 % of the time."),
+        (a_card(saturation=worked(), **CAPPED, power_limit_default=700.0),
+         "throttled", "which is down to 57 % of the card's default: at 100 W"),
+        # A T4 or a laptop's card: half of its clocks is what its own limit gives it.
+        (a_card(saturation=worked(), **CAPPED, power_limit_default=400.0), "fine", "90 % of the SMs"),
+        (a_card(saturation=worked(), **CAPPED), "fine", "90 % of the SMs"),
+        (a_card(saturation=worked(tensor=97.0, tensor_fp64=96.0)), "fp64", "99 % of that in FP64"),
+        (a_card(saturation=worked(tensor=97.0, tensor_fp64=1.0)), "tensor", "what the card is for"),
+        (a_card(saturation=worked(tensor=70.0), **LINK), "tensor", "70 %"),
+        (a_card(saturation=worked(fp32=70.0), **LINK), "off-tensor", "70 %"),
+        (a_card(saturation=worked(), **LINK), "pcie", "over its PCIe link (to the host or other cards), 80 %"),
         (a_card(saturation=worked(fp64=80.0)), "off-tensor", "FP64 units work 80 %"),
         (a_card(saturation=worked(fp16=60.0)), "off-tensor", "FP16 units work 60 %"),
         (a_card(saturation=worked(tensor=30.0, dram=30.0)), "fine", "90 % of the SMs"),
@@ -91,7 +113,12 @@ def test_a_power_limit_under_full_load_is_a_note() -> None:
         (a_card(power=None), "busy", "99 % of the time"),
         (a_card(None), "unknown", "neither"),
         (a_card(0.0, memory_used=20 * GIB), "held", "20 GiB taken by processes that cannot be seen from here"),
-        (a_card(0.0, processes=(CardProcess(7, "graphics", GIB // 8),)), "idle", "nobody holds its memory"),
+        (a_card(0.0), "idle", "nobody holds its memory"),
+        (a_card(0.0, **DESKTOP), "idle", "Idle: nothing runs for at least 10 s; the desktop has 800 MiB of memory."),
+        (a_card(5.0, **DESKTOP), "desktop", "run 5 % of the time, and have 800 MiB of memory."),
+        # Windows does not tell the memory of a process.
+        (a_card(0.0, **(DESKTOP | {"processes": (CardProcess(7, "graphics"),)})), "idle", "at least 10 s."),
+        (a_card(0.0, **(DESKTOP | {"memory_used": 6 * GIB})), "held", "5.2 GiB taken by processes that cannot be seen"),
     ],
 )  # fmt: skip
 def test_what_was_not_recorded(card: CardSample, code: str, words: str) -> None:
@@ -105,7 +132,9 @@ def test_what_was_not_recorded(card: CardSample, code: str, words: str) -> None:
     [
         (100.0, {}, "keeps one core busy (100 % of a core)"),
         (400.0, {"cpu": 95.0}, "the host's cores are all busy (95 %)"),
-        (10.0, {"io_wait": 40.0}, "waits for its disks (40 % of its CPU time)"),
+        (10.0, {"io_wait": 1.6, "cores": 64}, "waits for its disks (102 % of a core's time)"),
+        (10.0, {"io_wait": 20.0, "cores": 2}, "in between the card waits for the host"),
+        (400.0, {"cpu": 6.0, "cores": 64, "quota": 4.0, "quota_used": 99.0}, "may have is used up (99 %)"),
         (400.0, {"cpu": 20.0}, "in between the card waits for the host"),
     ],
 )
@@ -114,6 +143,9 @@ def test_why_a_card_is_starved(cpu: float, host: dict[str, Any], words: str) -> 
     found = verdict(moments(card, processes=(ProcessSample(7, cpu=cpu),), **host))
     assert found.code == "starved"
     assert words in found.sentence
+    guess = verdict([without_gpm(each) for each in moments(card, processes=(ProcessSample(7, cpu=cpu),), **host)])
+    assert guess.inferred
+    assert guess.sentence == f"Probably s{found.sentence[1:]}"
 
 
 # --- held by whom, since when -------------------------------------------------------------------------------------------

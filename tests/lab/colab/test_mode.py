@@ -100,6 +100,8 @@ def test_damaged_notebooks_want_nothing(damaged: dict[str, Any]) -> None:
         ({"accelerator": "None"}, None, None),
         ({"accelerator": "", "colab": {"gpuType": ""}}, None, None),
         ({"accelerator": 3, "colab": {"gpuType": []}}, None, None),
+        ({"accelerator": "GPU", "colab": {"gpuType": "T4\x1b[2J"}}, "GPU", None),
+        ({"accelerator": "GPU", "colab": {"gpuType": "RTX 6000 " * 9}}, "GPU", None),
         ({"colab": {}}, None, None),
     ],
 )

@@ -53,7 +53,14 @@ def test_the_fold_knows_the_last_of_each_also_after_a_restart_and_compaction() -
     fold = fold_of(scene.records)
     assert fold.packages == {"pip": {"one": "one==2", "two": None}}
     assert fold.packages_at == fold.changed_at == fold.position
+    before = fold.position
+    scene.said("ownlab_packages", scene.execute("a"), {"pip": {"three": "three==1"}, "apt": {}})
+    fold = fold_of(scene.records)
     told = Fold()
     for record in retell_all(copy.deepcopy(fold)):
         told.add(record)
     assert (told.packages, told.packages_at) == (fold.packages, fold.packages_at)
+    for each in (fold, told):
+        assert each.packages_after(0) == {"pip": {"one": "one==2", "two": None, "three": "three==1"}}
+        assert each.packages_after(before) == {"pip": {"three": "three==1"}}
+        assert each.packages_after(fold.position) == {}

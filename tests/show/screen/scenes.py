@@ -49,7 +49,9 @@ def card(index: int = 0, *, kind: str = "product", at: int = 0, processes: Seque
         pcie_generation=5,
         pcie_width=16,
         saturation=None if kind == "old" else saturation,
-        no_saturation="this card does not measure it (GPM: Hopper and newer)" if kind == "old" else "",
+        no_saturation="this card does not measure it (GPM: data-centre cards of Hopper and newer)"
+        if kind == "old"
+        else "",
         processes=tuple(processes),
     )
 

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from tests.show.screen.scenes import card, sample, scene
 
 from ownlab.errors import UsageError
-from ownlab.instruments.monitor.records import ProcessSample
+from ownlab.instruments.monitor.records import CardSample, ProcessSample, Saturation
 from ownlab.instruments.monitor.window import Window
 from ownlab.show.screen.drawing import BLOCKS, PLAIN, bar, glyphs_for, graph
+from ownlab.show.screen.figures import BUSY
 from ownlab.show.screen.rows import matching, process_rows, sorted_rows
 from ownlab.show.screen.signals import send_signal, whose_refusal
 from ownlab.show.screen.view import View
@@ -28,6 +29,12 @@ def test_a_bar_shows_whatever_is_more_than_nothing(percent: float | None, filled
     drawn, empty = bar(percent, 10)
     assert drawn == filled
     assert len(drawn + empty) == 10
+
+
+def test_busy_is_the_figure_that_the_verdict_speaks_of() -> None:
+    measured = CardSample("GPU-0", 0, utilisation=100.0, saturation=Saturation(graphics=13.2))
+    assert (BUSY.value(measured), BUSY.words(measured)) == (13.2, "13 %")
+    assert BUSY.value(replace(measured, saturation=None)) == 100
 
 
 def test_a_graph_tells_nothing_from_unknown() -> None:

@@ -121,12 +121,6 @@ def _mib(value: int | None) -> float | None:
     return value / MIB if value is not None else None
 
 
-def _free(card: CardSample) -> float | None:
-    if card.memory_total is None or card.memory_used is None:
-        return None
-    return _mib(card.memory_total - card.memory_used)
-
-
 _CARDS: tuple[_Gauge[CardSample], ...] = (
     _Gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", lambda card: card.clock_sm),
     _Gauge("DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", lambda card: card.clock_memory),
@@ -136,7 +130,7 @@ _CARDS: tuple[_Gauge[CardSample], ...] = (
     _Gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda card: card.utilisation),
     _Gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", lambda card: card.memory_utilisation),
     _Gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", lambda card: _mib(card.memory_used)),
-    _Gauge("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", _free),
+    _Gauge("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", lambda card: _mib(card.memory_free)),
     _Gauge("DCGM_FI_DEV_FB_TOTAL", "Framebuffer memory (in MiB).", lambda card: _mib(card.memory_total)),
     _Gauge("DCGM_FI_DEV_FAN_SPEED", "Fan speed (in %).", lambda card: card.fan),
     _Gauge("DCGM_FI_DEV_PSTATE", "Performance state.", lambda card: card.pstate),

@@ -25,6 +25,7 @@ __all__ = [
     "header",
     "pick",
     "rows",
+    "speak_of_cards",
     "values",
 ]
 
@@ -116,9 +117,10 @@ _FIELDS = (
     _card("utilization.memory", "memory_utilisation", "time in which memory was read or written", "%"),
     _card("memory.total", "memory_total", "memory", "MiB", MIB),
     _card("memory.used", "memory_used", "memory that is taken", "MiB", MIB),
-    _made("memory.free", "memory that is left", "free", "MiB", 0),
+    _card("memory.free", "memory_free", "memory that is left", "MiB", MIB),
     _card("power.draw", "power", "power", "W", digits=2),
     _card("enforced.power.limit", "power_limit", "power that it may draw", "W", digits=2),
+    _card("power.default_limit", "power_limit_default", "power that it may draw where nobody changed it", "W", digits=2),
     _card("temperature.gpu", "temperature", "temperature, °C"),
     _card("fan.speed", "fan", "fan, of its maximum", "%"),
     _made("pstate", "performance state, P0 the fastest", "pstate"),
@@ -136,6 +138,7 @@ _FIELDS = (
     _worked("sm.active", "sm", "multiprocessors that worked"),
     _worked("sm.occupancy", "occupancy", "warps, of what the multiprocessors could hold"),
     _worked("tensor.active", "tensor", "time in which tensor cores worked"),
+    _worked("tensor.fp64.active", "tensor_fp64", "time in which tensor cores worked in FP64"),
     _worked("dram.active", "dram", "memory bandwidth"),
     _worked("integer.active", "integer", "time in which integer units worked"),
     _worked("fp64.active", "fp64", "time in which FP64 units worked"),
@@ -156,6 +159,8 @@ _FIELDS = (
     _host("host.cores", "cores", "cores"),
     _host("host.busiest_core", "busiest_core", "CPU of the busiest core", "%", digits=1),
     _host("host.io_wait", "io_wait", "CPU time in which it waited for disks", "%", digits=1),
+    _host("host.quota", "quota", "cores that this container or group may use", digits=2),
+    _host("host.quota_used", "quota_used", "CPU of that", "%", digits=1),
     _host("host.load", "load", "processes that want to run", digits=2),
     _host("host.memory.total", "memory", "memory of the host", "MiB", MIB),
     _host("host.memory.used", "memory_used", "memory of the host that is taken", "MiB", MIB),
@@ -177,24 +182,24 @@ ALIASES = {
     "clocks.mem": "clocks.current.memory",
     "clocks.current.mem": "clocks.current.memory",
     "clocks.max.mem": "clocks.max.memory",
+    "clocks.gr": "clocks.current.graphics",
 }
 # What is the same to us, and has its own name in nvidia-smi's header.
 _ALIKE = {
-    "power.draw.instant": "power.draw",
     "power.draw.average": "power.draw",
     "power.limit": "enforced.power.limit",
     "pcie.link.gen.gpucurrent": "pcie.link.gen.current",
-    "clocks.gr": "clocks.current.sm",
     "clocks.current.graphics": "clocks.current.sm",
 }
-_OLD, _NEW = "clocks_throttle_reasons.", "clocks_event_reasons."  # renamed in driver 535; both are taken
+# Renamed in driver 535; both are taken, and the header has the new one.
+_OLD, _NEW = "clocks_throttle_reasons.", "clocks_event_reasons."
 
 # A recording in which nothing was chosen.
 DEFAULT = (
-    "timestamp,index,uuid,name,utilization.gpu,sm.active,sm.occupancy,tensor.active,dram.active,fp64.active,fp32.active,"
-    "fp16.active,memory.total,memory.used,power.draw,enforced.power.limit,energy,temperature.gpu,clocks.current.sm,"
-    "clocks.max.sm,clocks_event_reasons.active,pcie.sent,pcie.received,pcie.link.gen.current,pcie.link.width.current,"
-    "host.cpu,host.io_wait,host.memory.used,verdict"
+    "timestamp,index,uuid,name,utilization.gpu,sm.active,sm.occupancy,tensor.active,tensor.fp64.active,dram.active,"
+    "fp64.active,fp32.active,fp16.active,memory.total,memory.used,power.draw,enforced.power.limit,power.default_limit,energy,"
+    "temperature.gpu,clocks.current.sm,clocks.max.sm,clocks_event_reasons.active,pcie.sent,pcie.received,"
+    "pcie.link.gen.current,pcie.link.width.current,host.cpu,host.cores,host.io_wait,host.quota_used,host.memory.used,verdict"
 )
 
 # What nvidia-smi knows beside these, and a sampler has no use for: it does not change while one looks.
@@ -218,11 +223,11 @@ def pick(names: str | Iterable[str]) -> tuple[Field, ...]:
 
 def field_named(asked: str) -> Field | None:
     """By any of its names."""
-    name = asked.lower()
+    name = asked.lower().replace(_OLD, _NEW)
     name = ALIASES.get(name, name)
     if name in FIELDS:
         return FIELDS[name]
-    field = FIELDS.get(_ALIKE.get(name) or name.replace(_OLD, _NEW))
+    field = FIELDS.get(_ALIKE.get(name, ""))
     return None if field is None else field._replace(name=name)
 
 
@@ -230,14 +235,15 @@ def _find(asked: str) -> Field:
     field = field_named(asked)
     if field is not None:
         return field
-    name = asked.lower()
+    name = asked.lower().replace(_OLD, _NEW)
     close = difflib.get_close_matches(name, [*FIELDS, *ALIASES], n=1, cutoff=0.8)
     if not close and name.startswith(_ONLY_NVIDIA_SMI):
         raise UsageError(
             f"{asked} is a field of nvidia-smi that ownlab does not sample",
             hint=f"Ask it once: nvidia-smi --query-gpu={asked} --format=csv",
         )
-    close = close or difflib.get_close_matches(name, [*FIELDS, *ALIASES], n=1, cutoff=0.3)
+    close = close or [each for each in FIELDS if each.startswith(f"{name}.")]
+    close = close or difflib.get_close_matches(name, [*FIELDS, *ALIASES], n=1, cutoff=0.7)
     nearest = f" The nearest is {close[0]}." if close else ""
     raise UsageError(f"no field is called {asked}.{nearest}", hint="All fields: ownlab top --query help")
 
@@ -260,9 +266,13 @@ def rows(
 def values(fields: tuple[Field, ...], sample: Sample, verdicts: Iterable[Verdict] = ()) -> list[list[Value]]:
     """The same as values, in each field's unit."""
     by_card = {verdict.card: verdict for verdict in verdicts}
-    of_cards = any(field.place not in ("host", "sample") and field.attribute not in _OF_ALL for field in fields)
-    cards: tuple[CardSample | None, ...] = sample.cards if of_cards and sample.cards else (None,)
+    cards: tuple[CardSample | None, ...] = sample.cards if sample.cards and speak_of_cards(fields) else (None,)
     return [[field.value(sample, card, by_card.get(card.uuid) if card else None) for field in fields] for card in cards]
+
+
+def speak_of_cards(fields: Iterable[Field]) -> bool:
+    """Whether any of them is a card's own."""
+    return any(field.place not in ("host", "sample") and field.attribute not in _OF_ALL for field in fields)
 
 
 def format_time(at: float) -> str:
@@ -280,12 +290,6 @@ def _quoted(cell: str) -> str:
 # --- what is made of several figures ------------------------------------------------------------------------------------
 
 _Maker = Callable[[Field, Sample, CardSample | None, Verdict | None], Value]
-
-
-def _free(field: Field, sample: Sample, card: CardSample | None, verdict: Verdict | None) -> Value:
-    if card is None or card.memory_total is None or card.memory_used is None:
-        return None
-    return round((card.memory_total - card.memory_used) / MIB)
 
 
 def _reasons(field: Field, sample: Sample, card: CardSample | None, verdict: Verdict | None) -> Value:
@@ -310,7 +314,6 @@ _MADE: Mapping[str, _Maker] = {
     "pstate": lambda field, sample, card, verdict: None if card is None or card.pstate is None else f"P{card.pstate}",
     "timestamp": lambda field, sample, card, verdict: format_time(sample.at),
     "count": lambda field, sample, card, verdict: len(sample.cards),
-    "free": _free,
     "reasons": _reasons,
     "processes": lambda field, sample, card, verdict: (
         None if card is None or card.processes is None else len(card.processes)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ownlab.instruments.monitor.records import CardSample, ProcessSample, Sample, Saturation
 
-__all__ = ["COLUMNS", "Row", "holders_of", "mean_of", "row_of"]
+__all__ = ["COLUMNS", "Row", "bystanders_of", "holders_of", "mean_of", "row_of"]
 
 # By the names of verdicts.toml.
 COLUMNS = (
@@ -19,20 +19,26 @@ COLUMNS = (
     "fp32",
     "fp16",
     "integer",
+    "tensor_fp64",
+    "compute",
     "memory_utilisation",
     "memory_share",
     "power",
     "power_share",
+    "limit_share",
     "clock_share",
     "temperature",
     "pcie",
     "pcie_share",
     "hot",
     "braked",
+    "slowed",
     "capped",
     "feeder",
     "host_cpu",
+    "quota_used",
     "io_wait",
+    "waiting",
 )
 Row = tuple[float | None, ...]  # in the order of COLUMNS
 
@@ -40,7 +46,8 @@ Row = tuple[float | None, ...]  # in the order of COLUMNS
 LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 
 _HOT = frozenset(("sw-thermal", "hw-thermal"))
-_BRAKED = frozenset(("hw-slowdown", "hw-power-brake"))
+_BRAKED = frozenset(("hw-power-brake",))
+_SLOWED = frozenset(("hw-slowdown",))  # set with each of the above that comes from the hardware, and alone
 _CAPPED = frozenset(("sw-power-cap",))
 _NOTHING = Saturation()
 
@@ -48,7 +55,7 @@ _NOTHING = Saturation()
 def row_of(sample: Sample, card: CardSample) -> Row:
     """What a card did in a sample's interval."""
     worked = card.saturation or _NOTHING
-    pcie = _larger(card.pcie_sent, card.pcie_received)
+    pcie = _largest(card.pcie_sent, card.pcie_received)
     host = sample.host
     return (
         # GPM's is the mean of the interval; NVML's that of the driver's last sixth of a second to second.
@@ -61,20 +68,27 @@ def row_of(sample: Sample, card: CardSample) -> Row:
         worked.fp32,
         worked.fp16,
         worked.integer,
+        worked.tensor_fp64,
+        _largest(worked.tensor, worked.fp64, worked.fp32, worked.fp16),
         card.memory_utilisation,
         _share(card.memory_used, card.memory_total),
         card.power,
         _share(card.power, card.power_limit),
+        _share(card.power_limit, card.power_limit_default),
         _share(card.clock_sm, card.clock_sm_max),
         card.temperature,
         pcie,
         _share(pcie, _capacity(card)),
         _slowed(card.throttle, _HOT),
         _slowed(card.throttle, _BRAKED),
+        _slowed(card.throttle, _SLOWED),
         _slowed(card.throttle, _CAPPED),
         _feeder(sample, card),
         host.cpu,
+        host.quota_used,
         host.io_wait,
+        # Who waits is one process or a few: of many cores that is a small share.
+        None if host.io_wait is None else host.io_wait * (host.cores or 1),
     )
 
 
@@ -91,6 +105,8 @@ def mean_of(rows: Sequence[Row], weights: Sequence[float]) -> dict[str, float]:
             found[name] = sum(map(float.__mul__, map(float, column), weights)) / sum(weights)
     if "sm" in found and found.get("busy"):
         found["fill"] = min(100.0, 100 * found["sm"] / found["busy"])
+    if "tensor_fp64" in found and found.get("tensor"):
+        found["fp64_part"] = min(100.0, 100 * found["tensor_fp64"] / found["tensor"])
     return found
 
 
@@ -103,6 +119,18 @@ def holders_of(sample: Sample, card: CardSample) -> list[tuple[int | None, Proce
         if each.kind == "compute"
     ]
     return sorted(found, key=lambda each: -(each[0] or 0))
+
+
+def bystanders_of(card: CardSample) -> dict[str, float]:
+    """What is known of a card's memory beside those that compute: the desktop's, and that of nobody who can be seen."""
+    known = card.processes or ()
+    found: dict[str, float] = {}
+    if known and all(each.kind == "graphics" for each in known):
+        found["desktop"] = float(len(known))
+    if card.memory_used is not None and card.memory_total and all(each.memory is not None for each in known):
+        hidden = max(0, card.memory_used - sum(each.memory or 0 for each in known))
+        found["hidden_share"] = 100 * hidden / card.memory_total
+    return found
 
 
 def _feeder(sample: Sample, card: CardSample) -> float | None:
@@ -118,8 +146,8 @@ def _capacity(card: CardSample) -> float | None:
     return None if lane is None else lane * card.pcie_width
 
 
-def _larger(one: float | None, other: float | None) -> float | None:
-    return max((each for each in (one, other) if each is not None), default=None)
+def _largest(*values: float | None) -> float | None:
+    return max((each for each in values if each is not None), default=None)
 
 
 def _share(part: float | None, whole: float | None) -> float | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ownlab.instruments.monitor.records import HostSample
+from ownlab.machine.host.cgroup import find_cpu_quota
 from ownlab.units import KIB
 
 __all__ = ["Host"]
@@ -31,6 +32,7 @@ class _Counts(NamedTuple):
     cores: Mapping[str, _Cores]
     disks: tuple[int, int] | None  # bytes read and written
     network: tuple[int, int] | None  # bytes received and sent
+    used: float | None  # seconds of CPU time, by the group that has a quota
 
 
 class Host:
@@ -39,12 +41,14 @@ class Host:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._before: _Counts | None = None
+        self._quota = find_cpu_quota(root)
         self._is_disk: dict[str, bool] = {}
         self._is_physical: dict[str, bool] = {}
 
     def read(self) -> HostSample:
         """How it stands, and what went on since the last call; rates are None the first time."""
-        now = _Counts(time.monotonic(), self._cores(), self._disks(), self._network())
+        used = None if self._quota is None else self._quota.used()
+        now = _Counts(time.monotonic(), self._cores(), self._disks(), self._network(), used)
         before, self._before = self._before, now
         memory = self._memory()
         total, available = memory.get("MemTotal"), memory.get("MemAvailable")
@@ -67,7 +71,15 @@ class Host:
             disk_written=written,
             received=received,
             sent=sent,
+            quota=None if self._quota is None else self._quota.cores.value,
+            quota_used=self._quota_used(before, now),
         )
+
+    def _quota_used(self, before: _Counts | None, now: _Counts) -> float | None:
+        if self._quota is None or before is None or before.used is None or now.used is None or now.at <= before.at:
+            return None
+        allowed = self._quota.cores.value * (now.at - before.at)
+        return 100 * max(0.0, now.used - before.used) / allowed if allowed > 0 else None
 
     def _lines(self, name: str) -> list[str]:
         """Of a file of /proc; none where it is not there, as on other systems, or hidden."""

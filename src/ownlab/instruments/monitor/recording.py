@@ -166,6 +166,11 @@ def read(path: Path) -> Iterator[Sample]:
                 return _ndjson(path, Sample)
             if any(name in FIELDS for name in begun):
                 return samples_of(_ndjson(path, dict[str, object]))
+    if first.startswith("{") and _is_cut(path):
+        raise InputError(
+            f"{path} was cut within its first line: there is no whole sample in it",
+            hint="Whoever recorded it was ended at once, or the disk was full.",
+        )
     raise InputError(
         f"{path} is no recording: it looks like {_looks_like(path, first)}",
         hint="Make one: ownlab top --record FILE.ndjson",
@@ -217,6 +222,13 @@ def _first_line(path: Path) -> str:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     return line.decode("utf-8-sig", "replace").strip()
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether it begins as a recording does, and its only line was never finished."""
+    with path.open("rb") as file:
+        line = file.readline()
+    return not line.endswith(b"\n") and line.startswith((b'{"at":', *(b'{"%s":' % name.encode() for name in FIELDS)))
 
 
 def _looks_like(path: Path, first: str) -> str:

@@ -35,6 +35,7 @@ class Saturation(Struct, frozen=True):
     fp16: float | None = None
     nvlink_sent: float | None = None
     nvlink_received: float | None = None
+    tensor_fp64: float | None = None  # of the time, in which tensor cores worked in FP64
 
 
 class CardProcess(Struct, frozen=True):
@@ -78,6 +79,8 @@ class CardSample(Struct, frozen=True):
     processes: tuple[CardProcess, ...] | None = None
     lost: str = ""  # what the driver says of a card that no longer answers
     driver: str = ""  # its version
+    power_limit_default: float | None = None  # watts; what the limit is where nobody changed it
+    memory_free: int | None = None  # less than what is not used: the driver keeps a part for itself
 
 
 class Owner(Struct, frozen=True):
@@ -120,6 +123,8 @@ class HostSample(Struct, frozen=True):
     disk_written: float | None = None
     received: float | None = None  # over the network, without loopback
     sent: float | None = None
+    quota: float | None = None  # cores that this process's control groups allow; None: all
+    quota_used: float | None = None  # percent of that, by everything in the group that has the limit
 
 
 class Sample(Struct, frozen=True):

@@ -25,6 +25,7 @@ _COUNTER_SECONDS = 120.0
 _WORTH_NAMING = 0.05
 _MOST_NAMED = 3
 _PAUSE_SECONDS = 1.0
+_CONTENT = ("idle", "desktop", "fine", "tensor")
 
 _NO_CARD = CardSample("", 0)
 _Stretch = tuple[float, float, Row]  # when it ended, its seconds, the means over it
@@ -220,7 +221,7 @@ class _Card:
             name=card.name,
             seconds=round(self.seconds, 3),
             headline=_headline(shares, total),
-            advice=self.best_advice(next(iter(shares), "")),
+            advice=self.best_advice(_worth_advice(shares)),
             spans=tuple(self.spans),
             shares={code: round(100 * share, 2) for code, share in shares.items()},
             means=self.figures.means(),
@@ -297,6 +298,12 @@ class Gathering:
             host=HostReport(self.cores, self.host.means(), self.host.peaks, self.history.finish()),
             trouble=self.last.trouble,
         )
+
+
+def _worth_advice(shares: dict[str, float]) -> str:
+    """The longest verdict that something can be done about; else the longest."""
+    wanting = (code for code, share in shares.items() if code not in _CONTENT and share >= _WORTH_NAMING)
+    return next(wanting, next(iter(shares), ""))
 
 
 def _headline(shares: dict[str, float], seconds: float) -> str:

@@ -20,7 +20,17 @@ _ABSENT = re.compile(
     r"\[?(N/A|Not Supported|Unknown Error|GPU requires reset|Insufficient Permissions)\]?$", re.IGNORECASE
 )
 _WHOLE = frozenset(
-    ("index", "memory", "memory_total", "memory_used", "pcie_generation", "pcie_width", "cores", "swap_used")
+    (
+        "index",
+        "memory",
+        "memory_total",
+        "memory_used",
+        "memory_free",
+        "pcie_generation",
+        "pcie_width",
+        "cores",
+        "swap_used",
+    )
 )
 _STEP_SECONDS = 1.0  # where a table has no times
 

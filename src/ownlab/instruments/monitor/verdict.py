@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,7 +19,19 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Figures", "Rule", "Rules", "Words", "because", "find_rule", "format_figure", "load_rules", "notes", "say"]
+__all__ = [
+    "Figures",
+    "Rule",
+    "Rules",
+    "Words",
+    "because",
+    "find_rule",
+    "format_figure",
+    "load_rules",
+    "notes",
+    "probably",
+    "say",
+]
 
 # By the names of verdicts.toml; what is not known is absent.
 Figures = Mapping[str, float]
@@ -27,6 +40,8 @@ Figures = Mapping[str, float]
 _NOTHING = 0.01
 
 _Comparison = Literal[">=", "<"]
+_OPTIONAL = re.compile(r"\[([^]]*)\]")
+_NAME = re.compile(r"{(\w+)}")
 
 
 class Figure(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,6 +61,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     advice: str
     source: str  # of its limits
     measured: bool | None = None  # True: only with GPM; False: only without
+    probable: bool = False  # without GPM it is a guess, and said to be
 
 
 class Note(Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,8 +125,19 @@ def notes(figures: Figures) -> tuple[str, ...]:
 
 
 def say(sentence: str, figures: Figures, **words: str) -> str:
-    """A sentence with its figures filled in."""
-    return sentence.format_map(_Told(figures, words))
+    """A sentence with its figures filled in; a part in brackets is left out where one of its figures is not known."""
+
+    def is_known(part: str) -> bool:
+        return all(name in figures or name in words for name in _NAME.findall(part))
+
+    said = _OPTIONAL.sub(lambda match: match[1] if is_known(match[1]) else "", sentence)
+    return said.format_map(_Told(figures, words))
+
+
+def probably(sentence: str) -> str:
+    """The same as a guess: "Probably starved: …"."""
+    begins_with_a_name = sentence[1:2].isupper()
+    return f"Probably {sentence if begins_with_a_name else sentence[:1].lower() + sentence[1:]}"
 
 
 def format_figure(name: str, value: float) -> str:

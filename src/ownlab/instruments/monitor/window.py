@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
-from ownlab.instruments.monitor.figures import COLUMNS, Row, holders_of, mean_of, row_of
+from ownlab.instruments.monitor.figures import COLUMNS, Row, bystanders_of, holders_of, mean_of, row_of
 from ownlab.instruments.monitor.records import CardSample, ProcessSample, Sample, Verdict
-from ownlab.instruments.monitor.verdict import because, find_rule, load_rules, notes, say
+from ownlab.instruments.monitor.verdict import because, find_rule, load_rules, notes, probably, say
 from ownlab.units import format_bytes, format_seconds
 
 __all__ = ["Window", "name_of_process"]
@@ -16,6 +17,7 @@ __all__ = ["Window", "name_of_process"]
 _BUSY, _PCIE = COLUMNS.index("busy"), COLUMNS.index("pcie_share")
 # Under so many seconds nothing is said of how long a card has been idle: nobody looked longer.
 _WORTH_SAYING = 1.0
+_KINDS = ("compute", "graphics")
 
 
 class _Moment(NamedTuple):
@@ -127,25 +129,22 @@ def _verdict(past: _Past, last: Sample) -> Verdict:
     counted = sum(seconds)
     figures = mean_of([each.row for each in moments], seconds if counted > 0 else [1.0] * len(moments))
     holders = holders_of(last, card)
-    figures["holders"] = float(len(holders))
+    figures |= {"holders": float(len(holders)), **bystanders_of(card)}
     measured = card.saturation is not None or "sm" in figures
     rule = find_rule(figures, measured=measured)
     quiet = rule.code in ("idle", "held")
-    held = sum(memory or 0 for memory, _ in holders) or card.memory_used
-    words = {
-        "held": format_bytes(held) if held else "its memory",
-        "who": _who(holders, last.at),
-        "idle": _how_long(past, last.at),
-    }
+    words = {**_held(card, figures), "who": _who(holders, last.at), "idle": _how_long(past, last.at)}
+    inferred = not measured and (rule.measured is False or rule.probable)
+    sentence = say(rule.sentence, figures, **words)
     return Verdict(
         card=card.uuid,
         code=rule.code,
-        sentence=say(rule.sentence, figures, **words),
+        sentence=probably(sentence) if inferred and rule.probable else sentence,
         advice=rule.advice,
         because=because(rule, figures) + notes(figures),
         seconds=round(counted, 3),
         since=past.idle_since if quiet else None,
-        inferred=rule.measured is False,
+        inferred=inferred,
     )
 
 
@@ -176,6 +175,19 @@ def _how_long(past: _Past, now: float) -> str:
 
 def _rounded(seconds: float) -> str:
     return format_seconds(max(1, round(seconds)))
+
+
+def _held(card: CardSample, figures: Mapping[str, float]) -> dict[str, str]:
+    """Whose memory it is: of those that compute, of the desktop, of nobody who can be seen."""
+    found = {"held": "its memory"}
+    of = {kind: [each.memory or 0 for each in card.processes or () if each.kind == kind] for kind in _KINDS}
+    if sum(of["compute"]) or card.memory_used:
+        found["held"] = format_bytes(sum(of["compute"]) or card.memory_used or 0)
+    if sum(of["graphics"]):
+        found["drawn"] = format_bytes(sum(of["graphics"]))
+    if "hidden_share" in figures:
+        found["hidden"] = format_bytes(figures["hidden_share"] / 100 * (card.memory_total or 0))
+    return found
 
 
 def _who(holders: list[tuple[int | None, ProcessSample]], now: float) -> str:

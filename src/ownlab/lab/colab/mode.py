@@ -17,6 +17,7 @@ _MENTIONS = re.compile(
     r"|(?<![\w.])from\s+google\s+import\s*(?:\([^)]*|[^\n;(]*)(?<!\w)colab(?!\w)"
 )
 _NO_ACCELERATOR = ("", "NONE")
+_CARD = re.compile(r"[\w .-]{1,40}")  # it is shown to people, and anybody may have written it
 
 
 def wants_colab(notebook: Mapping[str, Any]) -> bool:
@@ -41,7 +42,7 @@ def accelerator_of(notebook: Mapping[str, Any]) -> str | None:
 def gpu_type_of(notebook: Mapping[str, Any]) -> str | None:
     """Which card it asks for on Colab: "T4", "L4", "A100"; None where it does not say."""
     found = _part(_part(notebook, "metadata"), "colab").get("gpuType")
-    return found.strip() or None if isinstance(found, str) else None
+    return found.strip() or None if isinstance(found, str) and _CARD.fullmatch(found) else None
 
 
 def _mentions(cell: object) -> bool:

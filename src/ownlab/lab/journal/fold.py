@@ -41,10 +41,21 @@ class Fold:
         # What cells have installed and removed, and when they did so last.
         self.packages: Changes = {}
         self.packages_at = 0
+        self._packages_when: dict[str, dict[str, int]] = {}
         self.changed_at = 0
         self._kernel_there = False
         # Message ids of the executions that have shown a display id.
         self._showing: dict[str, dict[str, None]] = {}
+
+    def packages_after(self, since: int) -> Changes:
+        """What cells have installed and removed since then: a person may have struck earlier ones from the list."""
+        found: Changes = {}
+        for kind, names in self.packages.items():
+            when = self._packages_when.get(kind, {})
+            add_changes(
+                found, {kind: {name: names[name] for name in names if when.get(name, self.packages_at) > since}}
+            )
+        return found
 
     @property
     def running(self) -> list[Execution]:
@@ -165,8 +176,7 @@ class Fold:
                 # A page that did not send it learns of it now: whoever saved before has not cleared its outputs.
                 self._changed(execution)
         elif kind == MESSAGE:
-            if add_changes(self.packages, read_object(record.parts[3])):
-                self.packages_at = self.changed_at = record.number
+            self._installed(read_object(record.parts[3]), record.number)
         elif kind == "colab_request":
             name = read_object(record.parts[2]).get("colab_msg_id")
             if isinstance(name, str) and name:
@@ -336,6 +346,14 @@ class Fold:
         if execution.cell is not None:
             self.changed_at = self.position
 
+    def _installed(self, told: Content, number: int) -> None:
+        changes: Changes = {}
+        if add_changes(changes, told):
+            add_changes(self.packages, changes)
+            self.packages_at = self.changed_at = number
+            for kind, names in changes.items():
+                self._packages_when.setdefault(kind, {}).update(dict.fromkeys(names, number))
+
     def _unhear(self, execution: Execution) -> None:
         execution.live = False
         self.comms.end(execution.msg_id)
@@ -353,7 +371,17 @@ class Fold:
     def dump(self) -> tuple[Content, list[bytes]]:
         """All but the executions, as JSON and buffers."""
         comms, buffers = self.comms.dump()
-        names = ("launch", "kernel_session", "ended", "changed_at", "asked", "packages", "packages_at", "_kernel_there")
+        names = (
+            "launch",
+            "kernel_session",
+            "ended",
+            "changed_at",
+            "asked",
+            "packages",
+            "packages_at",
+            "_packages_when",
+            "_kernel_there",
+        )
         cells = {cell: execution.msg_id for cell, execution in self.by_cell.items()}
         return {"comms": comms, "cells": cells, **{name: getattr(self, name) for name in names}}, buffers
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import hashlib
 import json
@@ -104,8 +103,7 @@ def bring_up_to_date(
                 new = {cell["id"] for cell in mine if cell.get("id") in fold.by_cell}
                 merged.cells.update(name for name in new if fold.by_cell[name].outputs_at > since)
                 merged.positions.insert(0, (journal, fold.position))
-                if fold.packages_at > since:
-                    installed.insert(0, copy.deepcopy(fold.packages))
+                installed.insert(0, fold.packages_after(since))
         except Exception as exc:  # a notebook must open, and be saved, whatever is wrong with a journal
             log.error("The journal of runtime %s cannot be read: %s", journal.runtime, exc, exc_info=True)
             continue

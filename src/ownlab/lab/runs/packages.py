@@ -20,8 +20,15 @@ __all__ = ["restore_packages"]
 _SECONDS = 3600.0  # torch alone may be gigabytes
 
 
+class Lacking(Struct, frozen=True):
+    """What the interpreter answers before."""
+
+    pip: tuple[str, ...]
+    apt: tuple[str, ...]
+
+
 class Restored(Struct, frozen=True):
-    """What the interpreter answers."""
+    """And afterwards."""
 
     installed: tuple[str, ...]
     failed: str
@@ -33,9 +40,15 @@ def restore_packages(ready: Ready, teller: Teller) -> None:
     if not wanted:
         teller.notice("The notebook remembers no packages: there is nothing to restore.")
         return
-    teller.notice("Looking for the packages that the notebook remembers, and installing those that are missing.")
     python = find_type(ready.type, read_specs(kernels_folder(ready.env))).python
-    done = ask(python, "kernel.packages", [json.dumps(wanted)], answer=Restored, deadline=_SECONDS, env=ready.env)
+    arguments = json.dumps(wanted)
+    lacks = ask(python, "kernel.packages", ["lacking", arguments], answer=Lacking, deadline=_SECONDS, env=ready.env)
+    if not lacks.pip and not lacks.apt:
+        teller.notice("The packages that the notebook remembers are there.")
+        return
+    # Somebody else may have written the list: whoever starts this sees what it takes, and from where.
+    teller.notice(f"Installing what the notebook remembers and is missing: {', '.join([*lacks.pip, *lacks.apt])}")
+    done = ask(python, "kernel.packages", ["restore", arguments], answer=Restored, deadline=_SECONDS, env=ready.env)
     if done.installed:
         teller.notice(f"Installed what the notebook remembers: {', '.join(done.installed)}")
     if done.failed:

@@ -53,7 +53,7 @@ def is_of_drive(path: str) -> bool:
 def path_in_drive(path: str) -> str | None:
     """JupyterLab's path of a file, with or without the drive's name, as one below the drive's root; None: it is none."""
     top, _, rest = path.removeprefix(PREFIX).strip("/").partition("/")
-    return rest if top == MINE else None
+    return rest.strip("/") if top == MINE else None
 
 
 def leads_out(path: str, root: str) -> bool:

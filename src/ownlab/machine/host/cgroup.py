@@ -4,25 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.host.files import parse_list, read_text, shown
 from ownlab.machine.host.mounts import Mount, read_mounts
 
-__all__ = ["read_cpu_quota", "read_cpuset", "read_memory_limit"]
+__all__ = ["CpuQuota", "find_cpu_quota", "read_cpu_quota", "read_cpuset", "read_memory_limit"]
 
 # Version 1 writes "no limit" as the largest multiple of a page in 63 bits; whatever is near it is none either.
 _NO_LIMIT_V1 = 2**62
 
 
+class CpuQuota(NamedTuple):
+    """A limit on CPU time, and the group that has it."""
+
+    cores: Known[float]
+    folder: Path
+    version: int
+
+    def used(self) -> float | None:
+        """Seconds of CPU time that the group has used so far."""
+        try:
+            if self.version == 1:
+                return int((self.folder / "cpuacct.usage").read_text()) / 1e9
+            words = (self.folder / "cpu.stat").read_text().split()
+            return int(words[words.index("usage_usec") + 1]) / 1e6
+        except (OSError, ValueError, IndexError):
+            return None
+
+
 def read_cpu_quota(root: Path) -> Fact[float]:
     """The smallest quota, in cores, or Unknown("no limit")."""
-    smallest: Known[float] | None = None
+    quota = find_cpu_quota(root)
+    return Unknown("no limit") if quota is None else quota.cores
+
+
+def find_cpu_quota(root: Path) -> CpuQuota | None:
+    """The smallest quota; None: there is no limit."""
+    smallest: CpuQuota | None = None
     for folder, version in _folders(root, "cpu"):
-        quota = _quota_v2(folder, root) if version == 2 else _quota_v1(folder, root)
-        if quota is not None and (smallest is None or quota.value < smallest.value):
-            smallest = quota
-    return smallest or Unknown("no limit")
+        cores = _quota_v2(folder, root) if version == 2 else _quota_v1(folder, root)
+        if cores is not None and (smallest is None or cores.value < smallest.cores.value):
+            smallest = CpuQuota(cores, folder, version)
+    return smallest
 
 
 def read_memory_limit(root: Path) -> Fact[int]:

@@ -78,11 +78,17 @@ def _clock(card: CardSample) -> str:
     return "" if card.clock_sm is None else f"{card.clock_sm:.0f} MHz"
 
 
+def _busy(card: CardSample) -> float | None:
+    """As verdicts take it: GPM's is of the whole interval, NVML's of the driver's last moment."""
+    measured = card.saturation.graphics if card.saturation else None
+    return card.utilisation if measured is None else measured
+
+
 BUSY = Measure(
     "busy",
-    "the time in which any kernel ran: nvidia-smi's GPU-Util",
-    lambda card: card.utilisation,
-    lambda card: percent(card.utilisation),
+    "the time in which anything ran: GPM's figure, else nvidia-smi's GPU-Util",
+    _busy,
+    lambda card: percent(_busy(card)),
 )
 MEMORY = Measure(
     "memory", "the card's memory that is taken", lambda card: of_total(card.memory_used, card.memory_total), _memory

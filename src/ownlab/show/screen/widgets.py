@@ -311,7 +311,7 @@ def bar_line(
 
 
 _WELL = ("tensor", "memory", "fine", "busy")
-_QUIET = ("idle", "unknown", "split")
+_QUIET = ("idle", "desktop", "unknown", "split")
 _BROKEN = ("gone", "lost", "silent")
 
 

@@ -68,11 +68,17 @@ def _show_card(card: CardReport, report: Report, out: Console) -> None:
 def _show_spans(card: CardReport, report: Report, out: Console) -> None:
     """The longest ones, in their order."""
     longest = sorted(card.spans, key=lambda span: -span.seconds)[:_MOST_SPANS]
+    labels = {span.begun: f"+{_after(span.begun - report.begun)}" for span in longest}
+    width = max(_LABEL, 2 + max(map(len, labels.values())))
     for span in sorted(longest, key=lambda span: span.begun):
-        after = format_seconds(round(span.begun - report.begun)) if span.begun - report.begun >= 1 else "0 s"
-        _line(out, f"+{after}", f"{format_seconds(round(span.seconds) or 1)}: {span.sentence}")
+        text = f"{format_seconds(round(span.seconds) or 1)}: {span.sentence}"
+        labelled(out, labels[span.begun], text, indent=2, width=width)
     if len(card.spans) > _MOST_SPANS:
         _line(out, "", f"and {len(card.spans) - _MOST_SPANS} shorter ones; all: --json")
+
+
+def _after(seconds: float) -> str:
+    return format_seconds(round(seconds)) if seconds >= 1 else "0 s"
 
 
 def _show_host(report: Report, out: Console) -> None:

@@ -40,7 +40,7 @@ class RunTeller(Teller):
         self._line, self._since, self._width = "", 0.0, 0
 
     def notice(self, words: str) -> None:
-        self._print(words)
+        self._print(_plain(words))
 
     def waiting(self, label: str, report: RunReport) -> None:
         self._print(_plain(f"Waiting for {label}: {report.reason}"))

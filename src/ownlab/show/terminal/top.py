@@ -38,6 +38,10 @@ def show_look(look: Look, out: Console) -> None:
         _show_processes(rows, out)
     out.print()
     labelled(out, "host", _host(sample.host), indent=0, width=6)
+    seconds = max((verdict.seconds for verdict in look.verdicts), default=0.0)
+    if seconds:
+        hint = "" if seconds >= 1 else "; --interval SECONDS looks longer"
+        labelled(out, "", Text(f"verdicts over {seconds:.{seconds < 10:d}f} s{hint}", style="dim"), indent=0, width=0)
 
 
 def _show_cards(cards: Sequence[CardSample], verdicts: Sequence[Verdict], out: Console) -> None:

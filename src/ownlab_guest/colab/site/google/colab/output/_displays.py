@@ -15,7 +15,10 @@ from .._display import flush_all
 
 Mark = Callable[[Dict[str, Any]], None]
 
-UPDATE_SECONDS = 0.1  # printed text is shown at most so often
+UPDATE_SECONDS = 0.1  # printed text is shown at most so often, and long text less often:
+# an update sends all text of the display again, so it is not to grow without end.
+LONG = 16_384
+LONGEST = 65_536
 
 _marks: List[Mark] = []  # of the contexts that are open, the innermost last
 
@@ -102,7 +105,9 @@ class _Text(io.TextIOBase):
         self._done += "".join(_after_return(line) + "\n" for line in lines)
         self._line = _after_return(self._line)
         self._is_new = True
-        if time.monotonic() - self._shown >= UPDATE_SECONDS:
+        if len(self._done) >= LONGEST:
+            self._begin_another()
+        if time.monotonic() - self._shown >= UPDATE_SECONDS * (1 + len(self._done) / LONG):
             self.flush()
         return len(text)
 
@@ -119,6 +124,12 @@ class _Text(io.TextIOBase):
         """Show everything; what comes next is another display."""
         self.flush()
         self.display_id, self._done, self._line = None, "", ""
+
+    def _begin_another(self) -> None:
+        """Between two lines: there nobody sees it."""
+        line, self._line = self._line, ""
+        self.end()
+        self._line, self._is_new = line, bool(line)
 
 
 def _after_return(line: str) -> str:

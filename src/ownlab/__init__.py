@@ -11,6 +11,7 @@
 #   catalog/       what could be had: drivers, CUDA releases, architectures, wheels, Xids, as data with sources
 #   instruments/   what the facts mean
 #     doctor/      rules over a machine (live, recorded, or rebuilt from pasted text) -> findings and a verdict
+#     fit/         what a model's step takes of a card: traces replayed through a model of torch's allocator
 #     monitor/     what cards and host do over time: samples, verdicts in words, recordings
 #   lab/           where work runs and is kept
 #     store/       the machine's records of runtimes, leases and usage: SQLite and locks, standard library alone

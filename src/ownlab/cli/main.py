@@ -54,6 +54,7 @@ COMMANDS = {
         "machine", "What is here, and what is wrong?", "Show all that is known of this machine, or save it."
     ),
     "top": Entry("top", "What is here, and what is wrong?", "Show what the GPUs really do, and what limits them."),
+    "fit": Entry("fit", "Will it fit?", "Say how much memory a model takes, and on which cards."),
     "completion": Entry("completion", "The shell", "Print the completion script for bash, zsh or fish."),
 }
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from ownlab.errors import OwnlabError
 from ownlab.instruments.doctor.records import Diagnosis, Severity
 from ownlab.instruments.doctor.rule import Rule
+from ownlab.instruments.fit.records import Fit
 from ownlab.instruments.monitor.records import Look
 from ownlab.instruments.monitor.report import Report
 from ownlab.lab.colab.form import FieldType
@@ -213,6 +214,7 @@ RECORDS: dict[str, type[Struct] | type[tuple[Struct, ...]]] = {
     "error": Failure,
     "explain": RulePage,
     "explain-all": RuleList,
+    "fit": Fit,
     "form": tuple[FormView, ...],
     "machine": Machine,
     "open": OpenedNotebook,

@@ -1,0 +1,260 @@
+"""A model of torch's caching allocator for CUDA: what is reserved while a stream of tensors comes and goes.
+
+Follows c10/cuda/CUDACachingAllocator.cpp (torch 2.4 to 2.13). Sizes are rounded up to 512 bytes; those up to 1 MiB come out
+of segments of 2 MiB, those below 10 MiB out of segments of 20 MiB, greater ones get a segment of their own size, rounded up
+to 2 MiB. The smallest free block that suffices is taken, and cut where enough is left; free neighbours are joined. Where
+the card has no more, what is cached and whole is given back, and it is tried once more. `expandable.py` has the other way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+from ownlab.units import MIB
+
+__all__ = ["PLAIN", "Allocator", "Block", "OutOfMemory", "Policy", "Pool"]
+
+LEAST_BLOCK = 512
+SMALL = 1 * MIB  # the greatest size that counts as small
+SMALL_SEGMENT = 2 * MIB
+LARGE_SEGMENT = 20 * MIB
+OWN_SEGMENT = 10 * MIB  # from this size on a segment is made for one block
+ROUND_LARGE = 2 * MIB
+# Segments lie apart: blocks of two of them are never joined.
+_GAP = ROUND_LARGE
+
+
+class Policy(NamedTuple):
+    """PYTORCH_CUDA_ALLOC_CONF, as far as it decides how much is reserved."""
+
+    max_split_size: int | None = None
+    expandable_segments: bool = False
+    garbage_collection_threshold: float = 0.0  # works only below a set share of the card, as in torch
+    roundup_power2_divisions: int = 0
+    max_non_split_rounding: int = LARGE_SEGMENT
+
+
+PLAIN = Policy()
+
+
+class OutOfMemory(Exception):  # an outcome of a replay, not a failure of ours
+    """The card has not enough for this one, and nothing that is cached helps."""
+
+    def __init__(self, wanted: int, allocated: int, reserved: int) -> None:
+        super().__init__(f"{wanted} bytes are wanted, {allocated} are allocated and {reserved} reserved")
+        self.wanted, self.allocated, self.reserved = wanted, allocated, reserved
+
+
+class Block:
+    """A piece of a segment, taken or free."""
+
+    __slots__ = ("address", "after", "before", "free", "mapped", "pool", "size", "used_at")
+
+    def __init__(self, address: int, size: int, pool: Pool) -> None:
+        self.address, self.size, self.pool = address, size, pool
+        self.before: Block | None = None
+        self.after: Block | None = None
+        self.free = False
+        self.mapped = True  # only expandable segments have parts that are not
+        self.used_at = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of its segment."""
+        return self.before is None and self.after is None
+
+
+class Pool:
+    """Free blocks of one kind, by size and then by address."""
+
+    def __init__(self, *, small: bool) -> None:
+        self.small = small
+        self._keys: list[tuple[int, int]] = []
+        self._blocks: dict[tuple[int, int], Block] = {}
+
+    def add(self, block: Block) -> None:
+        key = (block.size, block.address)
+        insort(self._keys, key)
+        self._blocks[key] = block
+        block.free = True
+
+    def remove(self, block: Block) -> None:
+        key = (block.size, block.address)
+        del self._keys[bisect_left(self._keys, key)]
+        del self._blocks[key]
+        block.free = False
+
+    def smallest(self, size: int) -> Block | None:
+        """The smallest that has this size at least."""
+        place = bisect_left(self._keys, (size, 0))
+        return self._blocks[self._keys[place]] if place < len(self._keys) else None
+
+    def free_blocks(self) -> list[Block]:
+        """All of them, the smallest first."""
+        return [self._blocks[key] for key in self._keys]
+
+
+class Allocator:
+    """One card's, as one process sees it. `capacity`: bytes that it may reserve; None: as many as it likes."""
+
+    def __init__(self, capacity: int | None = None, policy: Policy = PLAIN) -> None:
+        self.capacity, self.policy = capacity, policy
+        self.allocated = self.reserved = 0
+        self.peak_allocated = self.peak_reserved = 0
+        self.retries = 0
+        self._pools = (Pool(small=True), Pool(small=False))
+        self._taken: dict[int, Block] = {}
+        self._next = _GAP  # the driver's addresses grow, mostly
+        self._clock = 0
+
+    def allocate(self, name: int, size: int) -> None:
+        """A tensor's storage appears."""
+        if size == 0:
+            return
+        size = self.rounded(size)
+        pool = self._pools[size > SMALL]
+        block = self._find(pool, size) or self._obtain(pool, size)
+        self._cut(block, size)
+        self._taken[name] = block
+        self.allocated += block.size
+        self.peak_allocated = max(self.peak_allocated, self.allocated)
+
+    def free(self, name: int) -> None:
+        """It goes."""
+        block = self._taken.pop(name, None)
+        if block is None:  # it was empty
+            return
+        self.allocated -= block.size
+        self._clock += 1
+        block.used_at = self._clock
+        for other in (block.before, block.after):
+            if other is not None and other.free:
+                block.pool.remove(other)
+                self._join(block, other)
+        block.pool.add(block)
+
+    def rounded(self, size: int) -> int:
+        """As many bytes as it takes."""
+        divisions = self.policy.roundup_power2_divisions
+        if divisions > 1 and size > LEAST_BLOCK * divisions:
+            step = (1 << (size.bit_length() - 1)) // divisions
+            return -(-size // step) * step
+        return max(LEAST_BLOCK, -(-size // LEAST_BLOCK) * LEAST_BLOCK)
+
+    def empty_cache(self) -> None:
+        """torch.cuda.empty_cache()."""
+        for pool in self._pools:
+            for block in pool.free_blocks():
+                if block.whole:
+                    self._give_back(block)
+
+    def _find(self, pool: Pool, size: int) -> Block | None:
+        block = pool.smallest(size)
+        if block is None or not self._suits(pool, size, block):
+            return None
+        pool.remove(block)
+        return block
+
+    def _suits(self, pool: Pool, size: int, block: Block) -> bool:
+        """Great blocks are kept for great requests where max_split_size_mb says so."""
+        most = self.policy.max_split_size
+        if most is None or pool.small:
+            return True
+        if size < most:
+            return block.size < most
+        return block.size < size + self.policy.max_non_split_rounding
+
+    def _obtain(self, pool: Pool, size: int) -> Block:
+        """New memory from the driver, for which cached memory is given back where nothing else helps."""
+        self._collect_garbage()
+        block = self._grow(pool, size)
+        if block is None and self._release_oversized(size):
+            block = self._grow(pool, size)
+        if block is None:
+            self.retries += 1
+            self.empty_cache()
+            block = self._grow(pool, size)
+        if block is None:
+            raise OutOfMemory(size, self.allocated, self.reserved)
+        return block
+
+    def _grow(self, pool: Pool, size: int) -> Block | None:
+        wanted = SMALL_SEGMENT
+        if not pool.small:
+            wanted = LARGE_SEGMENT if size < OWN_SEGMENT else -(-size // ROUND_LARGE) * ROUND_LARGE
+        if not self._reserve(wanted):
+            return None
+        block = Block(self._next, wanted, pool)
+        self._next += wanted + _GAP
+        return block
+
+    def _reserve(self, size: int) -> bool:
+        if self.capacity is not None and self.reserved + size > self.capacity:
+            return False
+        self.reserved += size
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+        return True
+
+    def _give_back(self, block: Block) -> None:
+        block.pool.remove(block)
+        self.reserved -= block.size
+
+    def _collect_garbage(self) -> None:
+        """Above the threshold whole blocks that were unused for longest are given back, until there is room again."""
+        share = self.policy.garbage_collection_threshold
+        if self.capacity is None or share <= 0 or self.reserved <= self.capacity * share:
+            return
+        whole = [block for block in self._pools[1].free_blocks() if block.whole]
+        for block in sorted(whole, key=lambda one: one.used_at):
+            if self.reserved <= self.capacity * share:
+                return
+            self._give_back(block)
+
+    def _release_oversized(self, size: int) -> bool:
+        """With max_split_size_mb, great blocks that nothing could be cut from are given back first."""
+        most = self.policy.max_split_size
+        if most is None:
+            return False
+        free = [block for block in self._pools[1].free_blocks() if block.whole and block.size >= max(size, most)]
+        if free:
+            self._give_back(free[0])
+            return True
+        room = 0
+        for block in reversed([one for one in self._pools[1].free_blocks() if one.whole and one.size >= most]):
+            if room >= size:
+                break
+            room += block.size
+            self._give_back(block)
+        return room >= size
+
+    def _cut(self, block: Block, size: int) -> None:
+        left = block.size - size
+        if not self._worth_cutting(block, size, left):
+            return
+        rest = Block(block.address + size, left, block.pool)
+        block.size = size
+        rest.before, rest.after = block, block.after
+        if rest.after is not None:
+            rest.after.before = rest
+        block.after = rest
+        block.pool.add(rest)
+
+    def _worth_cutting(self, block: Block, size: int, left: int) -> bool:
+        if block.pool.small:
+            return left >= LEAST_BLOCK
+        most = self.policy.max_split_size
+        return left > SMALL and (most is None or size < most)
+
+    @staticmethod
+    def _join(block: Block, other: Block) -> None:
+        """`other`, which is free, becomes part of its neighbour `block`."""
+        if other is block.before:
+            block.address, block.before = other.address, other.before
+            if other.before is not None:
+                other.before.after = block
+        else:
+            block.after = other.after
+            if other.after is not None:
+                other.after.before = block
+        block.size += other.size

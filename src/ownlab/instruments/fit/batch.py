@@ -1,0 +1,82 @@
+"""The biggest batch that fits: two traces give a line, and traces around where it meets the card's memory decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ownlab.instruments.fit.records import Fit
+
+__all__ = ["Batches", "Range", "biggest_batch"]
+
+# So near to the first batch that fails it is good enough: a trace takes seconds.
+_NEAR = 64
+_MOST = 1 << 20
+# After so many trials memory does not grow evenly: from then on the middle is tried.
+_EVEN = 8
+
+
+class Range(NamedTuple):
+    """Batches that come into question, both ends included."""
+
+    least: int = 1
+    most: int = _MOST
+
+
+class Batches:
+    """Predictions by batch, each made once: several cards ask for the same."""
+
+    def __init__(self, predict: Callable[[int], Fit]) -> None:
+        self._predict = predict
+        self._known: dict[int, Fit] = {}
+
+    def needs(self, batch: int) -> int:
+        """Bytes of a card that suffice for certain."""
+        if batch not in self._known:
+            self._known[batch] = self._predict(batch)
+        return self._known[batch].band.device_high_bytes
+
+    def keep(self, batch: int, fit: Fit) -> None:
+        """One that was made already."""
+        self._known[batch] = fit
+
+    def __contains__(self, batch: int) -> bool:
+        return batch in self._known
+
+    def guess(self, memory: int) -> int:
+        """Where the line through the two batches that are nearest to the memory meets it."""
+        nearest = sorted(self._known, key=lambda batch: abs(self.needs(batch) - memory))[:2]
+        first, second = sorted(nearest)
+        slope = (self.needs(second) - self.needs(first)) / (second - first)
+        return first + int((memory - self.needs(first)) / slope) if slope > 0 else _MOST
+
+
+def biggest_batch(batches: Batches, memory: int, within: Range, start: int) -> int | None:
+    """The biggest batch that a card with so much memory holds; None: not even the least."""
+    start = min(max(within.least, start), within.most)
+    fits, fails = within.least - 1, within.most + 1
+    trials = iter((start, min(start * 2, within.most)))
+    tries = 0
+    while fails - fits > _near(fits):
+        trial = next(trials, None)
+        if trial is None:
+            trial = _next_trial(batches, memory, fits, fails, tries)
+        if batches.needs(trial) <= memory:
+            fits = max(fits, trial)
+        else:
+            fails = min(fails, trial)
+        tries += 1
+    return fits if fits >= within.least else None
+
+
+def _next_trial(batches: Batches, memory: int, fits: int, fails: int, tries: int) -> int:
+    """Where memory grows evenly with the batch, a trial just beyond a good guess ends the search."""
+    if tries > _EVEN:
+        return (fits + fails) // 2
+    guess = batches.guess(memory)
+    trial = fits + _near(fits) if guess <= fits + _near(fits) and fits in batches else guess
+    return min(max(trial, fits + 1), fails - 1)
+
+
+def _near(fits: int) -> int:
+    return max(1, fits // _NEAR)

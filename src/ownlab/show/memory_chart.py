@@ -1,0 +1,170 @@
+"""Memory over a step as a drawing: kinds stacked, the phases below, the peak marked."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from ownlab.instruments.fit.records import KINDS, Fit, Kind
+from ownlab.units import GIB, format_bytes
+
+__all__ = ["memory_chart"]
+
+Spec = dict[str, Any]
+
+# Colours that people with any sight tell apart (Okabe and Ito, 2008).
+_COLOURS: dict[Kind, str] = {
+    "weights": "#0072B2",
+    "optimizer": "#CC79A7",
+    "inputs": "#999999",
+    "gradients": "#E69F00",
+    "activations": "#009E73",
+    "temporary": "#D55E00",
+    "workspace": "#56B4E9",
+}
+_WORDS = {"workspace": "libraries' workspace", "optimizer": "optimizer state"}
+
+
+def memory_chart(fit: Fit) -> Spec:
+    """The Vega-Lite specification."""
+    shown = [kind for kind in KINDS if any(fit.timeline.held[kind])]
+    layers = [_areas(fit, shown), *_phases(fit), *_marks(fit)]
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "title": {
+            "text": f"{fit.request.target.rpartition('/')[2]}: memory over one step",
+            "subtitle": _subtitle(fit),
+            "anchor": "start",
+            "fontSize": 15,
+            "subtitleColor": "#444444",
+            "offset": 12,
+        },
+        "background": "white",
+        "padding": 12,
+        "width": 720,
+        "height": 320,
+        "config": {"axis": {"gridColor": "#eeeeee"}, "view": {"stroke": "#dddddd"}},
+        "layer": layers,
+    }
+
+
+def _subtitle(fit: Fit) -> str:
+    peak = fit.peak
+    return (
+        f"{format_bytes(peak.allocated_bytes)} allocated at the peak, {format_bytes(peak.reserved_bytes)} reserved, "
+        f"{format_bytes(peak.device_bytes)} on the card"
+    )
+
+
+def _areas(fit: Fit, shown: list[Kind]) -> Spec:
+    timeline = fit.timeline
+    values = [
+        {
+            "at": round(at, 5),
+            "what": _WORDS.get(kind, kind),
+            "gib": round(timeline.held[kind][number] / GIB, 5),
+            "order": order,
+        }
+        for order, kind in enumerate(shown)
+        for number, at in enumerate(timeline.at)
+    ]
+    return {
+        "data": {"values": values},
+        "mark": {"type": "area", "interpolate": "step-after"},
+        "encoding": {
+            "x": _across(),
+            "y": {
+                "field": "gib",
+                "type": "quantitative",
+                "title": "allocated (GiB)",
+                "stack": "zero",
+                # Above what is reserved there is room for the names of the phases.
+                "scale": {"domain": [0, round(fit.peak.reserved_bytes / GIB * 1.15, 3)], "nice": False},
+            },
+            "order": {"field": "order", "type": "quantitative"},
+            "color": {
+                "field": "what",
+                "type": "nominal",
+                "title": None,
+                "sort": None,
+                "scale": {
+                    "domain": [_WORDS.get(kind, kind) for kind in shown],
+                    "range": [_COLOURS[kind] for kind in shown],
+                },
+                "legend": {"labelLimit": 240},
+            },
+        },
+    }
+
+
+def _across() -> Spec:
+    return {
+        "field": "at",
+        "type": "quantitative",
+        "scale": {"domain": [0, 1], "nice": False},
+        "axis": {"title": "one step, in the order of its operations", "labels": False, "ticks": False, "grid": False},
+    }
+
+
+def _phases(fit: Fit) -> list[Spec]:
+    """A line where each begins, and its name."""
+    values = [{"at": round(at, 5), "phase": phase} for at, phase in _long_phases(fit)]
+    rule = {"data": {"values": values}, "mark": {"type": "rule", "color": "#555555", "strokeDash": [4, 3]}}
+    text = {"type": "text", "align": "left", "baseline": "top", "dx": 4, "fontSize": 11, "color": "#222222"}
+    return [
+        {**rule, "encoding": {"x": _across()}},
+        {
+            "data": {"values": values},
+            "mark": text,
+            "encoding": {"x": _across(), "y": {"value": 2}, "text": {"field": "phase", "type": "nominal"}},
+        },
+    ]
+
+
+def _long_phases(fit: Fit) -> list[tuple[float, str]]:
+    """Those that are long enough to bear a name."""
+    begins = [*fit.timeline.phases, (1.0, "")]
+    return [(at, phase) for (at, phase), (end, _) in pairwise(begins) if end - at > 0.02]
+
+
+def _marks(fit: Fit) -> list[Spec]:
+    """The peak, and what is reserved in the end."""
+    peak = fit.peak.allocated_bytes / GIB
+    values = [
+        {
+            "at": round(fit.timeline.peak_at, 5),
+            "gib": round(peak, 5),
+            "text": f"peak {format_bytes(fit.peak.allocated_bytes)}",
+        }
+    ]
+    right = fit.timeline.peak_at > 0.7
+    here = {"x": _across(), "y": {"field": "gib", "type": "quantitative"}}
+    text = {
+        "type": "text",
+        "align": "right" if right else "left",
+        "dx": -9 if right else 9,
+        "dy": -7,
+        "fontWeight": "bold",
+    }
+    reserved = [
+        {"gib": round(fit.peak.reserved_bytes / GIB, 5), "text": f"reserved {format_bytes(fit.peak.reserved_bytes)}"}
+    ]
+    level = {"y": {"field": "gib", "type": "quantitative"}}
+    return [
+        {
+            "data": {"values": values},
+            "mark": {"type": "point", "filled": True, "size": 70, "color": "#B2182B"},
+            "encoding": here,
+        },
+        {"data": {"values": values}, "mark": text, "encoding": {**here, "text": {"field": "text", "type": "nominal"}}},
+        {
+            "data": {"values": reserved},
+            "mark": {"type": "rule", "color": "#B2182B", "strokeDash": [2, 2]},
+            "encoding": level,
+        },
+        {
+            "data": {"values": reserved},
+            "mark": {"type": "text", "align": "right", "dy": -6, "color": "#B2182B"},
+            "encoding": {**level, "x": {"value": 716}, "text": {"field": "text", "type": "nominal"}},
+        },
+    ]

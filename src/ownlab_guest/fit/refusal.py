@@ -1,0 +1,80 @@
+"""A step that cannot be traced, as an answer: what happened, and in which line of whose code."""
+
+import os
+import sys
+import traceback
+from types import TracebackType
+from typing import Any, Dict, Optional, Tuple
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Refused(Exception):
+    """Carries the answer's `kind` and message, and the place in the user's code where there is one."""
+
+    def __init__(self, kind: str, message: str, file: Optional[str] = None, line: Optional[int] = None) -> None:
+        super().__init__(message)
+        self.kind, self.file, self.line = kind, file, line
+
+    def answer(self) -> Dict[str, Any]:
+        """As the host reads it."""
+        return {"error": {"kind": self.kind, "message": str(self), "file": self.file, "line": self.line}}
+
+
+def refused(exc: BaseException, kind: str, during: str, file: Optional[str] = None) -> Refused:
+    """What the user's code raised; `file` is where that code is known to be."""
+    where = place(exc.__traceback__, file)
+    if isinstance(exc, SyntaxError):
+        where = exc.filename or where[0], exc.lineno or where[1]
+    known = _known(exc)
+    if known is not None:
+        kind, message = known
+    else:
+        words = " ".join(str(exc).split())
+        message = f"{during} raised {type(exc).__name__}" + (f": {words[:400]}" if words else "")
+    return Refused(kind, message, *where)
+
+
+def place(trace: Optional[TracebackType], file: Optional[str]) -> Tuple[Optional[str], Optional[int]]:
+    """The innermost line of the user's own code: in `file`, else outside of any library."""
+    frames = [one for one in traceback.extract_tb(trace) if not one.filename.startswith((HERE, "<"))]
+    own = [one for one in frames if file is not None and os.path.realpath(one.filename) == os.path.realpath(file)]
+    if not own:
+        own = [one for one in frames if not _of_library(one.filename)]
+    return (own[-1].filename, own[-1].lineno) if own else (file, None)
+
+
+def _of_library(file: str) -> bool:
+    return "site-packages" in file or "dist-packages" in file or file.startswith(os.path.dirname(os.__file__))
+
+
+def _known(exc: BaseException) -> Optional[Tuple[str, str]]:
+    """Failures of fake tensors, which say little to people who never asked for any."""
+    name, words = type(exc).__name__, str(exc)
+    if name == "DynamicOutputShapeException":
+        operation = str(getattr(exc, "func", words))
+        return "data-dependent-shape", (
+            f"{operation}: the size of its result depends on the data (a boolean index, nonzero, unique …), "
+            "which is not known before the model runs"
+        )
+    if name == "DataDependentOutputException":
+        return "data-dependent-value", f"{getattr(exc, 'func', words)}: its result depends on the data"
+    if name in ("UnsupportedOperatorException", "UnsupportedFakeTensorException"):
+        return (
+            "cannot-be-traced",
+            f"{getattr(exc, 'func', words)}: this operation says nothing of its sizes without data",
+        )
+    if any(
+        sign in words
+        for sign in ("not compiled with CUDA", "not linked with support for cuda", "No CUDA GPUs", "no NVIDIA driver")
+    ):
+        return (
+            "needs-cuda",
+            f"the code asks for a GPU by itself (.cuda(), device='cuda'): {' '.join(words.split())[:200]}",
+        )
+    return None
+
+
+def is_fatal(exc: BaseException) -> bool:
+    """Not the user's failure: let it end the process."""
+    return isinstance(exc, (KeyboardInterrupt, MemoryError)) or sys.is_finalizing()

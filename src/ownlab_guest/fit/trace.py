@@ -1,0 +1,142 @@
+"""Traces a step without a card: `launch.py fit.trace REQUEST.json`; prints the stream of memory, FLOPs and parameters."""
+
+import contextlib
+import warnings
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ownlab_guest.fit.refusal import Refused, is_fatal, refused
+from ownlab_guest.fit.request import Request, read
+
+
+def answer(arguments: List[str]) -> Dict[str, Any]:
+    """The trace, or what was wrong and where."""
+    try:
+        request = read(arguments[0])
+        try:
+            import torch  # noqa: F401
+        except ImportError as exc:
+            raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
+        return traced(request)
+    except Refused as exc:
+        return exc.answer()
+
+
+def traced(request: Request) -> Dict[str, Any]:
+    """Build, then run the steps on tensors without data."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from ownlab_guest.fit import as_cuda, building, guessing, recurrent, stepping, tracing
+
+    with warnings.catch_warnings(), FakeTensorMode(allow_non_fake_inputs=True):
+        warnings.simplefilter("ignore")
+        with guessing.Guessing() as guessed:
+            built = building.build(request)
+        if request.checkpointing:
+            stepping.checkpointed(built.model)
+        convert(built.model, request)
+        inputs = stepping.moved(built.inputs, "cpu", request)
+        instead = as_cuda.operations(request.card)
+        trace = tracing.Tracing(built.model, request.card, request.train, instead)
+        instead.update(recurrent.operations(trace))
+        trace.hold("weights", _in_order(built.model, ""))
+        trace.hold("inputs", [("", one) for one in _tensors(inputs)])
+        step = stepping.step_of(built, inputs, request, "cpu")
+        try:
+            with as_cuda.as_cuda(instead), _hooked(trace), trace:
+                for _ in range(request.steps):
+                    trace.begin_step()
+                    step()
+                    trace.end_step()
+                trace.end()
+        except Exception as exc:
+            if is_fatal(exc) or isinstance(exc, Refused):
+                raise
+            raise refused(exc, "step-raised", "the step", built.file) from exc
+    return {
+        "parameters": tracing.parameters_of(built.model),
+        "flops": trace.flops,
+        **trace.stream.answer(),
+        "marks": trace.marks,
+        "guesses": list(dict.fromkeys(guessed.guesses.said + trace.guesses.said)),
+        "torch": torch.__version__,
+        **_sizes(inputs),
+    }
+
+
+def _sizes(inputs: Any) -> Dict[str, Optional[int]]:
+    """Batch and length, as the inputs show them: the first of them, and the first of tokens."""
+    import torch
+
+    tensors = [
+        one for one in torch.utils._pytree.tree_leaves(inputs) if isinstance(one, torch.Tensor) and one.dim() > 0
+    ]
+    tokens = [one for one in tensors if one.dim() == 2 and not one.is_floating_point()]
+    return {"batch": tensors[0].shape[0] if tensors else None, "seq": tokens[0].shape[1] if tokens else None}
+
+
+def convert(model: Any, request: Request) -> None:
+    """Weights in their type and layout. Module.to() cannot do it: it would swap tensors that have no data."""
+    import torch
+
+    done: Dict[int, Tuple[Any, Any]] = {}  # tied weights stay tied; the old ones stay, else an id could come twice
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                if id(parameter) not in done:
+                    tensor = _converted(parameter.detach(), parameter, request)
+                    new = parameter if tensor is None else torch.nn.Parameter(tensor, parameter.requires_grad)
+                    done[id(parameter)] = parameter, new
+                module._parameters[name] = done[id(parameter)][1]
+        for name, buffer in module._buffers.items():
+            tensor = None if buffer is None else _converted(buffer.detach(), buffer, request)
+            if tensor is not None:
+                module._buffers[name] = tensor
+        if isinstance(module, torch.nn.RNNBase):
+            module._flat_weights = [getattr(module, one) for one in module._flat_weights_names]
+
+
+def _converted(tensor: Any, held: Any, request: Request) -> Any:
+    """None where it is right as it is."""
+    import torch
+
+    from ownlab_guest.fit.stepping import moved
+
+    new = moved(tensor, "cpu", request)
+    if new is not tensor:
+        return new
+    # copy.deepcopy() of a tensor without data gives one whose views are no views of it.
+    whole = tensor.untyped_storage()._cdata == held.untyped_storage()._cdata
+    return None if whole else torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+
+
+def _in_order(module: Any, name: str) -> Iterator[Tuple[str, Any]]:
+    """Weights as Module.to() moves them to a card, those of the parts first; with the names of their modules."""
+    for part, child in module.named_children():
+        yield from _in_order(child, f"{name}.{part}" if name else part)
+    for one in (*module._parameters.values(), *module._buffers.values()):
+        if one is not None:
+            yield name, one
+
+
+def _tensors(tree: Any) -> List[Any]:
+    import torch
+
+    return [one for one in torch.utils._pytree.tree_leaves(tree) if isinstance(one, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def _hooked(trace: Any) -> Iterator[None]:
+    from torch.nn.modules import module
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    hooks = [
+        register_optimizer_step_post_hook(trace.stepped),
+        module.register_module_forward_pre_hook(trace.enter),
+        module.register_module_forward_hook(trace.leave, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,35 @@
+"""Traces of the models in models.py, made in one child."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+from tests.guest.fit.asking import HERE, LAUNCH, Asking, Trace
+
+
+@pytest.fixture(scope="session")
+def traced(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Asking:
+    """Answers to requests; a target without a colon is a function of models.py."""
+
+    def ask(*requests: dict[str, Any]) -> list[Trace]:
+        said = [
+            {**one, "target": one["target"] if ":" in one["target"] else f"{HERE / 'models.py'}:{one['target']}"}
+            for one in requests
+        ]
+        path = tmp_path_factory.mktemp("fit") / "requests.json"
+        path.write_text(json.dumps(said))
+        ran = subprocess.run(
+            [torch_python, str(HERE / "many.py"), str(LAUNCH), str(path)],
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+        assert "ANSWERS" in ran.stdout, ran.stderr[-3000:]
+        answers: list[Trace] = json.loads(ran.stdout.rpartition("ANSWERS")[2])
+        return answers
+
+    return ask

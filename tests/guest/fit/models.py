@@ -1,0 +1,122 @@
+"""Models whose step is traced. Read by the interpreter that has torch, never by the tests themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch  # noqa: TID251  # the interpreter that reads this has it
+from torch import nn  # noqa: TID251
+
+Made = tuple[Any, ...]
+
+
+def mlp(batch: int = 64, width: int = 1024) -> Made:
+    layers = [layer for _ in range(4) for layer in (nn.Linear(width, width), nn.ReLU())]
+    return nn.Sequential(*layers), (torch.randn(batch, width),)
+
+
+def lstm() -> Made:
+    parts = nn.ModuleDict(
+        {
+            "embedding": nn.Embedding(10000, 512),
+            "recurrent": nn.LSTM(512, 1024, num_layers=2, batch_first=True, dropout=0.2),
+            "head": nn.Linear(1024, 10000),
+        }
+    )
+    parts.forward = lambda ids: parts["head"](parts["recurrent"](parts["embedding"](ids))[0])
+    ids = torch.randint(0, 10000, (64, 64))
+    return parts, (ids,), lambda out: nn.functional.cross_entropy(out.flatten(0, 1), ids.flatten().to(out.device))
+
+
+def encoder() -> Made:
+    layer = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, norm_first=True)
+    return nn.TransformerEncoder(layer, 12, enable_nested_tensor=False), (torch.randn(16, 512, 768),)
+
+
+def attention(batch: int = 2) -> Made:
+    layer = nn.TransformerEncoderLayer(128, 2, 256, batch_first=True)
+    return layer, (torch.randn(batch, 64, 128),)
+
+
+def convolutions() -> Made:
+    return nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1)), (
+        torch.randn(8, 64, 256, 256),
+    )
+
+
+def tied() -> Made:
+    embedding, head = nn.Embedding(1000, 64), nn.Linear(64, 1000, bias=False)
+    head.weight = embedding.weight
+    return nn.Sequential(embedding, nn.Dropout(0.5), head), (torch.zeros(4, 16, dtype=torch.long),)
+
+
+def forked() -> Made:
+    whole = nn.ModuleList([nn.Linear(256, 256) for _ in range(3)])
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        middle = whole[0](x)
+        return whole[1](middle) + whole[2](middle)
+
+    whole.forward = forward
+    return whole, (torch.randn(32, 256),)
+
+
+def branches() -> Made:
+    whole = nn.ModuleList([nn.Linear(256, 256) for _ in range(2)])
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        if bool((x > 0).all()):
+            x = whole[0](x)
+        return whole[1](x) * float(x.abs().max().item())
+
+    whole.forward = forward
+    return whole, (torch.randn(32, 256),)
+
+
+class _Pair:
+    """Two models with an optimizer each, and a step of their own."""
+
+    @staticmethod
+    def make() -> Made:
+        parts = nn.ModuleList([nn.Linear(64, 64), nn.Linear(64, 64)])
+        parts.optimizers = lambda: [torch.optim.Adam(one.parameters()) for one in parts]
+
+        def step(optimizers: list[Any], x: torch.Tensor) -> None:
+            parts[1](parts[0](x)).mean().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        parts.step = step
+        return parts, (torch.randn(8, 64),)
+
+
+pair = _Pair.make
+
+
+# -- builds that cannot be used
+
+
+def raises() -> Made:
+    raise FileNotFoundError("data/train.csv")
+
+
+def on_cuda() -> Made:
+    return nn.Linear(4, 4).cuda(), (torch.randn(2, 4),)
+
+
+def bare() -> Any:
+    return nn.Linear(4, 4)
+
+
+def many_sizes() -> Made:
+    model = nn.Linear(4, 4)
+    return model, (torch.randn(2, 4),), lambda out: out[out > 0].mean()
+
+
+def wrong_shape() -> Made:
+    return nn.Linear(4, 4), (torch.randn(2, 5),)
+
+
+def frozen() -> Made:
+    return nn.Linear(4, 4).requires_grad_(False), (torch.randn(2, 4),)

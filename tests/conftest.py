@@ -1,10 +1,48 @@
-"""For all tests: signals as a terminal leaves them."""
+"""For all tests: signals as a terminal leaves them, a driver that is not there, and patience."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAKES = Path(__file__).resolve().parent / "fakes"
 
 # A shell starts what runs in the background with these ignored, and children inherit that: none of ours could be interrupted.
 for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_signal) is signal.SIG_IGN:
         signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.fixture
+def until() -> Callable[..., Any]:
+    """Waits for a condition to be true, and returns what it was; fails after a while."""
+
+    def wait(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (met := condition()):
+            assert time.monotonic() < deadline, f"not in {seconds} s: {condition}"
+            time.sleep(0.02)
+        return met
+
+    return wait
+
+
+@pytest.fixture
+def fake_nvml(tmp_path: Path) -> Callable[[dict[str, Any]], dict[str, str]]:
+    """The environment in which a child finds our stand-in of pynvml, which follows the given plan."""
+
+    def environment(plan: dict[str, Any]) -> dict[str, str]:
+        path = tmp_path / "nvml.json"
+        part = tmp_path / "nvml.json.part"
+        part.write_text(json.dumps(plan))
+        part.replace(path)  # the stand-in may read it at any time
+        return {**os.environ, "PYTHONPATH": str(FAKES), "OWNLAB_FAKE_NVML": str(path)}
+
+    return environment

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.runtimes.conftest import lab, row, until  # noqa: F401  # fixtures
+from tests.lab.runtimes.conftest import lab, row  # noqa: F401  # fixtures
 
 Write = Callable[..., Path]
 

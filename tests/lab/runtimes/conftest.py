@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -22,37 +21,6 @@ from ownlab.options.lab import resolve_lab_options
 from ownlab.options.places import kernels_folder
 
 MACHINES = Path(__file__).resolve().parents[2] / "machines"
-FAKES = Path(__file__).resolve().parents[2] / "fakes"
-
-
-class Until(Protocol):
-    def __call__(self, condition: Callable[[], Any], seconds: float = ...) -> Any: ...
-
-
-@pytest.fixture
-def until() -> Until:
-    """Waits for a condition to be true, and returns what it was; fails after a while."""
-
-    def wait(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (met := condition()):
-            assert time.monotonic() < deadline, f"not in {seconds} s: {condition}"
-            time.sleep(0.02)
-        return met
-
-    return wait
-
-
-@pytest.fixture
-def fake_nvml(tmp_path: Path) -> Callable[[dict[str, Any]], dict[str, str]]:
-    """The environment in which a child finds our stand-in of pynvml, which follows the given plan."""
-
-    def environment(plan: dict[str, Any]) -> dict[str, str]:
-        path = tmp_path / "nvml.json"
-        path.write_text(json.dumps(plan))
-        return {**os.environ, "PYTHONPATH": str(FAKES), "OWNLAB_FAKE_NVML": str(path)}
-
-    return environment
 
 
 @pytest.fixture

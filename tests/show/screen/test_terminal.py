@@ -25,6 +25,10 @@ _CONTROLS = re.compile(r"\x1b(?:\[[0-9;:?<>=$]*[ -/]*[@-~]|\][^\x07]*\x07|[P_][^
 _COLOURS = re.compile(r"\x1b\[([0-9;]*)m")
 
 
+# Whoever runs the tests may have been told a size, which counts for more than the terminal's own.
+_SIZELESS = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
+
 class Terminal:
     """A terminal of 80 columns with `ownlab top` in it."""
 
@@ -38,7 +42,7 @@ class Terminal:
             stdin=self.theirs,
             stdout=self.theirs,
             stderr=self.theirs,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **env},
+            env={**_SIZELESS, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **env},
             start_new_session=True,
         )
 

@@ -7,6 +7,8 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from ownlab.instruments.monitor.records import CardProcess, ProcessSample, Sample
+from ownlab.show.screen.figures import percent
+from ownlab.units import format_bytes
 
 __all__ = ["SORTS", "Row", "matching", "process_rows", "sorted_rows"]
 
@@ -23,6 +25,18 @@ class Row(NamedTuple):
     whose: str
     command: str
     process: ProcessSample
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its figures as people read them, in the order of the table's columns."""
+        return (
+            str(self.pid),
+            ",".join(map(str, self.cards)),
+            "" if self.memory is None else format_bytes(self.memory),
+            percent(self.busy),
+            "" if self.cpu is None else f"{self.cpu:.0f} %",
+            "" if self.ram is None else format_bytes(self.ram),
+        )
 
 
 def process_rows(sample: Sample) -> list[Row]:

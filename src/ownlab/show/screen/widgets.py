@@ -27,7 +27,7 @@ from ownlab.show.screen.figures import (
 )
 from ownlab.show.screen.rows import Row
 from ownlab.show.screen.view import View
-from ownlab.units import GIB, format_bytes
+from ownlab.units import GIB
 
 __all__ = ["Cards", "Host", "Processes", "Title", "clean"]
 
@@ -268,15 +268,9 @@ class Processes(Drawn):
         return styled(fitted(text, width).ljust(width), "bold underline")
 
     def row_line(self, row: Row, width: int, chosen: bool) -> Content:
-        cells = (
-            str(row.pid),
-            ",".join(map(str, row.cards)),
-            "" if row.memory is None else format_bytes(row.memory),
-            percent(row.busy),
-            "" if row.cpu is None else f"{row.cpu:.0f} %",
-            "" if row.ram is None else format_bytes(row.ram),
+        figures = " ".join(
+            fitted(cell, room).rjust(room) for cell, (_, room) in zip(row.cells, self.COLUMNS, strict=True)
         )
-        figures = " ".join(fitted(cell, room).rjust(room) for cell, (_, room) in zip(cells, self.COLUMNS, strict=True))
         words = "  ".join(part for part in (clean(row.whose), clean(row.command)) if part)
         line = f"{figures}  {fitted(words, max(0, width - len(figures) - 2))}"
         return styled(line.ljust(width)[:width], _CHOSEN if chosen else "")

@@ -11,7 +11,6 @@ from ownlab.instruments.monitor.records import CardSample, HostSample, Look, Ver
 from ownlab.show.screen.figures import MEASURES, card_name, host_words, memory_words, percent
 from ownlab.show.screen.rows import Row, process_rows, sorted_rows
 from ownlab.show.terminal.console import labelled
-from ownlab.units import format_bytes
 
 __all__ = ["show_look"]
 
@@ -80,15 +79,7 @@ def _show_processes(rows: Sequence[Row], out: Console) -> None:
     head = " ".join(title.rjust(width) for title, width in _PROCESS_COLUMNS)
     _line(out, Text(f"{head}  whose, command", style="dim"))
     for row in rows:
-        cells = (
-            str(row.pid),
-            ",".join(map(str, row.cards)),
-            "" if row.memory is None else format_bytes(row.memory),
-            percent(row.busy),
-            "" if row.cpu is None else f"{row.cpu:.0f} %",
-            "" if row.ram is None else format_bytes(row.ram),
-        )
-        figures = " ".join(cell.rjust(width) for cell, (_, width) in zip(cells, _PROCESS_COLUMNS, strict=True))
+        figures = " ".join(cell.rjust(width) for cell, (_, width) in zip(row.cells, _PROCESS_COLUMNS, strict=True))
         words = "  ".join(part for part in (row.whose, row.command) if part)
         _line(out, Text(f"{figures}  {_fitted(words, max(12, out.width - len(figures) - 2))}"))
 

@@ -282,9 +282,12 @@ def test_a_store_that_fails_ends_no_kernel(bench: Any, waiting: Callable[..., An
     client = runtime.ready()
     store, elsewhere = bench.folder / "store", bench.folder / "elsewhere"
 
+    def noticed() -> str:
+        run(client, "1")  # a cell so short that nobody saw it busy changes nothing that would be written
+        return str(runtime.ask("status")["trouble"])
+
     store.rename(elsewhere)
-    run(client, "1")
-    waiting(lambda: runtime.ask("status")["trouble"], "it is noticed")
+    waiting(noticed, "it is noticed")
     run(client, "2")
     elsewhere.rename(store)
     waiting(lambda: not runtime.ask("status")["trouble"], "it is written again")

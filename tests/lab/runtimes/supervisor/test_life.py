@@ -277,17 +277,19 @@ def test_a_taken_port_is_told(bench: Any) -> None:
     assert second.state()["reason"].startswith("its sockets cannot be opened: Address already in use")
 
 
+def trouble_after_a_cell(runtime: Any, client: Any) -> str:
+    """A cell so short that nobody saw it busy changes nothing that would be written: it may take several."""
+    run(client, "1")
+    return str(runtime.ask("status")["trouble"])
+
+
 def test_a_store_that_fails_ends_no_kernel(bench: Any, waiting: Callable[..., Any]) -> None:
     runtime = bench.start()
     client = runtime.ready()
     store, elsewhere = bench.folder / "store", bench.folder / "elsewhere"
 
-    def noticed() -> str:
-        run(client, "1")  # a cell so short that nobody saw it busy changes nothing that would be written
-        return str(runtime.ask("status")["trouble"])
-
     store.rename(elsewhere)
-    waiting(noticed, "it is noticed")
+    waiting(lambda: trouble_after_a_cell(runtime, client), "it is noticed")
     run(client, "2")
     elsewhere.rename(store)
     waiting(lambda: not runtime.ask("status")["trouble"], "it is written again")
@@ -344,7 +346,6 @@ def test_a_log_that_cannot_be_written_ends_no_kernel(bench: Any, waiting: Callab
     runtime = bench.start(**plan._asdict())
     client = runtime.ready()
     (bench.folder / "store").rename(bench.folder / "elsewhere")
-    run(client, "1")
-    waiting(lambda: runtime.ask("status")["trouble"], "there is something to log")
+    waiting(lambda: trouble_after_a_cell(runtime, client), "there is something to log")
     run(client, "2")
     (bench.folder / "elsewhere").rename(bench.folder / "store")

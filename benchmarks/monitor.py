@@ -36,7 +36,7 @@ def monitor_rows(rounds: int) -> list[dict[str, Any]]:
             row("sampling once a second, the cards / `nvidia-smi dmon`", [(cards, _dmon())], "1 % of a core", "%")
         )
         rows.append(_watched_step(rounds))
-    rows.append(row("the same, host and processes / one pass of psutil", [(rest, _psutil())], "", "%"))
+    rows.append(row("sampling once a second, host and processes / one pass of psutil", [(rest, _psutil())], "", "%"))
     return rows
 
 

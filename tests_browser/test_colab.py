@@ -167,6 +167,9 @@ def test_files_come_and_go(page: LabPage, lab: Lab) -> None:
     assert Path(downloaded.value.path()).read_bytes() == b"elsewhere"
     notebook.run(4)
     expect(page.page.locator(".jp-FileEditor .cm-content")).to_contain_text("to be seen")
+    (lab.folder / "by a script.txt").write_text("seen by a script")
+    page.page.evaluate("path => google.colab.files.view(path)", str(lab.folder / "by a script.txt"))
+    expect(page.page.get_by_text("seen by a script")).to_be_visible()
 
 
 def test_a_reload_while_a_cell_waits_for_files(pages: Callable[[], LabPage], lab: Lab) -> None:

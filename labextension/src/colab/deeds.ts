@@ -45,16 +45,19 @@ export class Deeds {
     return deed(request, desk);
   }
 
+  /** Open a file of a runtime, where it is in the lab's folder; else download it. */
+  async view(runtime: string, path: string): Promise<object> {
+    const { contents } = await fetchPlace(this._settings, runtime, path);
+    if (contents === null) {
+      return this._download(runtime, path);
+    }
+    await this._app.commands.execute('docmanager:open', { path: contents });
+    return {};
+  }
+
   private readonly _deeds: Record<string, Deed> = {
-    ownlab_download: async request => this._download(request, request.text('path')),
-    ownlab_view: async request => {
-      const { contents } = await fetchPlace(this._settings, request.kernel.id, request.text('path'));
-      if (contents === null) {
-        return this._download(request, request.text('path'));
-      }
-      await this._app.commands.execute('docmanager:open', { path: contents });
-      return {};
-    },
+    ownlab_download: async request => this._download(request.kernel.id, request.text('path')),
+    ownlab_view: async request => this.view(request.kernel.id, request.text('path')),
     ownlab_unassign: ({ kernel }) => {
       window.setTimeout(() => void this._stop(kernel.id), ANSWER_FIRST);
       return {};
@@ -73,10 +76,10 @@ export class Deeds {
     request_auth: () => refuse('ownlab signs in nowhere by itself: use google.colab.auth')
   };
 
-  private async _download(request: Request, path: string): Promise<object> {
-    const { name } = await fetchPlace(this._settings, request.kernel.id, path);
+  private async _download(runtime: string, path: string): Promise<object> {
+    const { name } = await fetchPlace(this._settings, runtime, path);
     const link = document.createElement('a');
-    link.href = downloadAddress(this._settings, request.kernel.id, path);
+    link.href = downloadAddress(this._settings, runtime, path);
     link.download = name;
     document.body.append(link);
     link.click();

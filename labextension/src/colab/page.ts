@@ -2,10 +2,10 @@
 import type { CodeCell } from '@jupyterlab/cells';
 import { URLExt } from '@jupyterlab/coreutils';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
-import type { ServerConnection } from '@jupyterlab/services';
+import type { Kernel, ServerConnection } from '@jupyterlab/services';
 import type { JSONObject } from '@lumino/coreutils';
 import { type IChannel, invoke, openChannel, registerTarget } from './calls';
-import { addCell } from './deeds';
+import { addCell, type Deeds } from './deeds';
 import type { ColabDesk } from './desk';
 import { speaker } from './scripts';
 
@@ -20,7 +20,12 @@ interface ICaller {
 }
 
 /** Put the object where scripts look for it. */
-export function install(notebooks: INotebookTracker, desks: ReadonlyMap<NotebookPanel, ColabDesk>, settings: ServerConnection.ISettings): void {
+export function install(
+  notebooks: INotebookTracker,
+  desks: ReadonlyMap<NotebookPanel, ColabDesk>,
+  deeds: Deeds,
+  settings: ServerConnection.ISettings
+): void {
   const caller = (): ICaller | undefined => findCaller(notebooks, desks);
   const page = window as unknown as { google?: Record<string, unknown> };
   page.google = {
@@ -28,7 +33,11 @@ export function install(notebooks: INotebookTracker, desks: ReadonlyMap<Notebook
     colab: {
       kernel: kernelPart(caller, settings),
       output: outputPart(caller),
-      files: { view: nothing },
+      files: {
+        view: async (path: string) => {
+          await deeds.view(speaking(caller).kernel.id, path);
+        }
+      },
       _files: { _uploadFiles: async () => ({ response: { complete: true } }), _uploadFilesContinue: async () => ({ response: { complete: true } }) },
       notebook: {
         addCell: (source: unknown) => {
@@ -42,18 +51,17 @@ export function install(notebooks: INotebookTracker, desks: ReadonlyMap<Notebook
   };
 }
 
+/** Who speaks, and its kernel. */
+function speaking(caller: () => ICaller | undefined): ICaller & { kernel: Kernel.IKernelConnection } {
+  const found = caller();
+  const kernel = found?.panel.sessionContext.session?.kernel;
+  if (!found || !kernel) {
+    throw new Error('this output’s notebook has no kernel');
+  }
+  return { ...found, kernel };
+}
+
 function kernelPart(caller: () => ICaller | undefined, settings: ServerConnection.ISettings): object {
-  const must = (): ICaller => {
-    const found = caller();
-    if (!found?.panel.sessionContext.session?.kernel) {
-      throw new Error('this output’s notebook has no kernel');
-    }
-    return found;
-  };
-  const kernel = () => {
-    const { panel } = must();
-    return panel.sessionContext.session!.kernel!;
-  };
   return {
     /** A saved table of Colab's shows its buttons where this is true; they would do nothing. */
     get accessAllowed(): boolean {
@@ -64,13 +72,13 @@ function kernelPart(caller: () => ICaller | undefined, settings: ServerConnectio
       if (COLABS_OWN.includes(name)) {
         return null;
       }
-      const { desk, cell } = must();
-      return invoke(kernel(), { name, args, kwargs } as unknown as JSONObject, cell, desk.callers);
+      const { desk, cell, kernel } = speaking(caller);
+      return invoke(kernel, { name, args, kwargs } as unknown as JSONObject, cell, desk.callers);
     },
     proxyPort: async (port: number) => `${URLExt.join(settings.baseUrl, 'proxy', String(Number(port)))}/`,
     comms: {
-      open: async (target: string, data?: JSONObject, buffers?: ArrayBuffer[]): Promise<IChannel> => openChannel(kernel(), target, data, buffers),
-      registerTarget: (target: string, callback: (comm: IChannel, message: object) => void) => registerTarget(kernel(), target, callback)
+      open: async (target: string, data?: JSONObject, buffers?: ArrayBuffer[]): Promise<IChannel> => openChannel(speaking(caller).kernel, target, data, buffers),
+      registerTarget: (target: string, callback: (comm: IChannel, message: object) => void) => registerTarget(speaking(caller).kernel, target, callback)
     },
     disconnect: nothing
   };

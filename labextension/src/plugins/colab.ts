@@ -47,7 +47,7 @@ export const colab: JupyterFrontEndPlugin<ColabModes> = {
       renderScripts(panel, () => mode.on === true);
       take(panel);
     };
-    install(notebooks, desks, serverSettings);
+    install(notebooks, desks, deeds, serverSettings);
     notebooks.forEach(open);
     notebooks.widgetAdded.connect((_, panel) => open(panel));
 

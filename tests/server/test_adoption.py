@@ -85,7 +85,9 @@ def test_a_server_that_was_killed_while_a_notebook_was_opened_leaves_no_second_k
 
     asking = Thread(target=ask)
     asking.start()
-    [runtime] = until(lambda: os.listdir(lab.home / "runtimes") if (lab.home / "runtimes").exists() else [], "a start")
+    # Before its supervisor has written its state there may be a folder and no runtime: that would leave no kernel at all.
+    [state] = until(lambda: list(lab.home.glob("runtimes/*/state.json")), "a start")
+    runtime = state.parent.name
     lab.end(signal.SIGKILL)
     asking.join()
     lab.start()

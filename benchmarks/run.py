@@ -19,6 +19,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fit import fit_lines
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OWNLAB = [sys.executable, "-m", "ownlab"]
@@ -33,6 +35,7 @@ GROUPS = {
     "runs": "benchmarks.runs:runs_rows",
     "forms": "benchmarks.forms:forms_rows",
     "top": "benchmarks.monitor:monitor_rows",
+    "fit": "benchmarks.fit:fit_rows",
 }
 
 
@@ -103,6 +106,7 @@ def write_results() -> None:
         for group in result["groups"].values():
             lines += ["", group["date"], "", "| what | ours | theirs | ratio | limit |", "|---|---|---|---|---|"]
             lines += [line_of(row) for row in group["rows"]]
+    lines += fit_lines()
     lines += survival_lines()
     (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
 

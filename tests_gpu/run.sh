@@ -5,4 +5,5 @@ set -eu
 cd "$(dirname "$0")/.."
 PYTHONPATH="$PWD/src:$PWD/.gpu-site${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONPATH
-exec "${PYTHON:-python3}" -m pytest -q -p no:cacheprovider tests_gpu "$@"
+# Some wait for minutes of work on the card.
+exec "${PYTHON:-python3}" -m pytest -q -p no:cacheprovider -o timeout=580 tests_gpu "$@"

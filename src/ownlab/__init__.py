@@ -8,8 +8,10 @@
 #   options/       configuration, resolved once into frozen options, each with where it came from
 #   guests/        child processes with deadlines: the system's tools, and guest code in the user's interpreters
 #   machine/       what this computer has, as facts: Known(value, unit, source) or Unknown(reason)
-#   catalog/       what could be had: drivers, CUDA releases, architectures, wheels, Xids, as data with sources
+#   catalog/       what could be had: drivers, CUDA releases, architectures, wheels, Xids, cards, platforms, as data with sources
 #   instruments/   what the facts mean
+#     advise/      which card, which platform, at what cost: joins the catalogue, fit and bench
+#     bench/       how fast a machine is: measured, judged against what is possible, compared
 #     doctor/      rules over a machine (live, recorded, or rebuilt from pasted text) -> findings and a verdict
 #     fit/         what a model's step takes of a card: traces replayed through a model of torch's allocator
 #     monitor/     what cards and host do over time: samples, verdicts in words, recordings
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from ownlab.machine.recorded import load_machine, save_machine
     from ownlab.machine.records import Machine
     from ownlab.notebook.ends import on_end
+    from ownlab.notebook.fit import fit
+    from ownlab.notebook.magics import load_ipython_extension
     from ownlab.notebook.watch import watch
 
 __version__ = "0.1.0"
@@ -59,6 +63,8 @@ _PUBLIC = {
     "Unknown": "ownlab.machine.facts",
     "case_of": "ownlab.instruments.doctor.diagnose",
     "diagnose": "ownlab.instruments.doctor.diagnose",
+    "fit": "ownlab.notebook.fit",
+    "load_ipython_extension": "ownlab.notebook.magics",
     "load_machine": "ownlab.machine.recorded",
     "on_end": "ownlab.notebook.ends",
     "read_machine": "ownlab.machine.read",
@@ -78,6 +84,8 @@ __all__ = [
     "Unknown",
     "case_of",
     "diagnose",
+    "fit",
+    "load_ipython_extension",
     "load_machine",
     "on_end",
     "read_machine",

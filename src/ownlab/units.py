@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["GIB", "KIB", "MIB", "format_bytes", "format_flops", "format_seconds", "parse_bytes"]
+__all__ = ["GIB", "KIB", "MIB", "format_bytes", "format_flops", "format_rate", "format_seconds", "parse_bytes"]
 
 KIB = 1024
 MIB = 1024**2
@@ -71,3 +71,16 @@ def format_flops(per_second: float) -> str:
         if per_second >= power:
             return f"{per_second / power:.3g} {unit}"
     return f"{per_second:.3g} FLOP/s"
+
+
+def format_rate(value: float, unit: str) -> str:
+    """4.3e12, "B/s" -> "4.3 TB/s"; rates of bytes in powers of 1000, as data sheets have them. "s" is a time."""
+    if unit == "FLOP/s":
+        return format_flops(value)
+    if unit == "s":
+        return format_seconds(value)
+    if unit == "B/s":
+        for power, name in ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
+            if value >= power:
+                return f"{value / power:.3g} {name}"
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"

@@ -1,5 +1,7 @@
 """Starts a guest module by path: `python launch.py probe.torch ARGUMENTS…`, and prints its answer as JSON on stdout.
 
+A module with `stream(arguments)` instead of `answer(arguments)` says one JSON object a line, as it comes to know it.
+
 The interpreter may know nothing of ownlab, so the package is registered from this file's folder without touching
 sys.path (a folder of ours on it could lend our libraries to a foreign interpreter). Whatever libraries print goes to
 stderr: stdout carries the answer alone. OWNLAB_GUEST_SECONDS is how long the host waits for it.
@@ -40,16 +42,25 @@ def set_alarm() -> None:
         signal.alarm(math.ceil(float(seconds)) + ORPHAN_SECONDS)
 
 
+def encoded(said: object) -> bytes:
+    """Names of files and variables may be no UTF-8: Python keeps such bytes as lone surrogates, which no JSON may hold."""
+    return json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
+
+
 def main(argv: List[str]) -> None:
-    """Run the module's `answer(arguments)` and write what it returns."""
+    """Run the module's `answer(arguments)`, or its `stream(arguments)`, and write what it returns."""
     set_alarm()
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     register_package()
     module = importlib.import_module("ownlab_guest." + argv[0])
-    # Names of files and variables may be no UTF-8: Python keeps such bytes as lone surrogates, which no JSON may hold.
-    out.write(json.dumps(module.answer(argv[1:]), ensure_ascii=False).encode("utf-8", "replace"))
-    out.flush()
+    if hasattr(module, "stream"):
+        for each in module.stream(argv[1:]):
+            out.write(encoded(each) + b"\n")
+            out.flush()
+    else:
+        out.write(encoded(module.answer(argv[1:])))
+        out.flush()
     # Frameworks leave threads and exit handlers that may hang or crash at the end; the answer is given, so end at once.
     os._exit(0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,16 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "net.py"
 
 
+@pytest.fixture
+def stand_in(tmp_path: Path) -> str:
+    """A Python that answers as the guest does where there is a card."""
+    python = tmp_path / "python"
+    fake = ROOT / "tests" / "instruments" / "fit" / "fake_torch.py"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake}" "$@"\n')
+    python.chmod(0o755)
+    return str(python)
+
+
 def test_a_prediction(
     ownlab: Ownlab, model: Path, torch_python: str, valid: Callable[[str, str], Any], tmp_path: Path
 ) -> None:
@@ -63,14 +74,14 @@ def test_a_prediction(
     assert "peak" in drawn.read_text()
 
 
-def test_the_biggest_batch(ownlab: Ownlab, model: Path, torch_python: str) -> None:
-    ran = ownlab("fit", f"{model}:build", "--batch", "512..1024", "--cards", "h200", "--python", torch_python)
+def test_the_biggest_batch(ownlab: Ownlab, model: Path, stand_in: str) -> None:
+    ran = ownlab("fit", f"{model}:build", "--batch", "512..1024", "--cards", "h200", "--python", stand_in)
     assert ran.returncode == 0, ran.stderr
     assert "batch up to 1024" in ran.stdout
 
 
-def test_none_of_the_cards_holds_it(ownlab: Ownlab, model: Path, torch_python: str) -> None:
-    ran = ownlab("fit", f"{model}:build", "--batch", "400000", "--cards", "2GiB", "--python", torch_python)
+def test_none_of_the_cards_holds_it(ownlab: Ownlab, model: Path, stand_in: str) -> None:
+    ran = ownlab("fit", f"{model}:build", "--batch", "4000", "--cards", "2GiB", "--python", stand_in)
     assert ran.returncode == 1, ran.stderr
     assert "more than any of these cards has" in ran.stdout
     assert "short" in ran.stdout
@@ -129,3 +140,39 @@ def test_a_message_that_memory_ran_out_is_explained(ownlab: Ownlab) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "GiB" in ran.stdout
     assert json.loads(ownlab("fit", "--explain-oom", message, "--json").stdout)["cause"]
+
+
+def test_the_real_step_on_a_processor(
+    ownlab: Ownlab, model: Path, torch_python: str, valid: Callable[[str, str], Any]
+) -> None:
+    ran = ownlab(
+        "fit", f"{model}:build", "--measure", "--infer", "--cards", "h200", "--python", torch_python, "--json",
+        env={"CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    measured = valid(ran.stdout, "fit")["measured"]
+    assert measured["device"]["kind"] == "cpu"
+    assert measured["memory"] is None
+    assert measured["alone"]["least"] <= measured["alone"]["median"] <= measured["alone"]["p99"]
+
+
+def test_on_a_card_by_a_stand_in(
+    ownlab: Ownlab, model: Path, tmp_path: Path, stand_in: str, valid: Callable[[str, str], Any]
+) -> None:
+    """Options, words and exit codes; what torch says of a card comes from a program that answers as the guest does."""
+    here = ("--cards", "t4", "--python", stand_in)
+    env = {"OWNLAB_HOME": str(tmp_path / "home")}
+    found = ownlab("fit", f"{model}:build", "--batch", "max", "--measure", *here, env=env)
+    assert found.returncode == 0, found.stderr
+    assert "The biggest batch that ran" in found.stdout
+    assert "Measured on Tesla T4" in found.stdout
+    full = ownlab("fit", f"{model}:build", "--batch", "4000", "--measure", *here, env=env)
+    assert full.returncode == 1
+    assert "ran out in the backward of step 1" in full.stdout
+    decoded = ownlab("fit", f"{model}:build", "--infer", "--decode", "28", *here, "--json", env=env)
+    assert valid(decoded.stdout, "fit")["decoding"]["cache_bytes"] == 128 * 1024
+    assert ownlab("fit", f"{model}:build", "--decode", "28", *here).returncode == 2
+    made = ownlab("fit", "--calibrate", "--python", stand_in, "--json", env=env)
+    assert valid(made.stdout, "fit-calibration")["device"]["name"] == "Tesla T4"
+    again = ownlab("fit", f"{model}:build", *here, "--json", env=env)
+    assert valid(again.stdout, "fit")["cards"][0]["calibrated"] is True

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +12,10 @@ from ownlab.cli.options import json_option
 from ownlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from ownlab.instruments.fit.batch import Range
-    from ownlab.instruments.fit.catalogue import Card
-    from ownlab.instruments.fit.records import Fit, Request, Trace
+    from collections.abc import Callable
+
+    from ownlab.instruments.fit.answering import Wanted
+    from ownlab.instruments.fit.records import Fit, MeasuredAlone, Request, Trace
 
 __all__ = ["command"]
 
@@ -48,6 +47,9 @@ class Wishes(NamedTuple):
     python: str | None
     deadline: float
     save: Path | None
+    measure: bool
+    decode: int | None
+    calibrate: bool
     explain_oom: str | None
     as_json: bool
 
@@ -89,6 +91,13 @@ class Wishes(NamedTuple):
     help="Draw memory over the step into FILE.png, .svg or .html.",
 )
 @click.option(
+    "--decode", type=_count, metavar="N", help="With --infer: N new tokens after the prompt, and their cache."
+)
+@click.option(
+    "--measure", is_flag=True, help="Run the real step here as well; --batch max: find the biggest that runs."
+)
+@click.option("--calibrate", is_flag=True, help="Measure what CUDA takes on this card; predictions for it use that.")
+@click.option(
     "--explain-oom", metavar="FILE", help="Explain a message that memory ran out: its text, a file, or - for stdin."
 )
 @json_option
@@ -105,72 +114,73 @@ def command(**given: Any) -> None:
     if wishes.explain_oom is not None:
         _explain_oom(wishes)
         return
+    if wishes.calibrate:
+        _calibrate(wishes)
+        return
     if wishes.target is None:
         raise UsageError("what is to fit? Name a model", hint="ownlab fit FILE.py:build, or ownlab fit hf:config.json")
-    fit = _fit(wishes)
+    from ownlab.instruments.fit.records import MeasuredAlone
+
+    found = _fit(wishes)
+    if isinstance(found, MeasuredAlone):
+        _show_alone(found, wishes)
+        click.get_current_context().exit(0 if found.measured.out_of_memory is None else 1)
     if wishes.save is not None:
         from ownlab.show.charts import save_chart
         from ownlab.show.memory_chart import memory_chart
 
-        save_chart(memory_chart(fit), wishes.save)
-    _show(fit, wishes)
-    held = any(card.fits != "no" for card in fit.cards)
-    click.get_current_context().exit(0 if held or not fit.cards else 1)
+        save_chart(memory_chart(found), wishes.save)
+    _show(found, wishes)
+    click.get_current_context().exit(0 if _holds(found) else 1)
 
 
-def _fit(wishes: Wishes) -> Fit:
-    from msgspec.structs import replace
+def _holds(fit: Fit) -> bool:
+    """What was measured counts, where something was; else whether a card is predicted to hold it."""
+    if fit.biggest is not None and fit.biggest.batch is None:
+        return False
+    if fit.measured is not None and fit.measured.memory is not None:
+        return fit.measured.out_of_memory is None
+    ran_out = fit.measured is not None and fit.measured.out_of_memory is not None
+    return not ran_out and (not fit.cards or any(card.fits != "no" for card in fit.cards))
 
+
+def _fit(wishes: Wishes) -> Fit | MeasuredAlone:
+    from ownlab.instruments.fit.answering import answer, parse_batch, wanted
     from ownlab.instruments.fit.asking import ask_trace
-    from ownlab.instruments.fit.cards import with_cards
-    from ownlab.instruments.fit.catalogue import DEFAULT_CARDS, choose_cards, load_cards
-    from ownlab.instruments.fit.policy import parse_policy
-    from ownlab.instruments.fit.predict import predict
     from ownlab.options import resolve_machine_options
     from ownlab.show.terminal.console import working
 
-    cards = load_cards() if wishes.cards == "all" else choose_cards(wishes.cards or DEFAULT_CARDS)
-    number, within = _batch(wishes.batch)
+    if wishes.decode is not None and wishes.train:
+        raise UsageError("--decode is for inference", hint="Add --infer.")
+    number, within = parse_batch(wishes.batch, _START)
+    wants = wanted(wishes.cards, within, remedies=wishes.remedies, allocator=wishes.allocator)
     request = _request(wishes, number)
-    parse_policy(wishes.allocator)  # what is wrong in it is said before anything starts
     python = resolve_machine_options(python=wishes.python).python
 
     def traced(asked: Request) -> Trace:
         return ask_trace(asked, python, deadline=wishes.deadline)
 
-    def predicted(asked: Request) -> Fit:
-        return predict(traced(asked), asked, wishes.allocator)
+    if not wishes.measure:
+        return _completed(answer(request, traced, wants, working), wants, traced, wishes, python)
+    from ownlab.instruments.fit.experiment import Experiment
+    from ownlab.instruments.fit.records import MeasuredAlone
 
-    with working("Following a few steps without a GPU"):
-        trace = traced(request)
-        fit = with_cards(predict(trace, request, wishes.allocator), trace, cards)
-    if within is not None:
-        with working("Looking for the biggest batch"):
-            fit = _with_batches(fit, cards, within, predicted)
-    if wishes.remedies:
-        from ownlab.instruments.fit.pricing import price_remedies
-
-        with working("Trying what makes it need less"):
-            fit = replace(fit, remedies=price_remedies(fit, predicted))
-    return fit
+    found = Experiment(python, wishes.deadline, working, wishes.decode or 0).run(request, wants)
+    return found if isinstance(found, MeasuredAlone) else _completed(found, wants, traced, wishes, python)
 
 
-def _with_batches(fit: Fit, cards: tuple[Card, ...], within: Range, predicted: Callable[[Request], Fit]) -> Fit:
-    from msgspec.structs import replace
+def _completed(fit: Fit, wants: Wanted, traced: Callable[[Request], Trace], wishes: Wishes, python: str) -> Fit:
+    """With the cache of decoding, and by what was measured on cards of this person."""
+    from ownlab.instruments.fit.calibrating import load_calibrations, with_calibrations
+    from ownlab.show.terminal.console import working
 
-    from ownlab.instruments.fit.batch import Batches, biggest_batch
+    if wishes.decode is not None:
+        from ownlab.instruments.fit.decoding import with_decoding
 
-    start = fit.request.batch
-    assert start is not None
-
-    def at(batch: int) -> Fit:
-        return predicted(replace(fit.request, batch=batch))
-
-    batches = Batches(at)
-    batches.keep(start, fit)
-    found = [biggest_batch(batches, card.memory_bytes, within, start) for card in cards]
-    judged = [replace(card, biggest_batch=batch) for card, batch in zip(fit.cards, found, strict=True)]
-    return replace(fit, cards=tuple(judged))
+        with working("Following the last token"):
+            fit = with_decoding(fit, wishes.decode, wants, python, deadline=wishes.deadline)
+    known = load_calibrations()
+    return with_calibrations(fit, wants.cards, traced, known) if known and not (fit.biggest or fit.decoding) else fit
 
 
 def _request(wishes: Wishes, batch: int | None) -> Request:
@@ -205,22 +215,6 @@ def _absolute(target: str) -> str:
     return f"{scheme}{full}{colon}{function}"
 
 
-def _batch(asked: str | None) -> tuple[int | None, Range | None]:
-    """A number, or what lies between two."""
-    from ownlab.instruments.fit.batch import Range
-
-    if asked is None:
-        return None, None
-    if asked == "max":
-        return _START, Range()
-    match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", asked)
-    if match is None or int(match[1]) < 1 or (match[2] and int(match[2]) < int(match[1])):
-        raise UsageError(f"--batch {asked} is neither a number nor a range", hint="Write 8, 8..512 or max.")
-    if match[2] is None:
-        return int(match[1]), None
-    return int(match[1]), Range(int(match[1]), int(match[2]))
-
-
 def _show(fit: Fit, wishes: Wishes) -> None:
     if wishes.as_json:
         from ownlab.show.document import echo_record
@@ -229,10 +223,44 @@ def _show(fit: Fit, wishes: Wishes) -> None:
         return
     from ownlab.show.terminal.console import console
     from ownlab.show.terminal.fit import show_fit
+    from ownlab.show.terminal.measured import show_measured
 
     show_fit(fit, console())
+    show_measured(fit, console())
     if wishes.save is not None:
         click.echo(f"Drawn into {wishes.save}.")
+
+
+def _show_alone(alone: MeasuredAlone, wishes: Wishes) -> None:
+    if wishes.as_json:
+        from ownlab.show.document import echo_record
+
+        echo_record(alone)
+        return
+    from ownlab.show.terminal.console import console
+    from ownlab.show.terminal.measured import show_alone
+
+    show_alone(alone, console())
+
+
+def _calibrate(wishes: Wishes) -> None:
+    from ownlab.instruments.fit.calibrating import calibrate, save
+    from ownlab.options import resolve_machine_options
+    from ownlab.show.terminal.console import console, working
+
+    python = resolve_machine_options(python=wishes.python).python
+    with working("Measuring what CUDA takes on this card"):
+        found = calibrate(python, deadline=wishes.deadline)
+    path = save(found)
+    if wishes.as_json:
+        from ownlab.show.document import echo_record
+
+        echo_record(found)
+        return
+    from ownlab.show.terminal.measured import show_calibration
+
+    show_calibration(found, console())
+    click.echo(f"Kept in {path}; predictions for this card use it.")
 
 
 def _explain_oom(wishes: Wishes) -> None:

@@ -55,6 +55,13 @@ COMMANDS = {
     ),
     "top": Entry("top", "What is here, and what is wrong?", "Show what the GPUs really do, and what limits them."),
     "fit": Entry("fit", "Will it fit?", "Say how much memory a model takes, and on which cards."),
+    "bench": Entry("bench", "How fast is it?", "Measure this machine, and compare it with others."),
+    "gpus": Entry(
+        "gpus", "Which card, which platform?", "Show cards with sources, and how fast they are; advise on one."
+    ),
+    "clouds": Entry(
+        "clouds", "Which card, which platform?", "Show platforms: cards, prices, limits; what a job costs."
+    ),
     "completion": Entry("completion", "The shell", "Print the completion script for bash, zsh or fish."),
 }
 

@@ -14,17 +14,21 @@ import msgspec
 from ownlab.errors import InputError, RecordError
 from ownlab.machine.records import Machine
 
-__all__ = ["FORMAT", "decode_machine", "encodable", "load_machine", "save_machine"]
+__all__ = ["FORMAT", "decode_machine", "encodable", "load_machine", "save_machine", "write_whole"]
 
 FORMAT = 1
 
 
 def save_machine(machine: Machine, path: str | Path) -> None:
-    """Write a machine, whole or not at all: the file that was there stays until the new one is complete.
+    """Write a machine, whole or not at all."""
+    write_whole(msgspec.json.format(msgspec.json.encode(machine), indent=1) + b"\n", path)
+
+
+def write_whole(text: bytes, path: str | Path) -> None:
+    """Write a file, whole or not at all: the one that was there stays until the new one is complete.
 
     What is no regular file (/dev/stdout, a named pipe) is written to as it is.
     """
-    text = msgspec.json.format(msgspec.json.encode(machine), indent=1) + b"\n"
     try:
         mode = _mode_of(path)
         if mode is not None and not stat.S_ISREG(mode):
@@ -45,7 +49,7 @@ def _mode_of(path: str | Path) -> int | None:
 
 
 def _replace(target: str, text: bytes, mode: int | None) -> None:
-    """A new file is its owner's alone (mkstemp), since a machine describes a person's computer; an old one keeps its mode."""
+    """A new file is its owner's alone (mkstemp), since it describes a person's computer; an old one keeps its mode."""
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=f".{os.path.basename(target)}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -13,7 +13,7 @@ from ownlab.instruments.monitor.report import CardReport, Point, Report
 from ownlab.instruments.monitor.verdict import load_rules
 from ownlab.units import format_seconds
 
-__all__ = ["MIME", "report_chart", "save_chart"]
+__all__ = ["MIME", "drawn_kind", "report_chart", "save_chart"]
 
 Spec = dict[str, Any]
 
@@ -85,11 +85,17 @@ def report_chart(report: Report) -> Spec:
     }
 
 
-def save_chart(chart: Spec, path: Path) -> None:
-    """Draw it into a .png, .svg or .html file."""
+def drawn_kind(path: Path) -> str:
+    """What a file is drawn as; UsageError where its name says nothing that can be drawn."""
     kind = path.suffix.lower()
     if kind not in (".png", ".svg", ".html", ".htm"):
         raise UsageError(f"cannot draw into {path}: its name must end in .png, .svg or .html")
+    return kind
+
+
+def save_chart(chart: Spec, path: Path) -> None:
+    """Draw it into a .png, .svg or .html file."""
+    kind = drawn_kind(path)
     import vl_convert
 
     drawn: bytes

@@ -8,10 +8,18 @@ import click
 import msgspec
 from msgspec import Struct
 
+from ownlab.catalog.platforms import PlatformList
+from ownlab.catalog.ranking import CardList, Ladder
+from ownlab.catalog.updating import CatalogUpdate
 from ownlab.errors import OwnlabError
+from ownlab.instruments.advise.records import Advice
+from ownlab.instruments.bench.compare import Comparison
+from ownlab.instruments.bench.listing import ReportList
+from ownlab.instruments.bench.records import BenchReport
 from ownlab.instruments.doctor.records import Diagnosis, Severity
 from ownlab.instruments.doctor.rule import Rule
-from ownlab.instruments.fit.records import Fit
+from ownlab.instruments.fit.calibration import Calibration
+from ownlab.instruments.fit.records import Fit, MeasuredAlone
 from ownlab.instruments.monitor.records import Look
 from ownlab.instruments.monitor.report import Report
 from ownlab.lab.colab.form import FieldType
@@ -206,6 +214,11 @@ class Failure(Struct, frozen=True):
 
 # Document -> its record; docs/schemas/<document>.json is generated from it (make golden) and checked.
 RECORDS: dict[str, type[Struct] | type[tuple[Struct, ...]]] = {
+    "bench": BenchReport,
+    "bench-compare": Comparison,
+    "bench-list": ReportList,
+    "clouds": PlatformList,
+    "clouds-cost": Advice,
     "completion": CompletionScript,
     "config": Configuration,
     "doctor": Diagnosis,
@@ -215,7 +228,13 @@ RECORDS: dict[str, type[Struct] | type[tuple[Struct, ...]]] = {
     "explain": RulePage,
     "explain-all": RuleList,
     "fit": Fit,
+    "fit-calibration": Calibration,
+    "fit-measured": MeasuredAlone,
     "form": tuple[FormView, ...],
+    "gpus": CardList,
+    "gpus-ladder": Ladder,
+    "gpus-update": CatalogUpdate,
+    "gpus-advise": Advice,
     "machine": Machine,
     "open": OpenedNotebook,
     "run": RunReport,

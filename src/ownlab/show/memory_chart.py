@@ -91,7 +91,7 @@ def _areas(fit: Fit, shown: list[Kind]) -> Spec:
                     "domain": [_WORDS.get(kind, kind) for kind in shown],
                     "range": [_COLOURS[kind] for kind in shown],
                 },
-                "legend": {"labelLimit": 240},
+                "legend": {"orient": "bottom", "columns": 7},  # beside it, a notebook would cut it off
             },
         },
     }

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator
 import torch
 from torch.utils._pytree import tree_map
 
-from ownlab_guest.fit.attention import Attention
+from ownlab_guest.fit.attention import Attention, whole_block, whole_layer
 from ownlab_guest.fit.request import Card
 
 aten = torch.ops.aten
@@ -131,7 +131,17 @@ def _no_one_traces() -> Iterator[None]:
 def operations(card: Card) -> Instead:
     """Operations that are others on that card."""
     attention = Attention(card)
-    return {aten.scaled_dot_product_attention.default: attention, aten.dropout.default: _dropout}
+    return {
+        **everywhere(),
+        aten.scaled_dot_product_attention.default: attention,
+        aten._native_multi_head_attention.default: whole_layer,
+        aten._transformer_encoder_layer_fwd.default: whole_block,
+    }
+
+
+def everywhere() -> Instead:
+    """Those that a processor can compute as well."""
+    return {aten.dropout.default: _dropout, aten.linear.default: _linear}
 
 
 def _dropout(inputs: Any, p: float, train: bool) -> Any:
@@ -139,3 +149,15 @@ def _dropout(inputs: Any, p: float, train: bool) -> Any:
     if not train or p == 0.0 or inputs.numel() == 0:
         return inputs
     return aten.native_dropout(inputs, p, train)[0]
+
+
+def _linear(inputs: Any, weight: Any, bias: Any = None) -> Any:
+    """A bias that is no part of the product is added in place; to tensors without data torch adds it otherwise."""
+
+    def linear(*args: Any) -> Any:
+        return aten.linear.default._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args)
+
+    of_product = inputs.dim() == 2 or inputs.is_contiguous()
+    if bias is None or of_product:
+        return linear(inputs, weight, bias)
+    return linear(inputs, weight, None).add_(bias)

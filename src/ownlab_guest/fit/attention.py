@@ -1,6 +1,6 @@
 """Attention as a card computes it: which of torch's kernels, by ATen/native/transformers/cuda/sdp_utils.cpp of torch 2.11."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import torch
 
@@ -73,3 +73,64 @@ def _as_numbers(mask: Optional[Any], dtype: Any) -> Optional[Any]:
     if mask is None or mask.dtype is not torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask.logical_not(), float("-inf"))
+
+
+def whole_layer(
+    query: Any,
+    key: Any,
+    value: Any,
+    width: int,
+    heads: int,
+    weight: Any,
+    bias: Any,
+    out_weight: Any,
+    out_bias: Any,
+    mask: Optional[Any] = None,
+    need_weights: bool = True,
+    *_: Any,
+) -> Tuple[Any, Any]:
+    """nn.MultiheadAttention in inference, which torch computes in one operation: what that one does on a card
+    (native_multi_head_attention_cuda in ATen/native/transformers/cuda/attention.cu), with and without a fused kernel."""
+    if query is key and key is value:
+        parts = torch.nn.functional.linear(query, weight, bias).chunk(3, -1)
+    else:
+        pairs = zip((query, key, value), weight.chunk(3), bias.chunk(3))
+        parts = [torch.nn.functional.linear(one, *learnt) for one, *learnt in pairs]
+    split = [one.view(one.shape[0], -1, heads, width // heads).transpose(1, 2) for one in parts]
+    if mask is None and not need_weights:
+        said, shares = torch.nn.functional.scaled_dot_product_attention(*split), None
+    else:
+        shares = torch.softmax(split[0] @ split[1].transpose(-2, -1), -1)
+        said = shares @ split[2]
+    joined = said.transpose(1, 2).reshape(query.shape[0], -1, width)
+    return torch.nn.functional.linear(joined, out_weight, out_bias), shares
+
+
+def whole_block(
+    x: Any,
+    width: int,
+    heads: int,
+    weight: Any,
+    bias: Any,
+    out_weight: Any,
+    out_bias: Any,
+    gelu: bool,
+    norm_first: bool,
+    eps: float,
+    *learnt: Any,
+) -> Any:
+    """nn.TransformerEncoderLayer in inference, as transformer_encoder_layer_forward in ATen/native/transformers does it."""
+    norms, inner, mask = learnt[:4], learnt[4:8], learnt[8] if len(learnt) > 8 else None
+    functional = torch.nn.functional
+
+    def norm(tensor: Any, place: int) -> Any:
+        return functional.layer_norm(tensor, (width,), norms[place], norms[place + 1], eps)
+
+    inside = norm(x, 0) if norm_first else x
+    said = whole_layer(inside, inside, inside, width, heads, weight, bias, out_weight, out_bias, mask, False)[0]
+    x = said.add_(x) if norm_first else norm(said.add_(x), 0)
+    inside = norm(x, 2) if norm_first else x
+    rows = inside.reshape(-1, width)
+    grown = aten._addmm_activation(inner[1], rows, inner[0].t(), use_gelu=gelu)
+    said = functional.linear(grown, inner[2], inner[3]).view(x.shape).add_(x)
+    return said if norm_first else norm(said, 2)

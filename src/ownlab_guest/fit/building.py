@@ -23,7 +23,7 @@ def build(request: Request) -> Built:
     sizes = _sizes(function, request)
     try:
         made = function(**sizes)
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         if is_fatal(exc):
             raise
         raise refused(exc, "build-raised", f"{request.target}", file) from exc

@@ -6,11 +6,12 @@ from typing import Any, List, Tuple
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 aten = torch.ops.aten
 VALUES = (aten._local_scalar_dense.default, aten.equal.default)
 _TORCH = os.path.dirname(torch.__file__)
+_HALF = torch.tensor(0.5, device="cpu")
 # Between the user's line and us.
 _BETWEEN = ("guessing.py", "tracing.py", "eval_frame.py", "_compile.py", "_tensor.py", "_python_dispatch.py")
 
@@ -28,6 +29,10 @@ class Guesses:
 
     def value(self, func: Any, tensor: Any) -> Any:
         """What `tensor.item()`, or a question about it, returns."""
+        known = getattr(tensor, "constant", None)
+        if known is not None and func is not aten.equal.default:
+            with _disable_current_modes():
+                return known.item()  # a number that the program wrote down itself
         where = _caller()
         flag = tensor.dtype is torch.bool or func is aten.equal.default
         words = f"{where[0]}:{where[1]} reads a value out of a tensor: taken to be {'true' if flag else '1'}"
@@ -39,6 +44,12 @@ class Guesses:
         times = self._asked[1] + 1 if self._asked[0] == where else 1
         self._asked = where, times % self._patience
         return times < self._patience
+
+
+def drawn(func: Any, out: Any) -> None:
+    """A single random number decides what a model leaves out this time (LayerDrop): it is taken to be one half."""
+    if func is aten.rand.default and out.dim() == 0:
+        out.constant = _HALF
 
 
 def _caller() -> Tuple[str, int]:

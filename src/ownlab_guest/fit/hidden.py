@@ -24,6 +24,8 @@ def kept_workspaces(operation: str, args: Sequence[Any], card: Card) -> List[Tup
 
     cuBLAS: 32 MiB from Hopper on, else 8.125 MiB. cuBLASLt, which adds a bias while it multiplies: 1 MiB (H200).
     """
+    if operation == "aten._grouped_mm" and not _grouped_at_once(args, card):
+        return [("cuBLAS", _cublas_bytes(card))]
     if operation not in _MULTIPLIES:
         return []
     if operation in ("aten.addmm", "aten._addmm_activation") and args[0].dim() == 1:
@@ -31,7 +33,14 @@ def kept_workspaces(operation: str, args: Sequence[Any], card: Card) -> List[Tup
     return [("cuBLAS", _cublas_bytes(card))]
 
 
+def _grouped_at_once(args: Sequence[Any], card: Card) -> bool:
+    """Products of experts in one kernel of CUTLASS, else one after the other (_grouped_mm_cuda in ATen/native/cuda)."""
+    return str(args[0].dtype) == "torch.bfloat16" and int(card.capability) in (9, 10)
+
+
 def _cublas_bytes(card: Card) -> int:
+    if card.cublas_bytes is not None:
+        return card.cublas_bytes
     return 32 * MIB if card.capability >= 9 else 8 * MIB + 128 * KIB
 
 

@@ -4,12 +4,14 @@ Sizes fitted to cuDNN 9.19 on an H200 (2026-11-15; 84 shapes, float32 and float1
 within some percent.
 """
 
+from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
 
 aten = torch.ops.aten
 MIB = 1024**2
+_OF_CUDNN = {torch.float16, torch.float32, torch.float64}  # CUDNN_TENSOR_DTYPES in torch/backends/cudnn
 
 
 class Kind(NamedTuple):
@@ -75,6 +77,30 @@ def operations(trace: Any) -> Dict[Any, Callable[..., Any]]:
         found[getattr(aten, name).input] = of(kind)
         found[getattr(aten, name).data] = packed(kind)
     return found
+
+
+def join(model: Any) -> None:
+    """Weights of each layer as parts of one piece: on a card RNNBase.flatten_parameters() copies them so, for cuDNN.
+
+    Where it cannot (their type is none of cuDNN's, or something else has one of them too) they stay as they are.
+    """
+    owners = Counter(id(one) for module in model.modules() for one in module._parameters.values())
+    for module in model.modules():
+        if isinstance(module, torch.nn.RNNBase):
+            names = module._flat_weights_names
+            weights = [getattr(module, name) for name in names]
+            kinds = {one.dtype for one in weights}
+            if len(kinds) == 1 and kinds <= _OF_CUDNN and all(owners[id(one)] == 1 for one in weights):
+                for name, weight, part in zip(names, weights, _parts(weights, weights[0].dtype)):
+                    module._parameters[name] = torch.nn.Parameter(part.detach(), weight.requires_grad)
+            module._flat_weights = [getattr(module, name) for name in names]
+
+
+def is_joined(module: Any) -> bool:
+    """Whether `join` did it."""
+    if not isinstance(module, torch.nn.RNNBase):
+        return False
+    return len({one.untyped_storage()._cdata for one in module._flat_weights}) == 1 < len(module._flat_weights)
 
 
 def _whole(
@@ -149,20 +175,22 @@ def _parts(like: Sequence[Any], dtype: Any) -> List[Any]:
 
 
 class _Recurrent(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
+    """In the order of ATen/native/cudnn/RNN.cpp: what comes when decides which memory is used again."""
+
     @staticmethod
     def forward(
         context: Any, trace: Any, shape: Shape, keeps: bool, states: int, inputs: Any, *rest: Any
     ) -> Tuple[Any, ...]:
         held, weights = rest[:states], rest[states:]
-        said = inputs.new_empty((*inputs.shape[:-1], shape.hidden * shape.directions))
-        last = [torch.empty_like(one) for one in held]
-        kept = inputs.new_empty(shape.kept_bytes if keeps else 0, dtype=torch.uint8)
-        copied = 0 if inputs.is_contiguous() else inputs.numel() * shape.itemsize
-        size = sum(one.numel() for one in weights) * shape.itemsize
         if shape.dropout:
             # The states of its random numbers, one for each thread of the card; there is one for all layers and threads.
             trace.keep("cuDNN's dropout", trace.card.multiprocessors * trace.card.threads * 24)
-        trace.temporary(shape.workspace_bytes(size) + copied, "aten._cudnn_rnn")
+        in_order = inputs.contiguous()  # until the call ends
+        said = inputs.new_empty((*inputs.shape[:-1], shape.hidden * shape.directions))
+        last = [torch.empty_like(one) for one in held]
+        with trace.for_a_while(shape.workspace_bytes(_bytes(weights)), "aten._cudnn_rnn"):
+            kept = inputs.new_empty(shape.kept_bytes if keeps else 0, dtype=torch.uint8)
+        del in_order
         trace.count(shape.flops)
         context.trace, context.shape, context.held = trace, shape, held
         context.save_for_backward(inputs, said, kept, *weights)
@@ -171,14 +199,20 @@ class _Recurrent(torch.autograd.Function):  # type: ignore[misc]  # torch is not
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Tuple[Any, ...]:
         inputs, _, _, *weights = context.saved_tensors
-        shape: Shape = context.shape
+        trace, shape = context.trace, context.shape
+        size = shape.workspace_bytes(_bytes(weights))
+        in_order = inputs.contiguous(), gradients[0].contiguous()
         to_inputs = inputs.new_empty(inputs.shape)
         to_held = [torch.empty_like(one) for one in context.held]
+        trace.temporary(size, "aten._cudnn_rnn_backward")
+        del in_order
+        again = inputs.contiguous()
         parts = _parts(weights, inputs.dtype)
-        copied = 0 if inputs.is_contiguous() else inputs.numel() * shape.itemsize
-        context.trace.temporary(
-            shape.workspace_bytes(sum(one.numel() for one in weights) * shape.itemsize) + copied,
-            "aten._cudnn_rnn_backward",
-        )
-        context.trace.count(2 * shape.flops)
+        trace.temporary(size, "aten._cudnn_rnn_backward")
+        del again
+        trace.count(2 * shape.flops)
         return (None, None, None, None, to_inputs, *to_held, *parts)
+
+
+def _bytes(tensors: Sequence[Any]) -> int:
+    return sum(int(one.numel()) * one.dtype.itemsize for one in tensors)

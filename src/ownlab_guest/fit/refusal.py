@@ -1,6 +1,7 @@
 """A step that cannot be traced, as an answer: what happened, and in which line of whose code."""
 
 import os
+import re
 import sys
 import traceback
 from types import TracebackType
@@ -40,11 +41,12 @@ def place(trace: Optional[TracebackType], file: Optional[str]) -> Tuple[Optional
     frames = [one for one in traceback.extract_tb(trace) if not one.filename.startswith((HERE, "<"))]
     own = [one for one in frames if file is not None and os.path.realpath(one.filename) == os.path.realpath(file)]
     if not own:
-        own = [one for one in frames if not _of_library(one.filename)]
+        own = [one for one in frames if not is_of_library(one.filename)]
     return (own[-1].filename, own[-1].lineno) if own else (file, None)
 
 
-def _of_library(file: str) -> bool:
+def is_of_library(file: str) -> bool:
+    """Whether code is not the user's own."""
     return "site-packages" in file or "dist-packages" in file or file.startswith(os.path.dirname(os.__file__))
 
 
@@ -64,9 +66,25 @@ def _known(exc: BaseException) -> Optional[Tuple[str, str]]:
             "cannot-be-traced",
             f"{getattr(exc, 'func', words)}: this operation says nothing of its sizes without data",
         )
+    if "no fake impl" in words:
+        found = re.search(r"\w+::\w+", words)
+        return (
+            "cannot-be-traced",
+            f"{found[0] if found else 'a custom operation'}: this operation says nothing of its sizes without data",
+        )
+    if ".numpy() is not supported" in words:
+        return "cannot-be-traced", ".numpy(): numbers leave torch here, and while nothing is computed there are none"
+    if "UninitializedParameter" in words:
+        return "lazy-layer", "a layer has no sizes yet (LazyLinear and the like): give it its sizes"
     if any(
         sign in words
-        for sign in ("not compiled with CUDA", "not linked with support for cuda", "No CUDA GPUs", "no NVIDIA driver")
+        for sign in (
+            "not compiled with CUDA",
+            "not linked with support for cuda",
+            "No CUDA GPUs",
+            "no NVIDIA driver",
+            "CUDA driver version",
+        )
     ):
         return (
             "needs-cuda",

@@ -14,6 +14,7 @@ class Card(NamedTuple):
     capability: float = 9.0
     multiprocessors: int = 132
     threads: int = 2048  # that one multiprocessor holds
+    cublas_bytes: Optional[int] = None  # cuBLAS's workspace for one thread, where it was measured
 
 
 class Request(NamedTuple):
@@ -47,12 +48,15 @@ class Request(NamedTuple):
 def read(path: str) -> Request:
     """The request that the host wrote."""
     with open(path, encoding="utf-8") as file:
-        said: Dict[str, Any] = json.load(file)
+        return parsed(json.load(file))
+
+
+def parsed(said: Dict[str, Any]) -> Request:
+    """The request that a dictionary of its fields makes."""
     unknown = sorted(set(said) - set(Request._fields))
     if unknown or "target" not in said:
         raise Refused("bad-request", f"the request has no target, or fields that nobody knows: {', '.join(unknown)}")
-    said["card"] = Card(**(said.get("card") or {}))
-    request = Request(**said)
+    request = Request(**{**said, "card": Card(**(said.get("card") or {}))})
     if request.precision not in PRECISIONS:
         raise Refused("bad-request", f"no precision is called {request.precision}; there are {', '.join(PRECISIONS)}")
     return request

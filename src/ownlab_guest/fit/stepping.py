@@ -1,13 +1,16 @@
 """The step that is traced without a card and measured on one: the same lines for both, else they could not be compared."""
 
 import contextlib
-from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional
+import importlib
+from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
+from ownlab_guest.fit.eight_bit import EightBitAdam
 from ownlab_guest.fit.refusal import Refused
 from ownlab_guest.fit.request import Request
 
+CARRIERS = {"DataParallel": "module", "DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
 Tree = Any  # tensors in dicts, lists and tuples, as models take them
 
 
@@ -60,7 +63,7 @@ def checkpointed(model: Any) -> None:
     if enable is None:
         raise Refused(
             "no-checkpointing",
-            f"{type(model).__name__} has no gradient_checkpointing_enable(): it is for build() to do",
+            f"{type(model).__name__} has no gradient_checkpointing_enable(): its own code has to do it",
         )
     enable()
 
@@ -73,6 +76,7 @@ def optimizer_of(model: Any, request: Request) -> Any:
     kinds: Dict[str, Callable[..., Any]] = {
         "sgd": lambda **more: torch.optim.SGD(parameters, 1e-3, momentum=0.9, **more),
         "sgd-plain": lambda **more: torch.optim.SGD(parameters, 1e-3, **more),
+        "adamw-8bit": lambda **more: _eight_bit(parameters, **more),
     }
     for name in (
         "Adadelta",
@@ -102,6 +106,36 @@ def optimizer_of(model: Any, request: Request) -> Any:
         raise Refused(
             "no-optimizer", f"{request.optimizer} cannot be {' or '.join(more)} in this torch: {exc}"
         ) from exc
+
+
+def bare(model: Any) -> Tuple[Any, List[str]]:
+    """The model itself, where something carries it; and what is to be said of that."""
+    said = []
+    while type(model).__name__ in CARRIERS:
+        if type(model).__name__ == "OptimizedModule":
+            said.append("torch.compile: followed as if the model were not compiled")
+        model = getattr(model, CARRIERS[type(model).__name__])
+    return model, said
+
+
+def guesses(request: Request) -> List[str]:
+    """What of the step is not torch's own, and stands for something."""
+    if request.train and request.optimizer == "adamw-8bit":
+        return ["adamw-8bit: states of bitsandbytes' size, by its rules; it was not run"]
+    return []
+
+
+def _eight_bit(parameters: List[Any], **more: bool) -> Any:
+    """bitsandbytes' own where there is a card to use it on; else what stands for it."""
+    if more:
+        raise TypeError("it has one form alone")
+    if parameters[0].is_cuda:
+        try:
+            bitsandbytes = importlib.import_module("bitsandbytes")
+        except ImportError as exc:
+            raise Refused("no-optimizer", f"adamw-8bit needs bitsandbytes to run: {exc}") from exc
+        return bitsandbytes.optim.AdamW8bit(parameters, 1e-4)
+    return EightBitAdam(parameters)
 
 
 def step_of(built: Built, inputs: Tree, request: Request, device: str) -> Callable[[], None]:

@@ -2,8 +2,10 @@
 
 import contextlib
 import warnings
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from ownlab_guest.fit import with_data
+from ownlab_guest.fit.deadline import in_time
 from ownlab_guest.fit.refusal import Refused, is_fatal, refused
 from ownlab_guest.fit.request import Request, read
 
@@ -16,30 +18,38 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
             import torch  # noqa: F401
         except ImportError as exc:
             raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
-        return traced(request)
+        with in_time(request.target):
+            try:
+                return traced(request)
+            except Refused as exc:
+                return with_data.traced_instead(request, exc)
     except Refused as exc:
         return exc.answer()
 
 
-def traced(request: Request) -> Dict[str, Any]:
-    """Build, then run the steps on tensors without data."""
+def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, data: bool = False) -> Dict[str, Any]:
+    """Build (the target, or what `build` makes), then run the steps on tensors without data; or with it."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from ownlab_guest.fit import as_cuda, building, guessing, recurrent, stepping, tracing
 
-    with warnings.catch_warnings(), FakeTensorMode(allow_non_fake_inputs=True):
+    mode = contextlib.nullcontext() if data else FakeTensorMode(allow_non_fake_inputs=True)
+    with warnings.catch_warnings(), mode:
         warnings.simplefilter("ignore")
         with guessing.Guessing() as guessed:
-            built = building.build(request)
+            built = (build or building.build)(request)
+        model, left_out = stepping.bare(built.model)
+        built = built._replace(model=model)
         if request.checkpointing:
             stepping.checkpointed(built.model)
         convert(built.model, request)
         inputs = stepping.moved(built.inputs, "cpu", request)
-        instead = as_cuda.operations(request.card)
-        trace = tracing.Tracing(built.model, request.card, request.train, instead)
-        instead.update(recurrent.operations(trace))
-        trace.hold("weights", _in_order(built.model, ""))
+        instead = as_cuda.everywhere() if data else as_cuda.operations(request.card)
+        trace = tracing.Tracing(built.model, request, instead, data)
+        if not data:
+            instead.update(recurrent.operations(trace))
+        _hold_weights(trace, built.model)
         trace.hold("inputs", [("", one) for one in _tensors(inputs)])
         step = stepping.step_of(built, inputs, request, "cpu")
         try:
@@ -49,7 +59,7 @@ def traced(request: Request) -> Dict[str, Any]:
                     step()
                     trace.end_step()
                 trace.end()
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             if is_fatal(exc) or isinstance(exc, Refused):
                 raise
             raise refused(exc, "step-raised", "the step", built.file) from exc
@@ -58,7 +68,9 @@ def traced(request: Request) -> Dict[str, Any]:
         "flops": trace.flops,
         **trace.stream.answer(),
         "marks": trace.marks,
-        "guesses": list(dict.fromkeys(guessed.guesses.said + trace.guesses.said)),
+        "guesses": list(
+            dict.fromkeys(guessed.guesses.said + trace.guesses.said + stepping.guesses(request) + left_out)
+        ),
         "torch": torch.__version__,
         **_sizes(inputs),
     }
@@ -79,6 +91,8 @@ def convert(model: Any, request: Request) -> None:
     """Weights in their type and layout. Module.to() cannot do it: it would swap tensors that have no data."""
     import torch
 
+    from ownlab_guest.fit import recurrent
+
     done: Dict[int, Tuple[Any, Any]] = {}  # tied weights stay tied; the old ones stay, else an id could come twice
     for module in model.modules():
         for name, parameter in module._parameters.items():
@@ -92,8 +106,7 @@ def convert(model: Any, request: Request) -> None:
             tensor = None if buffer is None else _converted(buffer.detach(), buffer, request)
             if tensor is not None:
                 module._buffers[name] = tensor
-        if isinstance(module, torch.nn.RNNBase):
-            module._flat_weights = [getattr(module, one) for one in module._flat_weights_names]
+    recurrent.join(model)
 
 
 def _converted(tensor: Any, held: Any, request: Request) -> Any:
@@ -110,13 +123,22 @@ def _converted(tensor: Any, held: Any, request: Request) -> Any:
     return None if whole else torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
 
 
+def _hold_weights(trace: Any, model: Any) -> None:
+    from ownlab_guest.fit import recurrent
+
+    for name, module in _in_order(model, ""):
+        own = [one for one in (*module._parameters.values(), *module._buffers.values()) if one is not None]
+        if recurrent.is_joined(module):
+            trace.hold_joined(name, own)
+        else:
+            trace.hold("weights", [(name, one) for one in own])
+
+
 def _in_order(module: Any, name: str) -> Iterator[Tuple[str, Any]]:
-    """Weights as Module.to() moves them to a card, those of the parts first; with the names of their modules."""
+    """Modules as Module.to() moves them to a card, the parts of each before itself; with their names."""
     for part, child in module.named_children():
         yield from _in_order(child, f"{name}.{part}" if name else part)
-    for one in (*module._parameters.values(), *module._buffers.values()):
-        if one is not None:
-            yield name, one
+    yield name, module
 
 
 def _tensors(tree: Any) -> List[Any]:

@@ -1,31 +1,32 @@
 """What passes torch's dispatcher in a step, written down as a stream of memory."""
 
+import contextlib
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ownlab_guest.fit import counting, hidden
-from ownlab_guest.fit.guessing import VALUES, Guesses
-from ownlab_guest.fit.request import Card
+from ownlab_guest.fit.guessing import VALUES, Guesses, drawn
+from ownlab_guest.fit.request import Request
 from ownlab_guest.fit.stream import Stream, Tag
 
 aten = torch.ops.aten
 
 
 class Tracing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there where types are checked
-    """Writes the stream while operations pass. `instead`: operations that are other ones on a card."""
+    """Writes the stream while operations pass. `instead`: operations that are other ones on a card; `data`: tensors have it."""
 
-    def __init__(self, model: Any, card: Card, train: bool, instead: Dict[Any, Callable[..., Any]]) -> None:
+    def __init__(self, model: Any, request: Request, instead: Dict[Any, Callable[..., Any]], data: bool) -> None:
         super().__init__()
         self.stream = Stream()
         self.marks: List[int] = []
         self.guesses = Guesses(patience=1000)
         self.flops = {"forward": 0, "backward": 0}
-        self.card = card
-        self._model, self._train, self._instead = model, train, instead
+        self.card = request.card
+        self._model, self._train, self._instead, self._data = model, request.train, instead, data
         self._names: Dict[int, int] = {}  # id of a storage -> name in the stream
         self._watched: Dict[int, Any] = {}  # weak references, by id; without them nobody would hear of the end
         self._made_by: Dict[int, int] = {}  # id of a storage -> autograd node
@@ -46,6 +47,14 @@ class Tracing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there wh
         """Weights and inputs, as they lie on the card before the step; with the module that they are of."""
         for module, tensor in tensors:
             self._see(tensor.untyped_storage(), Tag(kind, "setup", module, ""))
+
+    def hold_joined(self, module: str, tensors: List[Any]) -> None:
+        """Weights that came to the card one by one, and were then copied into the one piece in which they lie here."""
+        tag = Tag("weights", "setup", module, "")
+        alone = [self.stream.come(one.numel() * one.dtype.itemsize, tag) for one in tensors]
+        self.hold("weights", [(module, one) for one in tensors])
+        for name in alone:
+            self.stream.go(name)
 
     # -- the course of a step
 
@@ -96,7 +105,15 @@ class Tracing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there wh
     def temporary(self, size: int, operation: str) -> None:
         """Bytes that an operation takes beside its results, until it ends."""
         if size > 0:
-            self.stream.go(self.stream.come(size, self._tag(operation)._replace(kind="workspace")))
+            with self.for_a_while(size, operation):
+                pass
+
+    @contextlib.contextmanager
+    def for_a_while(self, size: int, operation: str) -> Iterator[None]:
+        """The same, where something that stays comes meanwhile."""
+        name = self.stream.come(size, self._tag(operation)._replace(kind="workspace"))
+        yield
+        self.stream.go(name)
 
     def count(self, flops: int) -> None:
         """Of one step: the first."""
@@ -113,15 +130,15 @@ class Tracing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there wh
             with self:
                 return self._instead[func](*args, **kwargs)
         if self._is_composite(func):
+            # Not func.decompose(): versions for compilers come first there, which resize images by indexing.
             with self:
-                out = func.decompose(*args, **kwargs)
-            if out is not NotImplemented:
-                return out
-        if func in VALUES:
+                return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+        if func in VALUES and not self._data:
             return 0.0 if id(args[0].untyped_storage()) in self._finite else self.guesses.value(func, args[0])
         self._follow()
         self._lend(func, (args, kwargs))
-        out = func(*args, **kwargs)
+        out = _called(func, args, kwargs)
+        drawn(func, out)
         operation = str(func.overloadpacket)
         if func is aten._amp_foreach_non_finite_check_and_unscale_.default:
             self._finite.append(id(args[1].untyped_storage()))
@@ -241,6 +258,14 @@ class Tracing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there wh
         self._names[sum_key] = self._names.pop(old_key)
         self._forget(old_key)
         return True
+
+
+def _called(func: Any, args: Any, kwargs: Any) -> Any:
+    """Of products of experts torch knows the sizes in bfloat16 alone; a card multiplies the other types as well."""
+    if str(func) != "aten._grouped_mm.default" or args[0].dtype is torch.bfloat16:
+        return func(*args, **kwargs)
+    like = func(*(one.to(torch.bfloat16) for one in args[:2]), *args[2:], **kwargs)
+    return torch.empty_strided(like.shape, like.stride(), dtype=args[0].dtype)
 
 
 def _in_backward() -> bool:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import Any, Dict, List, Optional
 
+from ownlab_guest.kernel.host import start_host
+
 __all__ = ["Watch", "watch"]
 
 # It ends its last sample, and tells what it saw.
@@ -27,20 +29,7 @@ class Watch:
         self._child: Optional["subprocess.Popen[bytes]"] = None
 
     def __enter__(self) -> "Watch":
-        python = os.environ.get("OWNLAB_HOST")
-        if not python:
-            raise RuntimeError("ownlab.watch needs ownlab in this environment, or a kernel that ownlab has started.")
-        # What belongs to this Python would lead the other one astray; so would a file ownlab.py in this folder.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        self._child = subprocess.Popen(
-            [python, "-m", "ownlab.notebook.watch", str(os.getpid()), str(self._every)],
-            cwd="/",
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # an interruption of the cell is not one of this
-        )
+        self._child = start_host("ownlab.watch", "ownlab.notebook.watch", str(os.getpid()), str(self._every))
         try:
             ready = self._line() == b"ready\n"
         except BaseException:  # the cell was interrupted

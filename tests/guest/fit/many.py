@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 
@@ -27,6 +29,8 @@ def main(launch: str, requests: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for request in json.loads(Path(requests).read_text()):
             path = Path(folder, "request.json")
+            if "seconds" in request:
+                os.environ["OWNLAB_FIT_UNTIL"] = str(time.time() + request.pop("seconds"))
             path.write_text(json.dumps(request))
             answers.append(trace.answer([str(path)]))
     sys.stdout.write("ANSWERS" + json.dumps(answers))

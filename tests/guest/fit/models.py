@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch  # noqa: TID251  # the interpreter that reads this has it
@@ -44,6 +45,24 @@ def convolutions() -> Made:
     )
 
 
+def transposed() -> Made:
+    return nn.ConvTranspose2d(128, 64, 4, 2, 1, bias=False), (torch.randn(64, 128, 16, 16, requires_grad=True),)
+
+
+def colours() -> Made:
+    return nn.ConvTranspose2d(64, 3, 4, 2, 1, bias=False), (torch.randn(64, 64, 32, 32, requires_grad=True),)
+
+
+def resized() -> Made:
+    return nn.Upsample(scale_factor=2.0), (torch.randn(4, 8, 32, 32),)
+
+
+def turned() -> Made:
+    layer = nn.Linear(256, 1024)
+    layer.forward = lambda x: nn.functional.linear(x.transpose(0, 1), layer.weight, layer.bias)
+    return layer, (torch.randn(64, 32, 256),)
+
+
 def tied() -> Made:
     embedding, head = nn.Embedding(1000, 64), nn.Linear(64, 1000, bias=False)
     head.weight = embedding.weight
@@ -71,6 +90,15 @@ def branches() -> Made:
 
     whole.forward = forward
     return whole, (torch.randn(32, 256),)
+
+
+def experts(batch: int = 64) -> Made:
+    """Four of them; each row goes to one."""
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.randn(4, 128, 256))
+    ends = torch.arange(1, 5, dtype=torch.int32) * (batch // 4)
+    model.forward = lambda x: torch._grouped_mm(x, model.weight, offs=ends)
+    return model, (torch.randn(batch, 128),)
 
 
 class _Pair:
@@ -111,7 +139,16 @@ def bare() -> Any:
 
 def many_sizes() -> Made:
     model = nn.Linear(4, 4)
-    return model, (torch.randn(2, 4),), lambda out: out[out > 0].mean()
+    return model, (torch.randn(2, 4),), lambda out: out[out > -1e9].mean()
+
+
+def few_sizes() -> Made:
+    return nn.Linear(4, 4), (torch.randn(2, 4),)
+
+
+def too_many_sizes() -> Made:
+    sizes = torch.empty(1 << 50)
+    return nn.Linear(4, 4), (torch.randn(2, 4),), lambda out: out.mean() + sizes[sizes > 0].mean()
 
 
 def wrong_shape() -> Made:
@@ -120,3 +157,28 @@ def wrong_shape() -> Made:
 
 def frozen() -> Made:
     return nn.Linear(4, 4).requires_grad_(False), (torch.randn(2, 4),)
+
+
+def leaves() -> Made:
+    raise SystemExit(3)
+
+
+def hangs() -> Made:
+    while True:
+        time.sleep(0.01)
+
+
+def to_numpy() -> Made:
+    return nn.Linear(4, 4), (torch.randn(2, 4),), lambda out: torch.from_numpy(out.detach().numpy()).mean()
+
+
+def lazy() -> Made:
+    return nn.LazyLinear(4), (torch.randn(2, 4),)
+
+
+def custom() -> Made:
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    double = torch.library.custom_op("ownlab_tests::double", twice, mutates_args=())
+    return nn.Linear(4, 4), (torch.randn(2, 4),), lambda out: double(out).mean()

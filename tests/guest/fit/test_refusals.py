@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guest.fit.asking import HERE, Asking
+from tests.guest.fit.asking import HERE, Asking, Trace
 
 from ownlab.guests import guest
 
@@ -20,34 +20,82 @@ def line_of(text: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
-def test_each_has_a_kind_and_a_line(traced: Asking, tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("def build(:\n")
-    (tmp_path / "text.json").write_text("{")
-    cases: list[tuple[dict[str, Any], str, str, int | None]] = [
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("refusals")
+    (path / "broken.py").write_text("def build(:\n")
+    (path / "text.json").write_text("{")
+    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 128, "n_head": 2, "vocab_size": 1000, "n_positions": 256}
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def cases(folder: Path) -> list[tuple[dict[str, Any], str, str, int | None]]:
+    return [
         ({"target": "raises"}, "build-raised", "FileNotFoundError: data/train.csv", line_of("raise FileNotFoundError")),
         ({"target": "on_cuda"}, "needs-cuda", ".cuda()", line_of(".cuda()")),
         ({"target": "bare"}, "bad-return", "(model, inputs)", None),
-        ({"target": "many_sizes"}, "data-dependent-shape", "boolean index", line_of("out[out > 0]")),
+        ({"target": "too_many_sizes"}, "data-dependent-shape", "failed as well", line_of("sizes[sizes > 0]")),
         ({"target": "wrong_shape"}, "step-raised", "[2, 5] X [4, 4]", None),
         ({"target": "frozen"}, "nothing-to-train", "gradient", None),
+        ({"target": "leaves"}, "build-raised", "SystemExit: 3", line_of("raise SystemExit")),
+        ({"target": "hangs", "seconds": 2}, "deadline", "not done in time", line_of("time.sleep")),
+        ({"target": "to_numpy"}, "cannot-be-traced", ".numpy()", line_of("out.detach().numpy()")),
+        ({"target": "lazy"}, "lazy-layer", "no sizes yet", line_of("LazyLinear(4)")),
+        ({"target": "custom"}, "cannot-be-traced", "ownlab_tests::double", line_of("double(out)")),
         ({"target": "absent"}, "no-function", "mlp", None),
         ({"target": "lstm", "batch": 4}, "no-size", "no argument batch", None),
         ({"target": "mlp", "optimizer": "lion"}, "no-optimizer", "adamw", None),
         ({"target": "mlp", "checkpointing": True}, "no-checkpointing", "gradient_checkpointing_enable", None),
         ({"target": "mlp", "precision": "fp7"}, "bad-request", "amp-bf16", None),
-        ({"target": f"{tmp_path}/none.py:build"}, "no-file", "none.py", None),
-        ({"target": f"{tmp_path}/broken.py:build"}, "import-raised", "SyntaxError", 1),
+        ({"target": f"{folder}/none.py:build"}, "no-file", "none.py", None),
+        ({"target": f"{folder}/broken.py:build"}, "import-raised", "SyntaxError", 1),
         ({"target": "no_such_module:build"}, "no-module", "no_such_module", None),
-        ({"target": "hf:" + str(tmp_path / "none.json")}, "no-file", "none.json", None),
-        ({"target": "hf:" + str(tmp_path / "text.json")}, "bad-configuration", "JSON", None),
+        ({"target": "hf:" + str(folder / "none.json")}, "no-file", "none.json", None),
+        ({"target": "hf:" + str(folder / "text.json")}, "bad-configuration", "JSON", None),
     ]
-    answers = traced(*(request for request, *_ in cases))
-    for answer, (request, kind, words, line) in zip(answers, cases, strict=True):
+
+
+@pytest.fixture(scope="module")
+def answers(traced: Asking, folder: Path) -> list[Trace]:
+    """All in one child: those that are refused, those with sizes of data, and a configuration of transformers."""
+    request = {"target": f"hf:{folder / 'config.json'}", "batch": 2, "seq": 64, "precision": "amp-bf16"}
+    others = [{"target": "many_sizes"}, {"target": "few_sizes"}, request, {**request, "train": False}]
+    return traced(*(request for request, *_ in cases(folder)), *others)
+
+
+def test_each_has_a_kind_and_a_line(answers: list[Trace], folder: Path) -> None:
+    for answer, (request, kind, words, line) in zip(answers, cases(folder), strict=False):
         error = answer.get("error", {})
         assert error.get("kind") == kind, (request, error)
         assert words in error["message"], (request, error)
         if line is not None:
             assert error["line"] == line, (request, error)
+
+
+def test_sizes_that_depend_on_data_are_computed(answers: list[Trace]) -> None:
+    """The weaker way: with data, which is said; what the data does not decide is as it was."""
+    computed, followed = answers[-4:-2]
+    assert (
+        f"boolean index, nonzero, unique …), which is not known before the model runs (line {line_of('out[out')})"
+        in (computed["guesses"][0])
+    )
+    assert followed["guesses"] == []
+    for what in ("parameters", "flops"):
+        assert computed[what] == followed[what]
+    kept = [
+        [
+            size
+            for size, tag in zip(one["events"]["bytes"], one["events"]["tag"], strict=True)
+            if is_kept(one, tag, size)
+        ]
+        for one in (computed, followed)
+    ]
+    assert kept[0] == kept[1], "weights, gradients and the optimizer's state"
+
+
+def is_kept(trace: Trace, tag: int, size: int) -> bool:
+    return size >= 0 and trace["tags"][tag]["kind"] in ("weights", "gradients", "optimizer")
 
 
 def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
@@ -57,14 +105,10 @@ def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
     assert answer["error"]["kind"] == "no-torch"
 
 
-def test_a_configuration_of_transformers(traced: Asking, tmp_path: Path) -> None:
-    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 128, "n_head": 2, "vocab_size": 1000, "n_positions": 256}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config))
-    request = {"target": f"hf:{path}", "batch": 2, "seq": 64, "precision": "amp-bf16"}
-    trained, used = traced(request, {**request, "train": False})
+def test_a_configuration_of_transformers(answers: list[Trace]) -> None:
+    trained, used = answers[-2:]
     if trained.get("error", {}).get("kind") == "no-transformers":
-        pytest.skip("no transformers in .venv-torch")
+        pytest.skip(trained["error"]["message"])
     assert trained["parameters"]["tied"] == 1000 * 128
     assert (trained["batch"], trained["seq"]) == (2, 64)
     # Neither transformers nor torch makes a mask: attention is causal by itself.

@@ -128,8 +128,29 @@ def test_garbage_is_collected_above_the_threshold() -> None:
         allocator.allocate(name, size * MIB)
     allocator.free(0)
     allocator.free(1)
-    allocator.allocate(3, 210 * MIB)  # none of the free ones suffices; the one that was unused for longest goes
-    assert allocator.reserved == (200 + 300 + 210) * MIB
+    allocator.allocate(3, 210 * MIB)  # neither of the free ones suffices, and they are as old as each other: both go
+    assert allocator.reserved == (300 + 210) * MIB
+
+
+def test_garbage_that_is_older_than_the_average_goes_first() -> None:
+    allocator = Allocator(capacity=2 * GIB, policy=Policy(garbage_collection_threshold=0.5))
+    for name, size in enumerate((100, 200, 300)):
+        allocator.allocate(name, size * MIB)
+    allocator.free(0)
+    allocator.allocate(3, 150 * MIB)
+    allocator.free(1)
+    allocator.allocate(4, 300 * MIB)
+    allocator.allocate(5, 250 * MIB)  # 1050 MiB are above the threshold; without the older block they are not
+    assert allocator.reserved == (200 + 300 + 150 + 300 + 250) * MIB
+
+
+def test_great_blocks_are_not_given_back_for_small_requests() -> None:
+    allocator = Allocator(capacity=256 * MIB, policy=Policy(max_split_size=64 * MIB))
+    allocator.allocate(1, 156 * MIB)
+    allocator.allocate(2, 100 * MIB)
+    allocator.free(1)
+    allocator.allocate(3, 1 * KIB)  # only when all that is cached goes there is room for it
+    assert (allocator.reserved, allocator.retries) == (102 * MIB, 1)
 
 
 def test_segments_that_grow() -> None:
@@ -143,6 +164,16 @@ def test_segments_that_grow() -> None:
     allocator.free(1)
     allocator.allocate(4, 40 * MIB)
     assert allocator.reserved == 100 * MIB
+
+
+def test_the_end_of_a_growing_segment_is_kept_for_what_needs_it() -> None:
+    allocator = ExpandableAllocator()
+    allocator.allocate(1, 30 * MIB)
+    allocator.allocate(2, 5 * MIB)  # 5 are left at the end, which could become any size
+    allocator.free(1)
+    allocator.allocate(3, 4 * MIB)  # so it is cut from the 30, though the end would be the smaller
+    allocator.allocate(4, 26 * MIB)
+    assert allocator.reserved == 40 * MIB
 
 
 def test_pages_of_a_segment_that_are_free_are_unmapped_before_it_fails() -> None:

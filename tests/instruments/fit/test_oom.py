@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from ownlab.catalog.oom_messages import OomMessage
 from ownlab.errors import InputError, NotRecognised
 from ownlab.instruments.fit.oom import OomExplanation, explain_argument, explain_oom
-from ownlab.instruments.fit.oom_messages import OomMessage
 from ownlab.instruments.fit.remedies import REMEDIES, remedy_named
 from ownlab.units import format_bytes, parse_bytes
 

@@ -1,6 +1,6 @@
 """A model of torch's caching allocator for CUDA: what is reserved while a stream of tensors comes and goes.
 
-Follows c10/cuda/CUDACachingAllocator.cpp (torch 2.4 to 2.13). Sizes are rounded up to 512 bytes; those up to 1 MiB come out
+Follows c10/cuda/CUDACachingAllocator.cpp (torch 2.4 to 2.13; read at pytorch's commit 001074d). Sizes are rounded up to 512 bytes; those up to 1 MiB come out
 of segments of 2 MiB, those below 10 MiB out of segments of 20 MiB, greater ones get a segment of their own size, rounded up
 to 2 MiB. The smallest free block that suffices is taken, and cut where enough is left; free neighbours are joined. Where
 the card has no more, what is cached and whole is given back, and it is tried once more. `expandable.py` has the other way.
@@ -9,6 +9,7 @@ the card has no more, what is cached and whole is given back, and it is tried on
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ownlab.units import MIB
@@ -49,7 +50,7 @@ class OutOfMemory(Exception):  # an outcome of a replay, not a failure of ours
 class Block:
     """A piece of a segment, taken or free."""
 
-    __slots__ = ("address", "after", "before", "free", "mapped", "pool", "size", "used_at")
+    __slots__ = ("address", "after", "before", "free", "free_since", "mapped", "pool", "size")
 
     def __init__(self, address: int, size: int, pool: Pool) -> None:
         self.address, self.size, self.pool = address, size, pool
@@ -57,7 +58,7 @@ class Block:
         self.after: Block | None = None
         self.free = False
         self.mapped = True  # only expandable segments have parts that are not
-        self.used_at = 0
+        self.free_since = 0
 
     @property
     def whole(self) -> bool:
@@ -70,6 +71,7 @@ class Pool:
 
     def __init__(self, *, small: bool) -> None:
         self.small = small
+        self.asked = 0  # how often a block was looked for here: by this free blocks age
         self._keys: list[tuple[int, int]] = []
         self._blocks: dict[tuple[int, int], Block] = {}
 
@@ -78,6 +80,7 @@ class Pool:
         insort(self._keys, key)
         self._blocks[key] = block
         block.free = True
+        block.free_since = self.asked
 
     def remove(self, block: Block) -> None:
         key = (block.size, block.address)
@@ -85,10 +88,10 @@ class Pool:
         del self._blocks[key]
         block.free = False
 
-    def smallest(self, size: int) -> Block | None:
-        """The smallest that has this size at least."""
-        place = bisect_left(self._keys, (size, 0))
-        return self._blocks[self._keys[place]] if place < len(self._keys) else None
+    def at_least(self, size: int) -> Iterator[Block]:
+        """Those that have this size, the smallest first."""
+        for place in range(bisect_left(self._keys, (size, 0)), len(self._keys)):
+            yield self._blocks[self._keys[place]]
 
     def free_blocks(self) -> list[Block]:
         """All of them, the smallest first."""
@@ -106,7 +109,6 @@ class Allocator:
         self._pools = (Pool(small=True), Pool(small=False))
         self._taken: dict[int, Block] = {}
         self._next = _GAP  # the driver's addresses grow, mostly
-        self._clock = 0
 
     def allocate(self, name: int, size: int) -> None:
         """A tensor's storage appears."""
@@ -126,8 +128,6 @@ class Allocator:
         if block is None:  # it was empty
             return
         self.allocated -= block.size
-        self._clock += 1
-        block.used_at = self._clock
         for other in (block.before, block.after):
             if other is not None and other.free:
                 block.pool.remove(other)
@@ -150,11 +150,16 @@ class Allocator:
                     self._give_back(block)
 
     def _find(self, pool: Pool, size: int) -> Block | None:
-        block = pool.smallest(size)
+        pool.asked += 1
+        block = self._best(pool, size)
         if block is None or not self._suits(pool, size, block):
             return None
         pool.remove(block)
         return block
+
+    def _best(self, pool: Pool, size: int) -> Block | None:
+        """The smallest that suffices."""
+        return next(pool.at_least(size), None)
 
     def _suits(self, pool: Pool, size: int, block: Block) -> bool:
         """Great blocks are kept for great requests where max_split_size_mb says so."""
@@ -169,7 +174,7 @@ class Allocator:
         """New memory from the driver, for which cached memory is given back where nothing else helps."""
         self._collect_garbage()
         block = self._grow(pool, size)
-        if block is None and self._release_oversized(size):
+        if block is None and self._release_oversized(pool, size):
             block = self._grow(pool, size)
         if block is None:
             self.retries += 1
@@ -201,32 +206,37 @@ class Allocator:
         self.reserved -= block.size
 
     def _collect_garbage(self) -> None:
-        """Above the threshold whole blocks that were unused for longest are given back, until there is room again."""
+        """Above the threshold whole blocks are given back that lie unused for longer than the average, and again until
+        there is room (`garbage_collect_cached_blocks`: a pass does not stop early, so that it is seldom needed)."""
         share = self.policy.garbage_collection_threshold
-        if self.capacity is None or share <= 0 or self.reserved <= self.capacity * share:
+        if self.capacity is None or share <= 0:
             return
-        whole = [block for block in self._pools[1].free_blocks() if block.whole]
-        for block in sorted(whole, key=lambda one: one.used_at):
-            if self.reserved <= self.capacity * share:
-                return
-            self._give_back(block)
+        limit = int(self.capacity * share)
+        pool = self._pools[1]
+        whole = [block for block in pool.free_blocks() if block.whole]
+        while whole and self.reserved > limit:
+            average = sum(pool.asked - block.free_since for block in whole) / len(whole)
+            for block in [one for one in whole if pool.asked - one.free_since >= average]:
+                whole.remove(block)
+                self._give_back(block)
 
-    def _release_oversized(self, size: int) -> bool:
-        """With max_split_size_mb, great blocks that nothing could be cut from are given back first."""
+    def _release_oversized(self, pool: Pool, size: int) -> bool:
+        """With max_split_size_mb, great blocks that nothing could be cut from are given back first: one that suffices, else
+        the greatest ones (`release_available_cached_blocks`)."""
         most = self.policy.max_split_size
         if most is None:
             return False
-        free = [block for block in self._pools[1].free_blocks() if block.whole and block.size >= max(size, most)]
-        if free:
-            self._give_back(free[0])
+        wanted = max(size, most)
+        for block in pool.at_least(wanted):
+            self._give_back(block)
             return True
         room = 0
-        for block in reversed([one for one in self._pools[1].free_blocks() if one.whole and one.size >= most]):
-            if room >= size:
+        for block in reversed(list(pool.at_least(most))):
+            if room >= wanted:
                 break
             room += block.size
             self._give_back(block)
-        return room >= size
+        return room >= wanted
 
     def _cut(self, block: Block, size: int) -> None:
         left = block.size - size

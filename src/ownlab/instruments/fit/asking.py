@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
-from ownlab.errors import DeadlineError, InputError, InterpreterError
+from ownlab.errors import DeadlineError, InputError, InterpreterError, OwnlabError
 from ownlab.guests import guest
 from ownlab.instruments.fit.records import Request, Trace, Trouble
 
-__all__ = ["NotTraced", "ask_trace"]
+__all__ = ["NotTraced", "accepted", "ask_guest", "ask_trace", "refusal"]
 
+T = TypeVar("T")
+
+_MEASURE = "Try it with the part of the model before that; on a card --measure runs it as it is."
+_MORE_TIME = "build() hangs, or the model is large: give it more time with --deadline SECONDS."
 # What to do, by the kind of trouble that the guest names.
 _HINTS = {
     "no-torch": "Name the Python that has it: --python PATH, or activate its environment.",
@@ -22,8 +29,12 @@ _HINTS = {
     "no-function": "Write a function build() that returns (model, inputs) or (model, inputs, loss).",
     "bad-return": "build() returns (model, inputs) or (model, inputs, loss): inputs a tuple or a dict, loss a function.",
     "needs-cuda": "Let build() make everything on the CPU; which card it would go to is not for it to say.",
-    "data-dependent-shape": "Try it with the part of the model before that, or measure it on a card.",
-    "data-dependent-value": "Try it with the part of the model before that, or measure it on a card.",
+    "data-dependent-shape": _MEASURE,
+    "data-dependent-value": _MEASURE,
+    "cannot-be-traced": "On a card --measure runs it; an operation of your own tells its sizes by torch.library.register_fake",
+    "no-card": "ownlab doctor says why torch sees none.",
+    "no-decoding": "--decode is for models that take past_key_values and return them.",
+    "too-long": "A shorter prompt: --seq N; fewer new tokens: --decode N.",
     "nothing-to-train": "For a model that is only used: --infer",
 }
 # These are not failures of the model.
@@ -34,46 +45,73 @@ class NotTraced(InputError):
     """The model's step could not be followed."""
 
     def __init__(self, trouble: Trouble) -> None:
-        where = ""
-        if trouble.file is not None and trouble.line is not None:
-            where = f"{trouble.file}, line {trouble.line}: "
-        elif trouble.file is not None and trouble.file not in trouble.message:
-            where = f"{trouble.file}: "
-        super().__init__(f"{where}{trouble.message}", hint=_HINTS.get(trouble.kind, ""))
+        super().__init__(_placed(trouble), hint=_HINTS.get(trouble.kind, ""))
         self.trouble = trouble
 
 
 def ask_trace(request: Request, python: str, *, deadline: float) -> Trace:
     """The trace of a step, made in `python`."""
+    # Without a card, whatever is there: a prediction must not touch one, nor depend on it.
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}
+    return accepted(ask_guest("fit.trace", request, python, answer=Trace, deadline=deadline, env=hidden), request)
+
+
+def ask_guest(
+    module: str,
+    request: Request,
+    python: str,
+    *arguments: str,
+    answer: type[T],
+    deadline: float,
+    env: Mapping[str, str] | None = None,
+) -> T:
+    """What a module of the guest answers to a request and, beside it, to these arguments."""
     descriptor, path = tempfile.mkstemp(prefix="ownlab-fit-", suffix=".json")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(request))
-        trace = guest.ask(
-            python, "fit.trace", [path], answer=Trace, deadline=deadline, env=_environment(request.target)
-        )
+        environment = {**_search_path(request.target), **(env or {}), "OWNLAB_FIT_UNTIL": str(time.time() + deadline)}
+        return guest.ask(python, module, [path, *arguments], answer=answer, deadline=deadline, env=environment)
     except DeadlineError as exc:
         raise DeadlineError(
-            f"{request.target} was not traced in {deadline:g} s",
-            hint="build() hangs, or the model is large: give it more time with --deadline SECONDS.",
+            f"{request.target} was not done in {deadline:g} s",
+            hint=_MORE_TIME,
         ) from exc
     finally:
         os.unlink(path)
+
+
+def accepted(trace: Trace, request: Request) -> Trace:
+    """A guest's answer, where it is a trace of a step; else what is wrong is raised."""
     if trace.error is None and trace.events.name and trace.marks:
         return trace
     if trace.error is None:
         raise NotTraced(Trouble("nothing", f"{request.target}: its step holds no tensor at all"))
-    if trace.error.kind in _INTERPRETERS:
-        raise InterpreterError(trace.error.message, hint=_HINTS[trace.error.kind])
-    raise NotTraced(trace.error)
+    raise refusal(trace.error)
 
 
-def _environment(target: str) -> dict[str, str]:
-    """Without a card, whatever is there: a prediction must not touch one, nor depend on it."""
-    environment = {"CUDA_VISIBLE_DEVICES": ""}
+def refusal(trouble: Trouble) -> OwnlabError:
+    """What a guest said is wrong, to be raised."""
+    if trouble.kind in _INTERPRETERS:
+        return InterpreterError(trouble.message, hint=_HINTS[trouble.kind])
+    if trouble.kind == "deadline":
+        return DeadlineError(_placed(trouble), hint=_MORE_TIME)
+    return NotTraced(trouble)
+
+
+def _placed(trouble: Trouble) -> str:
+    """What is wrong, after the line of the person's code where it is."""
+    if trouble.file is not None and trouble.line is not None:
+        return f"{trouble.file}, line {trouble.line}: {trouble.message}"
+    if trouble.file is not None and trouble.file not in trouble.message:
+        return f"{trouble.file}: {trouble.message}"
+    return trouble.message
+
+
+def _search_path(target: str) -> dict[str, str]:
+    """As `python -m` would find a module: from the folder that one is in."""
     module = target.rpartition(":")[0]
-    if module and not target.startswith("hf:") and not module.endswith(".py"):
-        # As `python -m` would find it: from the folder that one is in.
-        known = os.environ.get("PYTHONPATH")
-        environment["PYTHONPATH"] = os.pathsep.join([os.getcwd(), *([known] if known else [])])
-    return environment
+    if not module or target.startswith("hf:") or module.endswith(".py"):
+        return {}
+    known = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([os.getcwd(), *([known] if known else [])])}

@@ -1,8 +1,8 @@
 """The caching allocator with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: one segment per pool, which grows by pages.
 
 What is free at its end is used first and only the rest is mapped; where the card has no more, free pages anywhere in the
-segment are unmapped, so that little is lost to fragments. Follows `ExpandableSegment`, `try_allocate_expandable_block` and
-`unmap_block` of c10/cuda/CUDACachingAllocator.cpp.
+segment are unmapped, so that little is lost to fragments. Follows `get_free_block`, `find_expandable_block`,
+`try_allocate_expandable_block`, `map_block` and `unmap_block` of c10/cuda/CUDACachingAllocator.cpp.
 """
 
 from __future__ import annotations
@@ -42,6 +42,20 @@ class ExpandableAllocator(Allocator):
     @staticmethod
     def _page(pool: Pool) -> int:
         return SMALL_SEGMENT if pool.small else LARGE_SEGMENT
+
+    def _best(self, pool: Pool, size: int) -> Block | None:
+        """The smallest that suffices; but one at the end counts with all that it could grow by (`get_free_block`)."""
+        best: Block | None = None
+        for block in pool.at_least(size):
+            if best is not None and self._could_have(block) >= self._could_have(best):
+                break
+            best = block
+        return best
+
+    @staticmethod
+    def _could_have(block: Block) -> int:
+        following = block.after
+        return block.size + (following.size if following is not None and not following.mapped else 0)
 
     def _worth_cutting(self, block: Block, size: int, left: int) -> bool:
         return left >= LEAST_BLOCK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from ownlab.instruments.fit.oom_messages import OomMessage
+from ownlab.catalog.oom_messages import OomMessage
 from ownlab.instruments.fit.remedies import Remedy
 from ownlab.instruments.fit.traceback import Place
 from ownlab.units import format_bytes

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ownlab.instruments.fit.allocator import Policy
-from ownlab.instruments.fit.context import CONTEXT_APART, context_bytes
+from ownlab.instruments.fit.context import CONTEXT_APART, H200, Context, context_bytes
 from ownlab.instruments.fit.modules import shares
 from ownlab.instruments.fit.policy import parse_policy
 from ownlab.instruments.fit.records import KINDS, Band, Fit, Parts, Peak, Phase, Request, Tag, Timeline, Trace
@@ -30,14 +30,14 @@ _STEADY = "other orders of the same tensors come to the same"
 _SHAKY = "what the allocator keeps depends on the order in which tensors come and go"
 
 
-def predict(trace: Trace, request: Request, allocator: str = "") -> Fit:
+def predict(trace: Trace, request: Request, allocator: str = "", cuda: Context = H200) -> Fit:
     """All that a trace says, but for the cards. `allocator`: its options, as in PYTORCH_ALLOC_CONF."""
     policy = parse_policy(allocator)
     events = events_of(trace)
     peaks = peaks_of(events, make_allocator(policy=policy))
     moment = _moment(events, policy)
     held = _held(events[: moment + 1], policy)
-    context = context_bytes(trace, request)
+    context = context_bytes(trace, request, cuda)
     tag = trace.tags[events[moment].tag]
     band = _band(events, trace.tags, peaks, context, policy)
     return Fit(

@@ -13,6 +13,9 @@ from ownlab.instruments.fit.remedies import remedy_named
 __all__ = ["price_remedies", "variants"]
 
 
+_NOTES = {"eight-bit-optimizer": "computed by bitsandbytes' rules, not run"}
+
+
 def price_remedies(fit: Fit, predicted: Callable[[Request], Fit]) -> tuple[Price, ...]:
     """All that apply to this step, what saves most first; those that this model cannot do come last, with the reason."""
     prices = [_price(fit, code, option, request, predicted) for code, option, request in variants(fit.request)]
@@ -31,6 +34,8 @@ def variants(request: Request) -> Iterator[tuple[str, str, Request]]:
     if request.train and not request.checkpointing:
         yield "checkpointing", "--checkpointing", replace(request, checkpointing=True)
     if request.train and request.optimizer in ("adam", "adamw"):
+        small = replace(request, optimizer="adamw-8bit", fused=False, foreach=None)
+        yield "eight-bit-optimizer", "--optimizer adamw-8bit", small
         yield (
             "small-optimizer",
             "--optimizer adafactor",
@@ -53,5 +58,6 @@ def _price(fit: Fit, code: str, option: str, request: Request, predicted: Callab
         device_bytes=found.band.device_high_bytes,
         saved_bytes=fit.band.device_high_bytes - found.band.device_high_bytes,
         arithmetic=found.flops.total / max(1, fit.flops.total),
+        note=_NOTES.get(code, ""),
         fits=tuple(card.name for card in fit.cards if card.memory_bytes >= found.band.device_high_bytes),
     )

@@ -9,22 +9,32 @@ from msgspec import Struct
 __all__ = [
     "KINDS",
     "Band",
+    "Biggest",
     "CardFit",
+    "Decoding",
+    "Device",
     "Events",
     "Fit",
     "Flops",
     "GuestCard",
     "Kind",
+    "Measured",
+    "MeasuredAlone",
+    "MeasuredDecoding",
+    "MeasuredMemory",
     "ModuleShare",
     "Parameters",
     "Parts",
     "Peak",
     "Phase",
     "Price",
+    "RanOut",
     "Request",
+    "Spread",
     "Tag",
     "Timeline",
     "Trace",
+    "Trial",
     "Trouble",
 ]
 
@@ -48,6 +58,7 @@ class GuestCard(Struct, frozen=True):
     capability: float = 9.0
     multiprocessors: int = 132
     threads: int = 2048  # that one multiprocessor holds
+    cublas_bytes: int | None = None  # cuBLAS's workspace for one thread, where it was measured
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -215,6 +226,142 @@ class Price(Struct, frozen=True):
     arithmetic: float | None = None  # FLOPs of a step, as a multiple of those without it
     fits: tuple[str, ...] = ()  # which of the cards are sure to hold it then
     refused: str = ""  # why it could not be tried
+    note: str = ""  # how far to trust it, where it is not as the others
+
+
+class Decoding(Struct, frozen=True):
+    """The cache of keys and values after a prompt and new tokens."""
+
+    batch: int
+    prompt_tokens: int
+    new_tokens: int
+    prompt_bytes: int  # of the cache when the prompt is read
+    cache_bytes: int  # of the cache at the end
+    device_bytes: int  # of the card, while the last token is made; the upper end of the band
+
+    @property
+    def bytes_per_token(self) -> float:
+        """That each new token of one sequence adds."""
+        return (self.cache_bytes - self.prompt_bytes) / max(1, self.new_tokens * self.batch)
+
+
+# -- what is measured ----------------------------------------------------------------------------------------------------
+
+
+class Device(Struct, frozen=True):
+    """Where a step is measured. What a processor has no such thing of is None."""
+
+    kind: Literal["cuda", "rocm", "cpu"]
+    name: str
+    multiprocessors: int  # of a processor: its cores
+    memory_bytes: int | None = None
+    free_bytes: int | None = None  # for our process before the step, its context included
+    capability: float | None = None
+    threads: int = 2048
+
+    @property
+    def card(self) -> GuestCard:
+        """As much of it as decides which kernels run; for a processor those of the card where hidden memory was measured."""
+        if self.capability is None:
+            return GuestCard()
+        return GuestCard(self.capability, self.multiprocessors, self.threads)
+
+
+class Spread(Struct, frozen=True):
+    """Seconds of repetitions."""
+
+    count: int
+    least: float
+    median: float
+    p90: float
+    p99: float  # of fewer than a hundred repetitions: the greatest
+    most: float
+
+
+class MeasuredMemory(Struct, frozen=True):
+    """Of a card, while the steps ran that the prediction follows."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    device_bytes: int | None  # what nvidia-smi shows of the process; None: it was not told
+    device_source: str  # or why not
+    context_bytes: int | None
+    phases: dict[str, int]  # the most that was allocated in each
+    steps: tuple[int, ...]  # the most that was allocated until the end of each
+    retries: int  # how often the allocator gave back what it had cached
+    segments: int
+    start_bytes: int | None = None  # of the context, before anything was computed
+    later_bytes: int | None = None  # that was reserved at most, with all repetitions
+    parts: dict[str, int] | None = None  # by kind, at the peak of one step more; None: see `parts_reason`
+    parts_reason: str = ""
+
+
+class MeasuredDecoding(Struct, frozen=True):
+    """A prompt and new tokens, one after the other."""
+
+    prompt_seconds: float
+    token: Spread
+    tokens_per_second: float  # of all sequences of the batch
+    cache_bytes: int
+
+
+class RanOut(Struct, frozen=True):
+    """The step ran out of memory."""
+
+    message: str
+    phase: str
+    step: int
+
+
+class Measured(Struct, frozen=True):
+    """The real step."""
+
+    device: Device
+    torch: str
+    cuda: str | None
+    batch: int | None
+    memory: MeasuredMemory | None  # None on a processor: what a step takes there says nothing of a card
+    alone: Spread | None = None  # each repetition for itself: the latency
+    steady: Spread | None = None  # one after the other, by the card's own events
+    per_second: float | None = None  # of what the batch counts
+    floor_seconds: float | None = None  # the least that this card could take
+    decoding: MeasuredDecoding | None = None
+    out_of_memory: RanOut | None = None
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The median of a step."""
+        spread = self.steady or self.alone
+        return None if spread is None else spread.median
+
+
+class MeasuredAlone(Struct, frozen=True):
+    """A step that was measured, and could not be predicted."""
+
+    request: Request
+    measured: Measured
+    why: str  # it could not
+
+
+class Trial(Struct, frozen=True):
+    """One batch, tried on the card in a process of its own."""
+
+    batch: int
+    ran: bool
+    device_bytes: int | None = None
+    why: str = ""  # it did not
+
+
+class Biggest(Struct, frozen=True):
+    """The biggest batch that ran."""
+
+    batch: int | None  # None: none did
+    predicted: int | None
+    fails: int | None  # the smallest that did not run; None: none failed
+    trials: tuple[Trial, ...]
+
+
+# -- all of it -----------------------------------------------------------------------------------------------------------
 
 
 class Fit(Struct, frozen=True):
@@ -235,3 +382,6 @@ class Fit(Struct, frozen=True):
     cards: tuple[CardFit, ...]
     guesses: tuple[str, ...]
     remedies: tuple[Price, ...] = ()  # where they were asked for
+    decoding: Decoding | None = None  # --decode
+    measured: Measured | None = None  # --measure
+    biggest: Biggest | None = None  # --batch max --measure

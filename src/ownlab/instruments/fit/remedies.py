@@ -67,9 +67,17 @@ REMEDIES = (
         "a few more kernel launches",
     ),
     Remedy(
+        "eight-bit-optimizer",
+        "Adam with 8-bit states",
+        "bitsandbytes.optim.AdamW8bit(model.parameters(), lr) in place of torch.optim.AdamW",
+        "6 of Adam's 8 bytes for each trained parameter (computed by its rules, not measured)",
+        "one more library, which needs a card; what is learned is much the same",
+        "--optimizer adamw-8bit",
+    ),
+    Remedy(
         "small-optimizer",
         "An optimizer with less state",
-        "8-bit Adam (bitsandbytes), Adafactor, or SGD",
+        "Adafactor, or SGD",
         "up to 8 bytes for each trained parameter, of Adam's 8",
         "now and then a new learning rate",
         "--optimizer adafactor",

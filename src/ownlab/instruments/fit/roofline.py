@@ -87,15 +87,11 @@ def floor_on(card: Card, work: Work, request: Request) -> Floor | None:
 
 def _rate(card: Card, work: Work, request: Request) -> float | None:
     """FLOP/s at most. cuDNN computes fp32 in TF32 unless somebody forbids it: torch's default."""
-    ampere = card.capability[:1].isdigit() and float(card.capability) >= 8
     tera = card.fp32_tflops
     if request.precision in ("fp16", "amp-fp16"):
-        tera = card.tensor_tflops or card.fp32_tflops
+        tera = card.fp16_tflops
     elif request.precision in ("bf16", "amp-bf16"):
-        has_bf16 = ampere or card.capability.startswith("gfx9")
-        tera = card.tensor_tflops or card.fp32_tflops if has_bf16 else card.fp32_tflops
-    elif ampere and card.tensor_tflops is not None and (request.precision == "tf32" or work.convolves):
-        tera = max(card.tensor_tflops / 2, card.fp32_tflops or 0)
-    if "could be checked" in card.tensor_source and request.precision != "fp32":
-        return None
+        tera = card.bf16_tflops
+    elif request.precision == "tf32" or work.convolves:
+        tera = card.tf32_tflops
     return None if tera is None else tera * 1e12

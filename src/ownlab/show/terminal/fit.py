@@ -10,7 +10,7 @@ from ownlab.show.memory_plot import GLYPHS, plot
 from ownlab.show.terminal.console import labelled
 from ownlab.units import format_bytes, format_seconds
 
-__all__ = ["show_fit"]
+__all__ = ["show_fit", "show_timeline"]
 
 _LABEL = 14
 _COLOURS: dict[str, str] = {
@@ -47,8 +47,8 @@ _PHASES = {
 }
 
 
-def show_fit(fit: Fit, out: Console) -> None:
-    """Print a prediction."""
+def show_fit(fit: Fit, out: Console, *, timeline: bool = True) -> None:
+    """Print a prediction; without its timeline where a drawing of that follows."""
     labelled(out, "", Text(_sentence(fit), style="bold"), indent=0, width=0)
     labelled(out, "", Text(_setting(fit), style="dim"), indent=0, width=0)
     out.print()
@@ -63,8 +63,9 @@ def show_fit(fit: Fit, out: Console) -> None:
     if fit.modules:
         _heading(out, "Which modules")
         _show_modules(fit, out)
-    _heading(out, "Over one step")
-    _show_plot(fit, out)
+    if timeline:
+        _heading(out, "Over one step")
+        show_timeline(fit, out)
     if fit.remedies:
         _heading(out, "What makes it need less, tried on this model")
         _show_remedies(fit, out)
@@ -151,13 +152,14 @@ def _peak(fit: Fit) -> str:
 
 def _show_cards(fit: Fit, out: Console) -> None:
     width = max(len(card.name) for card in fit.cards) + 2
+    floors = max(len(_floor(card)) for card in fit.cards) + 2
     batches = any(card.biggest_batch is not None for card in fit.cards)
     for card in fit.cards:
         verdict, style = {"yes": ("fits", "green"), "tight": ("tight", "yellow"), "no": ("no", "red")}[card.fits]
         line = Text(f"  {card.name.ljust(width)}{format_bytes(card.memory_bytes).rjust(9)}  ")
         line.append(verdict.ljust(6), style=style)
         line.append(_spare(card).ljust(17))
-        line.append(_floor(card).ljust(22))
+        line.append(_floor(card).ljust(floors))
         if batches:
             line.append("no batch" if card.biggest_batch is None else f"batch up to {card.biggest_batch}")
         line.rstrip()
@@ -176,9 +178,9 @@ def _show_remedies(fit: Fit, out: Console) -> None:
         saves = f"{format_bytes(abs(price.saved_bytes))} {'less' if price.saved_bytes >= 0 else 'more'}"
         more = f", {price.arithmetic:.2f} × the arithmetic" if abs(price.arithmetic - 1) > _SAME else ""
         where = f", fits {', '.join(price.fits)}" if price.fits else ""
-        labelled(
-            out, price.option.ljust(width), f"{format_bytes(price.device_bytes)}, {saves}{more}{where}", width=width
-        )
+        note = f"; {price.note}" if price.note else ""
+        line = f"{format_bytes(price.device_bytes)}, {saves}{more}{where}{note}"
+        labelled(out, price.option.ljust(width), line, width=width)
 
 
 def _spare(card: CardFit) -> str:
@@ -221,7 +223,8 @@ def _module(share: ModuleShare) -> str:
     return f"{'  ' * share.depth}{last}{f' ({share.count})' if share.count > 1 else ''}"
 
 
-def _show_plot(fit: Fit, out: Console) -> None:
+def show_timeline(fit: Fit, out: Console) -> None:
+    """Print memory over one step, drawn with letters."""
     width = min(_PLOT_WIDEST, max(30, out.width - 14))
     drawn = plot(fit.timeline, width, _PLOT_ROWS)
     for number, row in enumerate(drawn.rows):

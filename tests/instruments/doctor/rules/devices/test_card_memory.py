@@ -61,12 +61,23 @@ def test_a_desktop_or_an_idle_card_holds_nothing_worth_a_word(of: Any, case: Any
 
 
 def test_out_of_memory_with_others_on_the_card(case: Any, find: Any, paste: Any) -> None:
+    (finding,) = find(OutOfMemory, case(None, paste("../oom/torch-2.6-two-processes.txt")))
+    assert "Others hold memory of it: process " in finding.meaning
+    assert any("--query-compute-apps" in step for step in finding.fix)
+
+
+def test_a_process_that_is_the_program_itself_is_no_other(case: Any, find: Any, paste: Any) -> None:
+    # Process 4711 has 78.16 GiB, and torch itself says that it holds 76.71 of them.
     (finding,) = find(OutOfMemory, case(None, paste("errors/oom-new-wording.txt")))
     assert not finding.blocks
     assert "it wanted 2.5 GiB, the card has 79.2 GiB, free were 1 GiB" in finding.meaning
-    assert "process 4711 has 78.16 GiB" in finding.meaning
-    assert any("--query-compute-apps" in step for step in finding.fix)
+    assert "Others" not in finding.meaning
     assert not any("expandable_segments" in step for step in finding.fix)  # 1.4 GiB in pieces, 2.5 wanted
+
+
+def test_before_torch_1_4_cached_is_what_lies_unused(case: Any, find: Any, paste: Any) -> None:
+    (finding,) = find(OutOfMemory, case(None, paste("../oom/torch-1.2-small-card.txt")))
+    assert "torch's tensors held 436 MiB, torch had reserved without use 26.4 MiB" in finding.meaning
 
 
 def test_out_of_memory_in_pieces(case: Any, find: Any, paste: Any) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
-
+from ownlab.catalog.oom_messages import OomMessage, read_messages
 from ownlab.instruments.doctor.questions import card_name, is_wsl, nvidia_cards, some_framework_works
 from ownlab.instruments.doctor.records import Case, Finding, Message
 from ownlab.instruments.doctor.remedies import set_variable
 from ownlab.instruments.doctor.rule import Rule, SignRule
 from ownlab.machine.facts import Unknown, value_of
 from ownlab.machine.records import Card, CardProcess, Machine
-from ownlab.units import GIB, format_bytes, parse_bytes
+from ownlab.units import GIB, format_bytes
 
 __all__ = ["HeldMemory", "OutOfMemory"]
 
@@ -21,6 +20,8 @@ __all__ = ["HeldMemory", "OutOfMemory"]
 _NOTEWORTHY, _NEARLY_FULL = 0.25, 0.9
 # What no visible process holds: drivers before R510 counted their own reserve (some 600 MiB) as used.
 _UNEXPLAINED = GIB
+# A message that has no figures.
+_SILENT = OomMessage(speaker="CUDA", quoted="")
 
 
 class HeldMemory(Rule):
@@ -99,49 +100,6 @@ def _name_process(process: CardProcess) -> str:
     return f"{command or 'a process'} ({', '.join(about)})"
 
 
-class _Sizes(Struct, frozen=True):
-    """What a message of torch says of the memory: each size in bytes, where it is said."""
-
-    tried: int | None = None
-    total: int | None = None
-    free: int | None = None
-    allocated: int | None = None
-    reserved_unused: int | None = None
-    others: tuple[str, ...] = ()  # "process 28367 has 77.97 GiB"
-
-
-_SIZE = r"(?P<size>\d+(?:\.\d+)? ?(?:bytes|[KMGT]i?B))"
-_TRIED = re.compile(rf"Tried to allocate {_SIZE}")
-_TOTAL = re.compile(rf"total capaci?ty of {_SIZE}|{_SIZE.replace('size', 'older')} total capacity")
-_FREE = re.compile(rf"of which {_SIZE} is free|; {_SIZE.replace('size', 'older')} free")
-_ALLOCATED = re.compile(
-    rf"allocated memory {_SIZE} is allocated by PyTorch|{_SIZE.replace('size', 'older')} already allocated"
-)
-_RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
-_UNUSED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
-_OTHERS = re.compile(rf"\bProcess (?P<pid>\d+) has {_SIZE} memory in use")
-
-
-def _sizes_in(text: str) -> _Sizes:
-    def size(pattern: re.Pattern[str]) -> int | None:
-        match = pattern.search(text)
-        if match is None:
-            return None
-        return parse_bytes(next(part for part in match.groups() if part).replace("bytes", "B"))
-
-    allocated, reserved, unused = size(_ALLOCATED), size(_RESERVED), size(_UNUSED)
-    if unused is None and reserved is not None and allocated is not None:
-        unused = reserved - allocated  # the words before torch 2.1 give both instead
-    return _Sizes(
-        tried=size(_TRIED),
-        total=size(_TOTAL),
-        free=size(_FREE),
-        allocated=allocated,
-        reserved_unused=unused,
-        others=tuple(f"process {match['pid']} has {match['size']}" for match in _OTHERS.finditer(text)),
-    )
-
-
 class OutOfMemory(SignRule):
     """A program ran out of the card's memory.
 
@@ -178,8 +136,8 @@ class OutOfMemory(SignRule):
         if any(match["count"] for _, match in found) and not some_framework_works(machine):
             yield self._at_start(case)
             return
-        sizes = [_sizes_in(message.text[match.start() :]) for message, match in found]
-        told_most = max(sizes, key=lambda one: sum(part is not None for part in (one.tried, one.total, one.free)))
+        read = [one for message, match in found for one in read_messages(message.text[match.start() :].splitlines())]
+        told_most = max(read, key=lambda one: one.told, default=_SILENT)
         yield self.found(
             evidence=self.quotes(case),
             meaning=" ".join(_explain(told_most)),
@@ -201,40 +159,42 @@ class OutOfMemory(SignRule):
         )
 
 
-def _fragmented(sizes: _Sizes) -> bool:
+def _fragmented(message: OomMessage) -> bool:
     """Whether torch holds in pieces what it was asked for in one."""
-    if sizes.reserved_unused is None:
-        return False
-    return sizes.reserved_unused >= (sizes.tried or GIB)
+    unused = message.unallocated_bytes
+    return unused is not None and unused >= (message.tried_bytes or GIB)
 
 
-def _explain(sizes: _Sizes) -> Iterator[str]:
+def _explain(message: OomMessage) -> Iterator[str]:
     said = [
         f"{label} {format_bytes(size)}"
         for label, size in (
-            ("it wanted", sizes.tried),
-            ("the card has", sizes.total),
-            ("free were", sizes.free),
-            ("torch's tensors held", sizes.allocated),
-            ("torch had reserved without use", sizes.reserved_unused),
+            ("it wanted", message.tried_bytes),
+            ("the card has", message.total_bytes),
+            ("free were", message.free_bytes),
+            (f"{message.speaker}'s tensors held", message.allocated_bytes),
+            (f"{message.speaker} had reserved without use", message.unallocated_bytes),
         )
         if size is not None
     ]
     yield f"The card works; the request did not fit{': ' + ', '.join(said) if said else ''}."
-    if sizes.others:
-        yield f"Others hold memory of it: {', '.join(sizes.others)} (one of them may be the program itself)."
-    elif sizes.tried and sizes.free and sizes.free > 2 * sizes.tried:
+    tried, free = message.tried_bytes, message.free_bytes
+    if message.others:
+        named = ", ".join(f"process {one.pid} has {format_bytes(one.bytes)}" for one in message.others)
+        own = "" if message.process_bytes is not None else " (one of them may be the program itself)"
+        yield f"Others hold memory of it: {named}{own}."
+    elif tried and free and free > 2 * tried:
         yield "More was free than it wanted: another process may have held it just then, or a limit was set for the process."
-    if _fragmented(sizes):
+    if _fragmented(message):
         yield "torch holds enough, but in pieces too small: its memory is fragmented."
 
 
-def _advise(machine: Machine, sizes: _Sizes, messages: list[Message]) -> Iterator[str]:
+def _advise(machine: Machine, told: OomMessage, messages: list[Message]) -> Iterator[str]:
     text = "\n".join(message.text for message in messages)
-    if _fragmented(sizes):
+    if _fragmented(told):
         # The older name is an alias in every release; the newer one is ignored by 2.9 (pytorch#183387).
         yield f"{set_variable(machine, 'PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True')}   # before Python starts"
-    if sizes.others:
+    if told.others:
         yield "See who holds the card: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"
     if re.search(r"RESOURCE_EXHAUSTED: Out of memory|jax", text, re.IGNORECASE):
         yield f"JAX takes three quarters of the card at its start: {set_variable(machine, 'XLA_PYTHON_CLIENT_PREALLOCATE=false')}"

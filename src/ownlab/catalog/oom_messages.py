@@ -137,7 +137,7 @@ def _of_torch(found: _Found) -> OomMessage:
         quoted=found.quoted,
         backend=(found.match["backend"] or "cuda").lower(),  # type: ignore[arg-type]  # the sign has no others
         device=_number(words, r"\((?:GPU|NPU|XPU) (\d+);|\b(?:GPU|NPU|XPU) (\d+) has a total"),
-        tried_bytes=_bytes(found.match["tried"]),
+        tried_bytes=_bytes(found.match["tried"]) if found.match["tried"] else None,
         total_bytes=_size(words, "total capaci?ty of @", "@ total capacity"),
         free_bytes=_size(words, "of which @ is free", "; @ free"),
         allowed_bytes=_size(words, "@ allowed"),
@@ -280,8 +280,11 @@ def _killed(lines: Sequence[str]) -> Iterator[OomMessage]:
 
 _SIGNS: tuple[tuple[re.Pattern[str], Callable[[_Found], OomMessage]], ...] = (
     (
-        # Before torch 2.5 people often paste it without its first words.
-        re.compile(rf"(?:(?P<backend>CUDA|HIP|XPU|NPU) out of memory[.:]? *)?Tried to allocate (?P<tried>{_SIZE})(?! on \w+ pool)"),
+        # Before torch 2.5 people often paste it without its first words. A size that cannot be read is left out.
+        re.compile(
+            r"(?:(?P<backend>CUDA|HIP|XPU|NPU) out of memory[.:]? *)?Tried to allocate "
+            rf"(?:(?P<tried>{_SIZE})(?! on \w+ pool)|(?<=memory\. Tried to allocate ))"
+        ),
         _of_torch,
     ),
     (

@@ -1,0 +1,235 @@
+"""Runs the real step, on a card or on the processor: `launch.py fit.measure REQUEST.json SETTINGS.json`; prints what it took.
+
+On the processor there is time alone: what a step takes of a computer's memory says nothing of a card's.
+"""
+
+import json
+import warnings
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from ownlab_guest.fit.deadline import in_time
+from ownlab_guest.fit.refusal import Refused, is_fatal, refused
+from ownlab_guest.fit.request import Request, read
+
+LEAST, MOST = 5, 200  # repetitions that are timed
+# Words of failures for want of memory that are not torch's OutOfMemoryError: CUDA's own, and its libraries'.
+OUT_OF_MEMORY = (
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "cudaErrorMemoryAllocation",
+)
+
+
+class Settings(NamedTuple):
+    """How it is measured."""
+
+    device: Optional[str] = None  # by torch's name; None: the card where there is one
+    look: bool = False  # only say what the device is
+    seconds: float = 5.0  # for the repetitions that are timed; 0: none are
+    parts: bool = True  # one step more, with the allocator's history
+    cap_bytes: Optional[int] = None  # torch may reserve no more
+    decode: int = 0  # so many new tokens after the prompt
+
+
+def answer(arguments: List[str]) -> Dict[str, Any]:
+    """What was measured, or what was wrong and where."""
+    try:
+        request = read(arguments[0])
+        with open(arguments[1], encoding="utf-8") as file:
+            settings = Settings(**json.load(file))
+        try:
+            import torch
+        except ImportError as exc:
+            raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
+        from ownlab_guest.fit import on_device
+
+        device = on_device.choose(settings.device)
+        about = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+        if settings.look:
+            return {**about, "device": on_device.facts(device)}
+        with warnings.catch_warnings(), in_time(request.target):
+            warnings.simplefilter("ignore")
+            return {**about, **measured(request, settings, device)}
+    except Refused as exc:
+        return exc.answer()
+
+
+def measured(request: Request, settings: Settings, device: str) -> Dict[str, Any]:
+    """Build on the processor, move to the device, and run."""
+    import torch
+
+    from ownlab_guest.fit import building, peaks, stepping
+
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high" if request.precision == "tf32" else "highest")
+    built = building.build(request)
+    if request.checkpointing:
+        stepping.checkpointed(built.model)
+    started = _start(device, settings)
+    phases = peaks.Phases(None if device == "cpu" else peaks.cuda_counters(device))
+    run = Run(request, settings, device, phases)
+    try:
+        with phases.followed():
+            run.prepare(built)
+            run.steps()
+        run.time()
+        run.decode()
+        with phases.followed():
+            run.history()
+    except (Exception, SystemExit) as exc:
+        if is_fatal(exc) or isinstance(exc, Refused):
+            raise
+        if not _is_out_of_memory(exc):
+            raise refused(exc, "step-raised", "the step", built.file) from exc
+        run.said["out_of_memory"] = {"message": str(exc)[:2000], "phase": phases.now, "step": run.step_number}
+    return {"device": started.pop("device"), **run.answer(started), **run.said}
+
+
+def _start(device: str, settings: Settings) -> Dict[str, Any]:
+    """The context is made, and what it took is asked; then nothing is cached."""
+    import torch
+
+    from ownlab_guest.fit import on_device
+
+    about: Dict[str, Any] = {"device": on_device.facts(device)}
+    if device == "cpu":
+        return about
+    torch.cuda.set_device(device)
+    torch.zeros(1, device=device)
+    used, _ = on_device.process_bytes()
+    about["start_bytes"] = None if used is None else used - torch.cuda.memory_reserved(device)
+    torch.cuda.empty_cache()
+    if settings.cap_bytes is not None:
+        total = torch.cuda.get_device_properties(device).total_memory  # which torch takes the share of
+        # One byte more: torch rounds the product of both down, and the last segment would miss it.
+        torch.cuda.set_per_process_memory_fraction(min(1.0, (settings.cap_bytes + 1) / total), device)
+    return about
+
+
+def _is_out_of_memory(exc: BaseException) -> bool:
+    return type(exc).__name__ == "OutOfMemoryError" or (
+        isinstance(exc, RuntimeError) and any(words in str(exc) for words in OUT_OF_MEMORY)
+    )
+
+
+class Run:
+    """One model on one device."""
+
+    def __init__(self, request: Request, settings: Settings, device: str, phases: Any) -> None:
+        self.request, self.settings, self.device, self.phases = request, settings, device, phases
+        self.said: Dict[str, Any] = {}  # of the answer, as far as it is known
+        self.step_number = 0
+        self._model: Any = None
+        self._inputs: Any = None
+        self._step: Callable[[], None] = lambda: None
+        self._memory: Optional[Dict[str, Any]] = None
+
+    def prepare(self, built: Any) -> None:
+        """Weights and inputs on the device; the optimizer."""
+        import torch
+
+        from ownlab_guest.fit import stepping
+
+        dtype = stepping.dtype_of(self.request.dtype)
+        self._model = built.model.to(self.device, dtype=dtype)
+        if self.request.channels_last:
+            self._model = self._model.to(memory_format=torch.channels_last)
+        self._inputs = stepping.moved(built.inputs, self.device, self.request)
+        kind = "cpu" if self.device == "cpu" else "cuda"
+        self._step = stepping.step_of(built._replace(model=self._model), self._inputs, self.request, kind)
+
+    def step(self) -> None:
+        """One, in its phases."""
+        self.phases.turn("forward")
+        self._step()
+
+    def steps(self) -> None:
+        """As many as the prediction follows: they are what it is compared with."""
+        by_step = []
+        for _ in range(self.request.steps):
+            self.step_number += 1
+            self.step()
+            self._wait()
+            self.phases.read()
+            by_step.append(max((most for phase, most in self.phases.allocated.items() if phase != "setup"), default=0))
+        if self.device != "cpu":
+            self._memory = self._counted(by_step)
+
+    def _counted(self, by_step: List[int]) -> Dict[str, Any]:
+        import torch
+
+        from ownlab_guest.fit import on_device
+
+        used, source = on_device.process_bytes()
+        counts = torch.cuda.memory_stats(self.device)
+        in_steps = {phase: most for phase, most in self.phases.allocated.items() if phase != "setup"}
+        return {
+            "allocated_bytes": max(in_steps.values()),
+            "reserved_bytes": max(self.phases.reserved.values()),
+            "device_bytes": used,
+            "device_source": source,
+            "context_bytes": None if used is None else used - torch.cuda.memory_reserved(self.device),
+            "phases": in_steps,
+            "steps": by_step,
+            "retries": counts.get("num_alloc_retries", 0),
+            "segments": counts.get("segment.all.current", 0),
+        }
+
+    def time(self) -> None:
+        """Repetitions, after all that is only done once: one after the other, and each for itself."""
+        if self.settings.seconds <= 0:
+            return
+        from ownlab_guest.fit import timing
+
+        self.said["times"] = timing.timed(self._step, self.device, self.settings.seconds, LEAST, MOST)
+        self.phases.read()
+
+    def decode(self) -> None:
+        """New tokens after the prompt, each from those before it."""
+        if self.settings.decode > 0:
+            from ownlab_guest.fit import decoding
+
+            self.said["decoding"] = decoding.measured(
+                self._model, self._inputs, self.request, self.device, self.settings.decode
+            )
+
+    def history(self) -> None:
+        """What is held at the peak, of which kind; a torch whose history we cannot read costs that alone."""
+        if self._memory is None or not self.settings.parts:
+            return
+        from ownlab_guest.fit import peaks
+
+        known = {
+            "weights": [*self._model.parameters(), *self._model.buffers()],
+            "inputs": _tensors(self._inputs),
+        }
+        try:
+            self._memory["parts"] = peaks.History(peaks.Recorder(self.device)).parts(self._step, self.phases, known)
+        except (AttributeError, KeyError, RuntimeError, TypeError) as exc:
+            self._memory["parts_reason"] = f"the allocator's history cannot be read: {type(exc).__name__}: {exc}"
+
+    def answer(self, started: Dict[str, Any]) -> Dict[str, Any]:
+        """Memory, and what is known of the start."""
+        if self._memory is not None:
+            self._memory.update(started)
+            # Later steps may have taken more: a path that the first steps did not show.
+            self._memory["later_bytes"] = max(self.phases.reserved.values())
+        return {"memory": self._memory, "batch": _batch(self._inputs)}
+
+    def _wait(self) -> None:
+        import torch
+
+        if self.device != "cpu":
+            torch.cuda.synchronize(self.device)
+
+
+def _tensors(tree: Any) -> List[Any]:
+    import torch
+
+    return [one for one in torch.utils._pytree.tree_leaves(tree) if isinstance(one, torch.Tensor)]
+
+
+def _batch(inputs: Any) -> Optional[int]:
+    tensors = [one for one in _tensors(inputs) if one.dim() > 0]
+    return int(tensors[0].shape[0]) if tensors else None

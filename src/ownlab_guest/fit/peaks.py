@@ -1,0 +1,172 @@
+"""Peaks of torch's allocator on a card: by phase of the step, and what was held at the highest of them."""
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from ownlab_guest.fit.held import Address, Moment, held_at_peak
+
+Counters = Callable[[], Tuple[int, int]]  # peaks since the last call: allocated, reserved
+
+
+def cuda_counters(device: str) -> Counters:
+    """Torch's own counters, which are exact: they are kept where memory is handed out."""
+
+    def read() -> Tuple[int, int]:
+        peaks = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return peaks
+
+    return read
+
+
+class Phases:
+    """In which phase the step is, and the peaks of each. Without counters only the first."""
+
+    def __init__(self, counters: Optional[Counters]) -> None:
+        self.now = "setup"
+        self.allocated: Dict[str, int] = {}
+        self.reserved: Dict[str, int] = {}
+        self.turned: Callable[[str], None] = lambda phase: None  # is told of each turn
+        self._counters = counters
+        self._depth = 0
+
+    def turn(self, phase: str) -> None:
+        """From here on it is this phase."""
+        self.read()
+        self.now = phase
+        self.turned(phase)
+
+    def read(self) -> None:
+        """What has been reached so far belongs to the phase that is now."""
+        if self._counters is not None:
+            allocated, reserved = self._counters()
+            self.allocated[self.now] = max(allocated, self.allocated.get(self.now, 0))
+            self.reserved[self.now] = max(reserved, self.reserved.get(self.now, 0))
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """While inside, modules and autograd tell of turns."""
+        from torch.nn.modules import module
+
+        hooks = [
+            module.register_module_forward_pre_hook(self._enter),
+            module.register_module_forward_hook(self._leave, always_call=True),
+        ]
+        backward = torch.autograd.backward  # Tensor.backward() looks it up there, too
+
+        def followed(*args: Any, **kwargs: Any) -> Any:
+            if self.now == "backward":  # of a checkpointed part, on the way back
+                return backward(*args, **kwargs)
+            self.turn("backward")
+            result = backward(*args, **kwargs)
+            self.turn("optimizer")
+            return result
+
+        torch.autograd.backward = followed
+        try:
+            yield
+        finally:
+            torch.autograd.backward = backward
+            for hook in hooks:
+                hook.remove()
+
+    def _enter(self, module: Any, inputs: Any) -> None:
+        # Checkpointing calls modules again on the way back.
+        if self._depth == 0 and self.now in ("setup", "optimizer"):
+            self.turn("forward")
+        self._depth += 1
+
+    def _leave(self, module: Any, inputs: Any, output: Any) -> None:
+        self._depth = max(0, self._depth - 1)
+
+
+class Recorder:
+    """The allocator's own history (torch.cuda.memory._record_memory_history)."""
+
+    def __init__(self, device: str) -> None:
+        self._index = torch.device(device).index or 0
+
+    def start(self) -> None:
+        """From here on all is written down."""
+        torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=1_000_000)
+
+    def stop(self) -> None:
+        """No more."""
+        torch.cuda.memory._record_memory_history(None)
+
+    def entries(self) -> List[Dict[str, Any]]:
+        """What came and went so far."""
+        traces = torch.cuda.memory._snapshot()["device_traces"]
+        return list(traces[self._index]) if len(traces) > self._index else []
+
+    def base(self) -> Dict[Address, int]:
+        """Blocks that are taken now."""
+        held = {}
+        for segment in torch.cuda.memory._snapshot()["segments"]:
+            if segment["device"] != self._index:
+                continue
+            address = segment["address"]
+            for block in segment["blocks"]:
+                if block["state"].startswith("active"):
+                    held[address] = block["size"]
+                address += block["size"]
+        return held
+
+
+class History:
+    """Follows one step more, and knows what the pieces of its memory were."""
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+        self._moments: List[Moment] = []
+        self._optimizers: List[Any] = []
+
+    def parts(self, step: Callable[[], None], phases: Phases, known: Dict[str, List[Any]]) -> Dict[str, int]:
+        """Bytes by kind at the step's peak. `known`: tensors that are there before it, by kind."""
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        hook = register_optimizer_step_pre_hook(self._before_optimizer)
+        self._recorder.start()
+        try:
+            base = self._recorder.base()
+            phases.turned = lambda phase: self._moments.append(Moment(self._length(), phase))
+            phases.turn("forward")
+            step()
+            entries = self._recorder.entries()
+        finally:
+            phases.turned = lambda phase: None
+            hook.remove()
+            self._recorder.stop()
+        # Which optimizers there are is known only now; their state is that of steps before.
+        owners = _owners({**known, "optimizer": [one for each in self._optimizers for one in _states(each)]})
+        return held_at_peak(base, entries, self._moments, owners)
+
+    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not any(optimizer is one for one in self._optimizers):
+            self._optimizers.append(optimizer)
+        gradients = [one.grad for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
+        self._moments.append(Moment(self._length(), gradients=frozenset(map(_address, gradients))))
+
+    def _length(self) -> int:
+        return len(self._recorder.entries())
+
+
+def _owners(known: Dict[str, List[Any]]) -> Dict[Address, str]:
+    return {_address(tensor): kind for kind, tensors in known.items() for tensor in tensors}
+
+
+def _address(tensor: Any) -> Address:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _states(optimizer: Any) -> List[Any]:
+    from torch.utils._pytree import tree_leaves
+
+    return [
+        one
+        for state in optimizer.state.values()
+        for one in tree_leaves(state)
+        if isinstance(one, torch.Tensor) and one.dim() > 0  # counts of steps lie in the computer's memory
+    ]

@@ -1,0 +1,121 @@
+"""The table of platforms: every figure has a source and a day, every card is known, and names are found."""
+
+from __future__ import annotations
+
+from datetime import date
+from importlib.resources import files
+
+import pytest
+
+from ownlab.catalog.cards import Figure, Unstated, load_cards
+from ownlab.catalog.platforms import (
+    LIMITS,
+    NO_LIMIT,
+    OLD_DAYS,
+    Offer,
+    Platform,
+    choose_platforms,
+    find_platform,
+    is_old,
+    load_origins,
+    load_platforms,
+    read_platforms,
+)
+from ownlab.errors import RecordError, UsageError
+
+TEXT = (files("ownlab.catalog") / "data" / "platforms.toml").read_text("utf-8")
+OFFERS = [offer for platform in load_platforms() for offer in platform.offers]
+
+
+def figures(platform: Platform) -> list[Figure | Unstated]:
+    found = [platform.limit(name) for name in LIMITS]
+    for offer in platform.offers:
+        found += [offer.price, offer.session_hours, offer.weekly_hours, offer.unit_price]
+    return found
+
+
+@pytest.mark.parametrize("platform", load_platforms(), ids=lambda platform: platform.name)
+def test_every_figure_has_a_source_and_a_day_or_a_reason(platform: Platform) -> None:
+    origins = load_origins()
+    for figure in figures(platform):
+        if isinstance(figure, Unstated):
+            assert figure.reason
+            continue
+        assert figure.as_of == origins[figure.source].as_of
+        assert figure.value >= 0
+    assert platform.address.startswith("https://")
+    assert bool(platform.ended) == (platform.alive is False)
+
+
+def test_every_source_was_read_and_is_used() -> None:
+    used = {
+        figure.source for platform in load_platforms() for figure in figures(platform) if isinstance(figure, Figure)
+    }
+    used |= {platform.ended_source for platform in load_platforms()}
+    for key, origin in load_origins().items():
+        assert origin.address.startswith("https://"), key
+        assert date.fromisoformat(origin.as_of) <= date.fromisoformat(origin.read), key
+        assert key in used, key
+
+
+@pytest.mark.parametrize("offer", OFFERS, ids=lambda offer: f"{offer.platform} {offer.name} {offer.card}")
+def test_offers(offer: Offer) -> None:
+    assert offer.card in {card.name for card in load_cards()}
+    assert offer.count >= 1
+    assert (offer.per == "free") == (offer.price.value == 0)
+    assert offer.hourly is not None
+    # From a market's oldest card to eight of the newest: what lies outside was mistyped.
+    assert offer.per == "free" or 0.02 < offer.hourly / offer.count < 15
+
+
+def test_the_platforms_that_people_ask_for() -> None:
+    names = (
+        "colab,kaggle,gradient,amazon sagemaker,studio lab,azure,aws,gcp,lambda,runpod,vast,易学智能,floydhub,onepanel"
+    )
+    found = {platform.name: platform for platform in choose_platforms(names)}
+    assert len(found) == 14
+    assert [name for name, platform in found.items() if platform.alive is False] == ["FloydHub", "Onepanel"]
+    assert found["易学智能"].alive is None
+    assert isinstance(found["Kaggle"].weekly_hours, Figure)
+    assert found["AWS"].session_hours == Unstated(NO_LIMIT)
+
+
+def test_one_name_means_one_platform() -> None:
+    words = [word.casefold() for platform in load_platforms() for word in (platform.name, *platform.aliases)]
+    assert len(words) == len(set(words))
+    assert find_platform("Paperspace").name == "Paperspace Gradient"
+    with pytest.raises(UsageError, match="may be"):
+        find_platform("sage")
+    with pytest.raises(UsageError) as caught:
+        find_platform("kagle")
+    assert "Kaggle" in caught.value.hint
+    with pytest.raises(UsageError):
+        choose_platforms(" , ")
+
+
+def test_units_become_money() -> None:
+    units = next(offer for offer in find_platform("colab").offers if offer.per == "unit-hour" and offer.card == "T4")
+    assert units.hourly == pytest.approx(0.119)
+
+
+def test_what_is_old() -> None:
+    price = Figure(1.0, "list", "2026-01-01")
+    day = date(2026, 1, 1).toordinal()
+    assert not is_old(price, date.fromordinal(day + OLD_DAYS))
+    assert is_old(price, date.fromordinal(day + OLD_DAYS + 1))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "platforms = [",
+        TEXT.replace('[1.19, "mccormick"]', '[1.19, "nobody"]'),
+        TEXT.replace('[1.19, "mccormick"]', "1.19"),
+        TEXT.replace("session_hours = [12,", "sesion_hours = [12,", 1),
+        TEXT.replace('ended = ["2021-08", "floydhub-end"]', 'ended = ["2021-08", "nobody"]'),
+    ],
+    ids=["no TOML", "no such source", "a bare number", "a wrong name", "an end without a source"],
+)
+def test_a_table_that_is_wrong_is_refused(broken: str) -> None:
+    with pytest.raises(RecordError):
+        read_platforms(broken)

@@ -1,0 +1,73 @@
+"""Stands in for the Python in which `ownlab bench` measures: says the lines of a script, and does what stands between them.
+
+The script (OWNLAB_FAKE_BENCH) is NDJSON. A line with "do" is not said: `wait` waits to be ended, after it has written that it
+does so; `die` ends by a signal; `say` writes text that is no event; `request` copies the request into a file; `remove` takes a folder away.
+"""
+
+import array
+import fcntl
+import json
+import os
+import signal
+import sys
+import termios
+import time
+from typing import TextIO
+
+
+def main() -> None:
+    assert sys.argv[2:] == ["bench.run", "-"], sys.argv
+    with open(os.environ["OWNLAB_FAKE_BENCH"], encoding="utf-8") as script:
+        lines = script.read().splitlines()
+    for line in lines:
+        wish = json.loads(line)
+        if wish.get("do") == "wait":
+            # Read twice: what was said before the first of these is not only read by then, but taken in.
+            for _ in range(2):
+                say(sys.stdout, '{"event": "begin", "name": "what never ends"}')
+                until_read()
+            wait(wish["file"])
+        elif wish.get("do") == "die":
+            say(sys.stderr, "RuntimeError: " + wish["words"])
+            os.kill(os.getpid(), signal.Signals[wish["signal"]])
+        elif wish.get("do") == "say":
+            say(sys.stdout, wish["text"])
+        elif wish.get("do") == "remove":
+            os.rmdir(wish["folder"])
+        elif wish.get("do") == "request":
+            with open(wish["file"], "w", encoding="utf-8") as out:
+                out.write(sys.stdin.read())
+        else:
+            say(sys.stdout, line)
+
+
+def say(stream: TextIO, text: str) -> None:
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def until_read() -> None:
+    """Until the host has taken from the pipe all that was said."""
+    left = array.array("i", [1])
+    while left[0]:
+        time.sleep(0.01)
+        fcntl.ioctl(1, termios.FIONREAD, left)
+
+
+def wait(file: str) -> None:
+    """Until SIGTERM comes; the file tells first that it waits, then that it ended as it was asked to."""
+
+    def end(number: int, frame: object) -> None:
+        with open(file, "a", encoding="utf-8") as out:
+            out.write("ended")
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    with open(file, "w", encoding="utf-8") as out:
+        out.write("waits ")
+    parent = os.getppid()
+    while os.getppid() == parent:  # a host that is gone ends nobody
+        time.sleep(0.05)
+
+
+main()

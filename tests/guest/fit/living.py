@@ -1,0 +1,167 @@
+"""Models that live in a process, as in a notebook: `living.py LAUNCH.py` prints what was seen, by name, as JSON.
+
+Read by the interpreter that has torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import random
+import resource
+import sys
+import threading
+from typing import Any
+
+import torch  # noqa: TID251  # the interpreter that reads this has it
+from torch import nn  # noqa: TID251
+
+
+class Noted(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
+    """Holds what a copy must not touch, and asks for a card by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.norm = nn.Linear(32, 64), nn.BatchNorm1d(64)
+        self.head = nn.Linear(64, 4)
+        self.calls: list[int] = []
+
+    def forward(self, inputs: Any) -> Any:
+        self.calls.append(len(inputs))
+        mask = torch.ones(64, device="cuda").cuda()
+        return self.head(self.norm(self.body(inputs.to("cuda:0"))) * mask * torch.rand(64) * random.random())
+
+
+class Skipping(nn.Module):  # type: ignore[misc]
+    """Leaves its layer out now and then, and takes as much of it as a number in a tensor says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(32, 32), nn.Linear(12, 4)
+
+    def forward(self, inputs: Any) -> Any:
+        if torch.rand([]) >= 0.1:
+            inputs = self.layer(inputs)
+        return self.head(inputs[:, : int(torch.tensor(12))])
+
+
+def figures(answer: dict[str, Any]) -> dict[str, Any]:
+    """What has to be the same, however the model was given."""
+    return {key: answer.get(key) for key in ("error", "parameters", "flops", "events", "tags", "marks", "batch")}
+
+
+def as_files(live: Any, trace: Any, models: Any) -> dict[str, bool]:
+    """Whether a model that is there is traced as one that a file builds."""
+    same = {}
+    for name in ("mlp", "lstm", "convolutions", "attention", "tied"):
+        built = trace.traced(live.Request(f"{models.__file__}:{name}", steps=2))
+        given = live.answer(live.Live(*getattr(models, name)()), {"target": "", "steps": 2})
+        same[name] = figures(built) == figures(given)
+    return same
+
+
+def untouched(live: Any) -> dict[str, Any]:
+    """A model with gradients and hooks, and random numbers that are drawn: all is as it was."""
+    torch.manual_seed(3)
+    model, kept = Noted().eval(), []
+    model.body(torch.ones(1, 32)).sum().backward()
+    model.body.register_forward_hook(lambda *said: kept.append(said))
+    tensors = [*model.parameters(), *model.buffers(), model.body.weight.grad]
+    before = [(id(one), one._version, one.clone()) for one in tensors]
+    plain, numbers = random.getstate(), torch.get_rng_state()
+    answer = live.answer(live.Live(model, (8, 32), nn.CrossEntropyLoss(), (8, torch.long)), {"target": ""})
+    after = [*model.parameters(), *model.buffers(), model.body.weight.grad]
+    return {
+        "error": answer.get("error"),
+        "guesses": answer.get("guesses"),
+        "tensors": all(
+            id(one) == number and one._version == version and torch.equal(one, value)
+            for one, (number, version, value) in zip(after, before, strict=True)
+        ),
+        "hooked": len(kept) + len(model.calls),
+        "hooks": len(model.body._forward_hooks),
+        "training": model.training,
+        "random": plain == random.getstate() and torch.equal(numbers, torch.get_rng_state()),
+        "grad": torch.is_grad_enabled(),
+    }
+
+
+def sizes(live: Any) -> dict[str, Any]:
+    """Tensors, shapes, and other batches of both come to the same."""
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    loss, targets = nn.CrossEntropyLoss(), torch.zeros(8, dtype=torch.long)
+    tensors = live.answer(live.Live(model, torch.zeros(8, 16), loss, targets), {"target": ""})
+    shapes = live.answer(live.Live(model, (8, 16), loss, (8, torch.long)), {"target": ""})
+    resized = live.answer(live.Live(model, (2, 16), loss, (2, torch.long)), {"target": "", "batch": 8})
+    two = torch.zeros(2, dtype=torch.long)
+    known = live.answer(live.Live(model, (2, 16), lambda out: loss(out, two)), {"target": "", "batch": 8})
+    half = live.whole_request(live.Live(nn.Linear(4, 4).bfloat16(), (2, 4)), {"target": ""})
+    tokens = live.whole_request(live.Live(nn.Embedding(10, 4), (2, 7, torch.long)), {"target": ""})
+    skipping = live.answer(live.Live(Skipping(), (8, 32)), {"target": "", "train": False})
+    return {
+        "skipping": [skipping.get("flops", {}).get("forward"), skipping.get("guesses")],
+        "same": figures(tensors) == figures(shapes) == figures(resized),
+        "batch": shapes["batch"],
+        "known": known.get("error") is None and known["flops"] == shapes["flops"],
+        "half": half["precision"],
+        "tokens": [tokens["target"], tokens["batch"], tokens["seq"]],
+    }
+
+
+def large(live: Any) -> dict[str, Any]:
+    """16 GiB of weights that are nowhere; and 256 MiB that are here, and are not copied."""
+    with torch.device("meta"):
+        nowhere = nn.Linear(65536, 65536, bias=False)
+    answer = live.answer(live.Live(nowhere, (4, 65536)), {"target": "", "steps": 2})
+    here = nn.Linear(8192, 8192, bias=False)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    live.answer(live.Live(here, (4, 8192)), {"target": ""})
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"most": max(answer["events"]["bytes"]), "grown_mib": grown // 1024}
+
+
+def refused(live: Any) -> dict[str, str]:
+    """What cannot be done, by the kind that the answer names."""
+    locked = nn.Linear(4, 4)
+    locked.lock = threading.Lock()
+    cases = {
+        "number": live.Live(3, (2, 4)),
+        "no inputs": live.Live(nn.Linear(4, 4)),
+        "wrong inputs": live.Live(nn.Linear(4, 4), 7),
+        "empty": live.Live(nn.Linear(4, 4), (0, 4)),
+        "lazy": live.Live(nn.LazyLinear(4), (2, 4)),
+        "locked": live.Live(locked, (2, 4)),
+        "wrong shape": live.Live(nn.Linear(4, 4), (2, 5)),
+        "script": live.Live(torch.jit.script(nn.Linear(4, 4)), (2, 4)),
+        "frozen": live.Live(nn.ReLU(), (2, 4)),
+    }
+    said = {name: live.answer(one, {"target": ""}) for name, one in cases.items()}
+    said["no length"] = live.answer(live.Live(nn.Linear(4, 4), (2, 4)), {"target": "", "seq": 8})
+    said["precision"] = live.answer(live.Live(nn.Linear(4, 4), (2, 4)), {"target": "", "precision": "fp7"})
+    return {name: one.get("error", {}).get("kind", "") for name, one in said.items()}
+
+
+def main(launch: str) -> None:
+    """Print all of it."""
+    spec = importlib.util.spec_from_file_location("launch", launch)
+    assert spec is not None
+    assert spec.loader is not None
+    launcher = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(launcher)
+    launcher.register_package()
+    live = importlib.import_module("ownlab_guest.fit.live")
+    trace = importlib.import_module("ownlab_guest.fit.trace")
+    models = importlib.import_module("models")
+    seen = {
+        "files": as_files(live, trace, models),
+        "untouched": untouched(live),
+        "sizes": sizes(live),
+        "large": large(live),
+        "refused": refused(live),
+    }
+    sys.stdout.write("SEEN" + json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,56 @@
+"""Our measurements beside others' of the same thing, one after the other in one process: `python tests_gpu/beside.py`; prints JSON."""
+
+import json
+import statistics
+import sys
+
+import torch
+from triton.testing import do_bench
+
+from ownlab_guest.bench import moving, place, products
+from ownlab_guest.bench.request import Request
+
+SIZE, MIB = 8192, 1024
+# The card's clock follows its power: both sides must work for about as long.
+ROUNDS, SECONDS = 5, 1.5
+
+
+def product_by_triton():
+    """Seconds of one product, as Triton's own clock has it: the cache is cleared before each."""
+    left, right = (torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    result = torch.empty_like(left)
+    return do_bench(lambda: torch.mm(left, right, out=result), warmup=300, rep=1200, return_mode="median") / 1000
+
+
+def copy_by_hand(count=200):
+    """Seconds of one copy, as one would write it."""
+    source = torch.randn(MIB << 18, device="cuda")
+    target = torch.empty_like(source)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for _ in range(20):
+        target.copy_(source)
+    torch.cuda.synchronize()
+    begin.record()
+    for _ in range(count):
+        target.copy_(source)
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1000 / count
+
+
+def main():
+    """Medians of each round, ours and theirs."""
+    here = place.find(Request())
+    found = {"product": {"ours": [], "theirs": []}, "copy": {"ours": [], "theirs": []}}
+    for _ in range(ROUNDS):
+        ours = products.product(here, SECONDS, "bf16", SIZE)
+        found["product"]["ours"].append(statistics.median(ours.seconds))
+        found["product"]["theirs"].append(product_by_triton())
+        ours = moving.copy_within(here, SECONDS, MIB)
+        found["copy"]["ours"].append(statistics.median(ours.seconds))
+        found["copy"]["theirs"].append(copy_by_hand())
+    sys.stdout.write(json.dumps({**found, "note": here.note}))
+
+
+if __name__ == "__main__":
+    main()

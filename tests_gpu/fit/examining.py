@@ -1,0 +1,289 @@
+"""Each configuration predicted with all cards hidden, measured on the card, and run again with the prediction as its cap.
+
+`python tests_gpu/fit/examining.py OUT.json [NAME…]`, with src/ on the path, does it by hand; without a card it predicts only.
+OWNLAB_FIT_PART=predict or =measure does one half. What is measured alone is judged by the predictions that are kept beside this
+file, which another torch made; where both are there, they are compared, too. `examining.py --keep` makes the kept ones anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock, Semaphore
+from typing import Any, TypeVar
+
+sys.path.insert(0, str(Path(__file__).parent))
+import msgspec
+from configurations import ALL, Configuration
+from msgspec import Struct
+
+from ownlab.instruments.fit.asking import ask_trace
+from ownlab.instruments.fit.measuring import Answer, Settings, ask_measure
+from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.records import Device, Fit, GuestCard, Request
+
+__all__ = ["MODELS", "PART", "Examined", "Results", "chosen", "examine", "look", "table"]
+
+MODELS = Path(__file__).with_name("models.py")
+KEPT = Path(__file__).with_name("predicted-2.13.json")
+MIB = 1024**2
+SECONDS = 200.0
+PART = os.environ.get("OWNLAB_FIT_PART", "")  # predict, measure; else both
+# Traces beside each other, and processes on the card at once: 20 GiB each at most, and imports take most of the time.
+WORKERS = int(os.environ.get("OWNLAB_FIT_WORKERS", "12"))
+ON_THE_CARD = Semaphore(int(os.environ.get("OWNLAB_FIT_ON_THE_CARD", "6")))
+T = TypeVar("T")
+
+
+class Prediction(Struct, frozen=True):
+    """As much of one as is compared; bytes."""
+
+    torch: str
+    allocated: int
+    reserved: int
+    device: int
+    band: tuple[int, int]  # of what is reserved
+    parts: dict[str, int]
+    parameters: int
+    flops: int
+
+    @classmethod
+    def of(cls, fit: Fit) -> Prediction:
+        return cls(
+            fit.torch,
+            fit.peak.allocated_bytes,
+            fit.peak.reserved_bytes,
+            fit.peak.device_bytes,
+            (fit.band.reserved_low_bytes, fit.band.reserved_high_bytes),
+            {name: getattr(fit.parts, name) for name in fit.parts.__struct_fields__},
+            fit.parameters.total,
+            fit.flops.total,
+        )
+
+
+class Examined(Struct):
+    """One configuration, as far as it has come."""
+
+    configuration: Configuration
+    here: Prediction | None = None  # by the torch that measures
+    kept: Prediction | None = None  # by another, before
+    measured: Answer | None = None
+    capped: Answer | None = None
+    failures: dict[str, str] = msgspec.field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.configuration.name
+
+    @property
+    def predicted(self) -> Prediction | None:
+        """The one that is judged."""
+        return self.here or self.kept
+
+    def errors(self, predicted: Prediction | None = None) -> dict[str, float]:
+        """Predicted against measured, as shares: allocated, reserved, device."""
+        predicted = predicted or self.predicted
+        if predicted is None or self.measured is None or self.measured.memory is None:
+            return {}
+        memory = self.measured.memory
+        found = {
+            "allocated": predicted.allocated / memory.allocated_bytes - 1,
+            "reserved": predicted.reserved / memory.reserved_bytes - 1,
+        }
+        if memory.device_bytes is not None:
+            found["device"] = predicted.device / memory.device_bytes - 1
+        return found
+
+    def apart(self) -> dict[str, float]:
+        """This torch's prediction against the other's, as shares."""
+        if self.here is None or self.kept is None:
+            return {}
+        return {
+            name: getattr(self.here, name) / getattr(self.kept, name) - 1
+            for name in ("allocated", "reserved", "flops")
+            if getattr(self.kept, name)
+        }
+
+
+def chosen(names: Iterable[str] = ()) -> list[Configuration]:
+    """Those that may be looked at; all of them where OWNLAB_FIT_HELD_BACK is set."""
+    wanted = set(names)
+    every = os.environ.get("OWNLAB_FIT_HELD_BACK", "") not in ("", "0")
+    return [one for one in ALL if (every or not one.held_back) and (not wanted or one.name in wanted)]
+
+
+def request_of(configuration: Configuration, device: Device | None) -> Request:
+    """The step that is meant, for the card that is here; without one, for the card that kept predictions are for."""
+    card = GuestCard() if device is None else device.card
+    return Request(target=f"{MODELS}:{configuration.name}", **configuration.request, card=card)
+
+
+def look(python: str) -> Device:
+    """The device that is here."""
+    request = Request(target=f"{MODELS}:{ALL[0].name}")
+    return ask_measure(request, python, Settings(look=True), deadline=SECONDS)[1]
+
+
+class Results:
+    """What is known so far; written at each turn, so that what breaks later loses nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._lock = path, Lock()
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._said: dict[str, Any] = {}
+
+    def row(self, one: Examined) -> None:
+        with self._lock:
+            self._rows[one.name] = row(one)
+            self._write()
+
+    def say(self, name: str, value: Any) -> None:
+        """Something beside the configurations."""
+        with self._lock:
+            self._said[name] = msgspec.to_builtins(value)
+            self._write()
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        order = [one.name for one in ALL]
+        rows = [self._rows[name] for name in sorted(self._rows, key=order.index)]
+        partial = self._path.with_name(f".{self._path.name}.part")
+        partial.write_text(json.dumps({**self._said, "configurations": rows}, indent=1) + "\n")
+        partial.replace(self._path)
+
+
+def examine(
+    configurations: list[Configuration], device: Device, python: str, results: Results, part: str = PART
+) -> list[Examined]:
+    """All of them, several at once."""
+    # A trace that takes all cores for itself would keep the others waiting.
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    kept = kept_predictions()
+
+    def examined(configuration: Configuration) -> Examined:
+        one = Examined(configuration, kept=kept.get(configuration.name), failures={})
+        begin = time.monotonic()
+        _examine(one, device, python, part)
+        one.seconds = time.monotonic() - begin
+        results.row(one)
+        return one
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(examined, configurations))
+
+
+def _examine(one: Examined, device: Device, python: str, part: str) -> None:
+    """Each of the three by itself: one that breaks does not keep the others from being known."""
+    request = request_of(one.configuration, device)
+    if part != "measure":
+        one.here = _tried(
+            one,
+            "prediction",
+            lambda: Prediction.of(predict(ask_trace(request, python, deadline=SECONDS), request)),
+        )
+    if part == "predict" or device.kind == "cpu":
+        return
+    one.measured = _measured(one, "measurement", request, python, Settings(seconds=0))
+    if one.predicted is not None:
+        cap = Settings(seconds=0, parts=False, cap_bytes=one.predicted.band[1])
+        one.capped = _measured(one, "capped run", request, python, cap)
+
+
+def _measured(one: Examined, what: str, request: Request, python: str, settings: Settings) -> Answer | None:
+    with ON_THE_CARD:
+        return _tried(one, what, lambda: ask_measure(request, python, settings, deadline=SECONDS)[0])
+
+
+def _tried(one: Examined, what: str, run: Callable[[], T]) -> T | None:
+    try:
+        return run()
+    except Exception as exc:  # noqa: BLE001  # whatever it is, it is said in this configuration's row
+        one.failures[what] = f"{type(exc).__name__}: {exc}"[:2000]
+        return None
+
+
+def kept_predictions() -> dict[str, Prediction]:
+    """Those of another torch."""
+    return msgspec.json.decode(KEPT.read_bytes(), type=dict[str, Prediction]) if KEPT.exists() else {}
+
+
+def row(one: Examined) -> dict[str, Any]:
+    """What is written of it."""
+    said: dict[str, Any] = {"name": one.name, "held_back": one.configuration.held_back}
+    said |= {"failures": one.failures, "seconds": round(one.seconds, 1)}
+    if one.here is not None:
+        said["predicted"] = msgspec.to_builtins(one.here)
+    if one.kept is not None:
+        said["kept"] = msgspec.to_builtins(one.kept)
+    if one.measured is not None:
+        said |= {"torch": one.measured.torch, "cudnn": one.measured.cudnn}
+        said["card"] = one.measured.device.name if one.measured.device else ""
+        said["measured"] = msgspec.to_builtins(one.measured.memory)
+        said["out_of_memory"] = msgspec.to_builtins(one.measured.out_of_memory)
+        said["errors"] = one.errors()
+        said["errors_of_kept"] = one.errors(one.kept) if one.kept is not None else {}
+    said["predictions_apart"] = one.apart()
+    if one.capped is not None:
+        said["capped"] = "ran" if one.capped.out_of_memory is None else one.capped.out_of_memory.message
+    return said
+
+
+def table(all_of_them: list[Examined]) -> str:
+    """Errors, configuration by configuration, and their medians and worst."""
+    lines = [f"{'':32}{'allocated':>18}{'reserved':>18}{'device':>18}  band   as a cap  torches apart  s"]
+    lines += [_line(one) for one in all_of_them]
+    for what in ("allocated", "reserved", "device"):
+        off = [100 * abs(one.errors()[what]) for one in all_of_them if what in one.errors()]
+        if off:
+            lines.append(f"{what}: median {statistics.median(off):.2f} %, worst {max(off):.2f} %, of {len(off)}")
+    return "\n".join(lines)
+
+
+def _line(one: Examined) -> str:
+    memory = None if one.measured is None else one.measured.memory
+    predicted, errors = one.predicted, one.errors()
+    said = "; ".join(f"{what}: {why}" for what, why in one.failures.items())[:300]
+    apart = " ".join(f"{100 * share:+.2f}" for share in one.apart().values())
+    if predicted is None or memory is None:
+        out = one.measured and one.measured.out_of_memory
+        return f"{one.name:32} {said or (out.message[:200] if out else 'predicted only')}  {apart}  {one.seconds:.0f}"
+    sizes = {"allocated": memory.allocated_bytes, "reserved": memory.reserved_bytes, "device": memory.device_bytes}
+    cells = [
+        f"{size / MIB:9.0f} {100 * errors[name]:+7.2f}%" if size is not None else "?" for name, size in sizes.items()
+    ]
+    inside = predicted.band[0] <= memory.reserved_bytes <= predicted.band[1]
+    ran = one.capped is not None and one.capped.out_of_memory is None
+    end = f"{'holds' if inside else 'MISSES':6} {'ran' if ran else 'FAILED':9}  {apart:13}  {one.seconds:.0f} {said}"
+    return f"{one.name:32}{''.join(cell.rjust(18) for cell in cells)}  {end}"
+
+
+def main(*arguments: str) -> None:
+    """By hand."""
+    python = os.environ.get("OWNLAB_TORCH_PYTHON", sys.executable)
+    if arguments[0] == "--keep":
+        keep(python)
+        return
+    found = examine(chosen(arguments[1:]), look(python), python, Results(Path(arguments[0])))
+    sys.stdout.write(table(found) + "\n")
+
+
+def keep(python: str) -> None:
+    """Predictions of all, for those who measure later with another torch."""
+    os.environ["OWNLAB_FIT_HELD_BACK"] = "1"
+    device = Device("cpu", "", 1)
+    found = examine(chosen(), device, python, Results(None), "predict")
+    kept = {one.name: one.here for one in found if one.here is not None}
+    KEPT.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+    sys.stdout.write("".join(f"{one.name}: {one.failures}\n" for one in found if one.failures))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,183 @@
+"""`ownlab bench` on a real NVIDIA card: beside Triton's clock and a copy timed by hand, against the catalogue's limits.
+
+Plain functions without fixtures. Figures are printed (pytest -s), and written as JSON into $OUT where that is set.
+"""
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LAUNCH = ROOT / "src" / "ownlab_guest" / "launch.py"
+GIB = 1 << 30
+
+
+def say(text):
+    """For pytest -s."""
+    sys.stdout.write(text + "\n")
+
+
+def keep(name, text):
+    """So that it can be looked at afterwards."""
+    if os.environ.get("OUT"):
+        Path(os.environ["OUT"], name).write_text(text)
+
+
+def asked(seconds=300, **request):
+    """The guest's events, each with the second in which it came."""
+    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+        path = Path(folder, "request.json")
+        path.write_text(json.dumps({"folder": folder, **request}))
+        began = time.monotonic()
+        command = [sys.executable, str(LAUNCH), "bench.run", str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as guest:
+            said = [{**json.loads(line), "at": time.monotonic() - began} for line in guest.stdout]
+            assert guest.wait(timeout=seconds) == 0
+    assert said[-1]["event"] == "done", said[-3:]
+    return said
+
+
+def results(said):
+    return {one["name"]: one for one in said if one["event"] == "result"}
+
+
+def rate(result):
+    return result["work"] / statistics.median(result["seconds"])
+
+
+def beside():
+    """As beside.py measured it, once for all tests."""
+    if not BESIDE:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+        }
+        ran = subprocess.run(
+            [sys.executable, str(ROOT / "tests_gpu" / "beside.py")],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            env=environment,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr[-2000:]
+        keep("bench-beside.json", ran.stdout)
+        BESIDE.update(json.loads(ran.stdout))
+        say(json.dumps(BESIDE, indent=1))
+    return BESIDE
+
+
+BESIDE = {}
+
+
+def difference(kind):
+    ours, theirs = (statistics.median(beside()[kind][side]) for side in ("ours", "theirs"))
+    say(f"{kind}: ours {ours * 1e3:.4f} ms, theirs {theirs * 1e3:.4f} ms, {ours / theirs - 1:+.2%}")
+    return abs(ours / theirs - 1)
+
+
+def test_a_bf16_product_is_within_2_percent_of_tritons_clock():
+    assert difference("product") < 0.02
+
+
+def test_it_repeats_within_one_and_a_half_percent():
+    for kind in ("product", "copy"):
+        ours = beside()[kind]["ours"]
+        spread = (max(ours) - min(ours)) / statistics.median(ours)
+        say(f"{kind}: repeats within {spread:.2%}")
+        assert spread < 0.015, (kind, ours)
+
+
+def test_a_copy_is_within_3_percent_of_one_timed_by_hand():
+    assert difference("copy") < 0.03
+
+
+def benched(name, *arguments):
+    """What `ownlab bench` reports, as a person starts it; and its wall time. The report is left as NAME in $OUT."""
+    with tempfile.TemporaryDirectory(dir=ROOT) as home:
+        path = Path(home, name)
+        command = [sys.executable, "-m", "ownlab", "bench", "--python", sys.executable, "--no-keep"]
+        began = time.monotonic()
+        ran = subprocess.run(
+            [*command, "--save", str(path), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            cwd=ROOT,
+            env={**os.environ, "OWNLAB_HOME": home},
+            check=False,
+        )
+        seconds = time.monotonic() - began
+        say(f"{ran.stdout}{ran.stderr}{seconds:.1f} s in all")
+        assert ran.returncode == 0, ran.stderr
+        keep(name, path.read_text())
+        return json.loads(path.read_text()), seconds
+
+
+def test_the_default_profile_measures_everything_in_its_time_and_below_what_is_possible():
+    """What it leaves in $OUT may be put into the library, if nothing else ran."""
+    report, seconds = benched("h200.json")
+    for one in report["results"]:
+        state = one["after"] or {}
+        share = "" if one["share_of_peak"] is None else f"{one['share_of_peak']:.0%} of {one['limit']['what']}"
+        say(f"{one['name']:50} n={one['count']} {share} {state.get('clock_mhz')} MHz {state.get('throttle')}")
+    own = [one for one in report["skipped"] if one["group"] != "frameworks"]  # those may be built for the CPU alone
+    assert {one["reason"] for one in own} <= {"cache-cannot-be-avoided", "no-pillow", "unsupported"}, own
+    assert seconds < 200
+    on_card = [one for one in report["results"] if one["device"] == "cuda:0" and one["group"] != "launch"]
+    assert len(on_card) >= 20
+    for one in on_card:
+        assert one["before"]["clock_mhz"], one["name"]
+        assert one["after"]["temperature_c"], one["name"]
+    assert [one["name"] for one in report["results"] if one["verdict"] == "above-limit"] == []
+    assert any(one["share_of_peak"] is not None for one in report["results"])
+    assert "matmul fp8 8192" in [one["name"] for one in report["results"]]
+
+
+def test_a_product_that_is_not_waited_for_seems_faster_than_any_card():
+    said = results(asked(profile="default", groups=["products", "launch"]))
+    true = statistics.median(said["batch matmul fp32 800"]["seconds"])
+    returned = statistics.median(said["launch of batch matmul fp32 800"]["seconds"])
+    say(f"800×800×800: {true * 1e3:.1f} ms, and {returned * 1e6:.0f} µs until the call returns")
+    assert returned < true / 20
+
+
+def test_the_quick_profile_takes_less_than_half_a_minute():
+    report, seconds = benched("bench-quick.json", "--quick")
+    assert seconds < 30
+    names = {one["name"] for one in report["results"]}
+    assert {"matmul bf16 8192", "memory copy 1024 MiB", "resnet50 training bf16 128"} <= names
+
+
+def test_with_little_memory_smaller_sizes_are_measured():
+    said = asked(profile="quick", groups=["training"], memory_bytes=4 * GIB)
+    skipped = [one["name"] for one in said if one.get("reason") == "out-of-memory"]
+    smaller = [name for name in results(said) if name.startswith("resnet50 training bf16")]
+    say(f"with 4 GiB: no {skipped}, but {sorted(results(said))}")
+    assert "resnet50 training bf16 128" in skipped
+    assert smaller
+
+
+@contextlib.contextmanager
+def load(name):
+    command = [sys.executable, "-m", "tests_gpu.loads", name]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as working:
+        try:
+            assert working.stdout.readline().strip() == "ready", name
+            yield
+        finally:
+            working.kill()
+
+
+def test_beside_others_little_memory_is_taken_and_it_is_said():
+    with load("held"):
+        plan, *rest = asked(profile="quick", groups=["memory"])
+    assert "others use this card" in plan["note"]
+    assert all("others use this card" in one["note"] for one in results(rest).values())
+    assert results(rest)

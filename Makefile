@@ -27,8 +27,8 @@ check:
 	.venv/bin/pytest -q tests/test_architecture.py
 
 test: check
-	.venv/bin/pytest -q -n 4 --dist loadfile
-	.venv/bin/pytest -q tests_colab tests_survival tests_browser
+	.venv/bin/pytest -q -n 4 --dist loadfile tests tests_colab tests_survival
+	.venv/bin/pytest -q tests_browser
 
 # make bench    measure against peers, and write benchmarks/RESULTS.md
 bench:

@@ -140,7 +140,10 @@ def test_what_pages_know_outlives_the_server(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_text("written by the scribe")
     known = Version(12.5, "sha256", "abc")
-    Written(str(table)).wrote(str(file), known)
+    writing = Written(str(table))
+    with writing.writing(str(file), known):
+        file.write_text("what the scribe adds")
+        assert writing.known(str(file)) == known  # also for a page that asks before the writing is done
     assert stat.S_IMODE(table.stat().st_mode) == 0o600
     again = Written(str(table))
     assert again.known(str(file)) == known

@@ -224,8 +224,8 @@ class OwnlabContents(AsyncLargeFileManager):
                     return False
                 before = await asyncio.to_thread(self._version, os_path, found.data)
                 await self._trust(found, os_path)
-                await self._save_whole({"type": "notebook", "format": "json", "content": found.notebook}, path)
-                self._written.wrote(os_path, before)
+                with self._written.writing(os_path, before):
+                    await self._save_whole({"type": "notebook", "format": "json", "content": found.notebook}, path)
             await asyncio.to_thread(found.merged.hold)
         return True
 

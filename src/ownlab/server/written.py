@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from ownlab.lab.store.private import write_private
@@ -36,18 +37,27 @@ class Written:
     def __init__(self, file: str) -> None:
         self._file = file  # "": not kept
         self._entries = _read(file)
+        self._coming: dict[str, Version] = {}
 
     def known(self, path: str) -> Version | None:
         """What pages know of a file; None where that is just what it is."""
+        if path in self._coming:
+            return self._coming[path]
         entry = self._entries.get(path)
         return entry.known if entry is not None and entry.stamp == stamp(path) else None
 
-    def wrote(self, path: str, before: Version) -> None:
-        """The scribe has just written a file; `before` it was what pages know."""
-        written = stamp(path)
-        if written is not None:
-            self._entries[path] = _Entry(written, before)
-            self._write()
+    @contextmanager
+    def writing(self, path: str, before: Version) -> Iterator[None]:
+        """Around the scribe's writing of a file: `before` is what pages know, and what those are told that ask meanwhile."""
+        self._coming[path] = before
+        try:
+            yield
+            written = stamp(path)
+            if written is not None:
+                self._entries[path] = _Entry(written, before)
+                self._write()
+        finally:
+            del self._coming[path]
 
     def forget(self, path: str) -> None:
         """Somebody else has written the file, or it is gone; or all in a folder."""

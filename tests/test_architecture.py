@@ -19,6 +19,7 @@ ROOMS = [
     "errors",
     "units",
     "proc",
+    "writing",
     "options",
     "guests",
     "catalog",

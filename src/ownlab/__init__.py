@@ -5,6 +5,7 @@
 #   errors.py      every failure as one tree; each class has an exit code, an HTTP status and a meaning
 #   proc.py        what Linux tells of processes; standard library alone
 #   units.py       bytes, seconds, FLOP/s: parsed and formatted; the only place where 1024 and 1e9 stand
+#   writing.py     files that people keep, written whole or not at all
 #   options/       configuration, resolved once into frozen options, each with where it came from
 #   guests/        child processes with deadlines: the system's tools, and guest code in the user's interpreters
 #   machine/       what this computer has, as facts: Known(value, unit, source) or Unknown(reason)

@@ -92,19 +92,22 @@ def gpt2(c: Configuration) -> Made:
     return model, {"input_ids": ids, "labels": ids} if c.train else {"input_ids": ids}
 
 
-def llama(c: Configuration) -> Made:
-    """In the style of Llama: grouped queries, 12 layers of 1024."""
-    transformers = _transformers()
-    config = transformers.LlamaConfig(
+def _llama_config(**more: Any) -> Any:
+    return _transformers().LlamaConfig(
         hidden_size=1024,
         intermediate_size=2816,
         num_hidden_layers=12,
         num_attention_heads=16,
         num_key_value_heads=4,
         vocab_size=32000,
-        max_position_embeddings=4096,
-        use_cache=False,
+        **more,
     )
+
+
+def llama(c: Configuration) -> Made:
+    """In the style of Llama: grouped queries, 12 layers of 1024."""
+    transformers = _transformers()
+    config = _llama_config(max_position_embeddings=4096, use_cache=False)
     ids = _tokens(c, 32000)
     return transformers.LlamaForCausalLM(config), {"input_ids": ids, "labels": ids} if c.train else {"input_ids": ids}
 
@@ -256,12 +259,5 @@ def grows(batch: int = 64) -> Made:
 def speaks(batch: int = 4, seq: int = 512) -> Made:
     """A model that decodes."""
     transformers = _transformers()
-    config = transformers.LlamaConfig(
-        hidden_size=1024,
-        intermediate_size=2816,
-        num_hidden_layers=12,
-        num_attention_heads=16,
-        num_key_value_heads=4,
-        vocab_size=32000,
-    )
+    config = _llama_config()
     return transformers.LlamaForCausalLM(config), {"input_ids": torch.randint(0, 32000, (batch, seq))}

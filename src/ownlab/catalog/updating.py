@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from datetime import date
 from urllib.parse import urlsplit
@@ -25,6 +23,7 @@ from ownlab.catalog.card_files import (
 from ownlab.catalog.cards import words_of
 from ownlab.catalog.ladder import REFERENCE
 from ownlab.errors import InputError, RecordError
+from ownlab.writing import write_whole
 
 __all__ = ["LARGEST", "CatalogUpdate", "accept", "forget"]
 
@@ -216,13 +215,6 @@ def _place(text: str) -> None:
     path = own_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=".cards-")
-        try:
-            with open(descriptor, "w", encoding="utf-8") as new:
-                new.write(text)
-            os.replace(made, path)
-        except BaseException:
-            os.unlink(made)
-            raise
     except OSError as exc:
-        raise InputError(f"cannot write {path}: {exc.strerror}") from exc
+        raise InputError(f"{path.parent} cannot be made: {exc.strerror}") from exc
+    write_whole(text.encode(), path)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +9,9 @@ import msgspec
 
 from ownlab.errors import InputError, RecordError
 from ownlab.machine.records import Machine
+from ownlab.writing import write_whole
 
-__all__ = ["FORMAT", "decode_machine", "encodable", "load_machine", "save_machine", "write_whole"]
+__all__ = ["FORMAT", "decode_machine", "encodable", "load_machine", "save_machine"]
 
 FORMAT = 1
 
@@ -22,45 +19,6 @@ FORMAT = 1
 def save_machine(machine: Machine, path: str | Path) -> None:
     """Write a machine, whole or not at all."""
     write_whole(msgspec.json.format(msgspec.json.encode(machine), indent=1) + b"\n", path)
-
-
-def write_whole(text: bytes, path: str | Path) -> None:
-    """Write a file, whole or not at all: the one that was there stays until the new one is complete.
-
-    What is no regular file (/dev/stdout, a named pipe) is written to as it is.
-    """
-    try:
-        mode = _mode_of(path)
-        if mode is not None and not stat.S_ISREG(mode):
-            with open(path, "wb") as file:
-                file.write(text)
-        else:
-            _replace(os.path.realpath(path), text, mode)
-    except OSError as exc:
-        raise InputError(f"{path} cannot be written: {exc.strerror}") from exc
-
-
-def _mode_of(path: str | Path) -> int | None:
-    """Of what the path leads to through links; None where that is nothing yet."""
-    try:
-        return os.stat(path).st_mode
-    except FileNotFoundError:
-        return None
-
-
-def _replace(target: str, text: bytes, mode: int | None) -> None:
-    """A new file is its owner's alone (mkstemp), since it describes a person's computer; an old one keeps its mode."""
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=f".{os.path.basename(target)}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text)
-        if mode is not None:
-            os.chmod(temporary, stat.S_IMODE(mode))
-        os.replace(temporary, target)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def encodable(machine: Machine) -> Machine:

@@ -6,7 +6,6 @@ Read by the interpreter that has torch.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import random
 import resource
@@ -144,12 +143,7 @@ def refused(live: Any) -> dict[str, str]:
 
 def main(launch: str) -> None:
     """Print all of it."""
-    spec = importlib.util.spec_from_file_location("launch", launch)
-    assert spec is not None
-    assert spec.loader is not None
-    launcher = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(launcher)
-    launcher.register_package()
+    importlib.import_module("registered").register_guest(launch)
     live = importlib.import_module("ownlab_guest.fit.live")
     trace = importlib.import_module("ownlab_guest.fit.trace")
     models = importlib.import_module("models")

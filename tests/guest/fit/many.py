@@ -7,7 +7,6 @@ is tested by the way.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import os
 import sys
@@ -18,12 +17,7 @@ from pathlib import Path
 
 def main(launch: str, requests: str) -> None:
     """Print a list of answers."""
-    spec = importlib.util.spec_from_file_location("launch", launch)
-    assert spec is not None
-    assert spec.loader is not None
-    launcher = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(launcher)
-    launcher.register_package()
+    importlib.import_module("registered").register_guest(launch)
     trace = importlib.import_module("ownlab_guest.fit.trace")
     answers = []
     with tempfile.TemporaryDirectory() as folder:

@@ -11,8 +11,8 @@ import msgspec
 
 from ownlab.errors import InputError, LabError, RecordError
 from ownlab.instruments.bench.records import BenchReport
-from ownlab.machine.recorded import write_whole
 from ownlab.options.places import state_folder
+from ownlab.writing import write_whole
 
 __all__ = [
     "FORMAT",

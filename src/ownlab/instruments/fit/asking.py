@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from ownlab.errors import DeadlineError, InputError, InterpreterError, OwnlabError
 from ownlab.guests import guest
 from ownlab.instruments.fit.records import Request, Trace, Trouble
 
-__all__ = ["NotTraced", "accepted", "ask_guest", "ask_trace", "refusal"]
+__all__ = ["NotTraced", "accepted", "ask_guest", "ask_trace", "refusal", "written"]
 
 T = TypeVar("T")
 
@@ -66,17 +68,22 @@ def ask_guest(
     env: Mapping[str, str] | None = None,
 ) -> T:
     """What a module of the guest answers to a request and, beside it, to these arguments."""
+    environment = {**_search_path(request.target), **(env or {}), "OWNLAB_FIT_UNTIL": str(time.time() + deadline)}
+    with written(request) as path:
+        try:
+            return guest.ask(python, module, [path, *arguments], answer=answer, deadline=deadline, env=environment)
+        except DeadlineError as exc:
+            raise DeadlineError(f"{request.target} was not done in {deadline:g} s", hint=_MORE_TIME) from exc
+
+
+@contextmanager
+def written(record: Struct) -> Iterator[str]:
+    """The path of a file that a guest reads, while it is asked."""
     descriptor, path = tempfile.mkstemp(prefix="ownlab-fit-", suffix=".json")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(request))
-        environment = {**_search_path(request.target), **(env or {}), "OWNLAB_FIT_UNTIL": str(time.time() + deadline)}
-        return guest.ask(python, module, [path, *arguments], answer=answer, deadline=deadline, env=environment)
-    except DeadlineError as exc:
-        raise DeadlineError(
-            f"{request.target} was not done in {deadline:g} s",
-            hint=_MORE_TIME,
-        ) from exc
+            file.write(msgspec.json.encode(record))
+        yield path
     finally:
         os.unlink(path)
 

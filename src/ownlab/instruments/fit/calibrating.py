@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from ownlab.instruments.fit.predict import predict
 from ownlab.instruments.fit.records import Device, Fit, Request, Trace, Trouble
 from ownlab.instruments.fit.roofline import work_of
 from ownlab.options.places import state_folder
+from ownlab.writing import write_whole
 
 __all__ = ["calibrate", "calibration_of", "context_of", "load_calibrations", "save", "with_calibrations"]
 
@@ -115,10 +115,7 @@ def save(calibration: Calibration, environ: Mapping[str, str] = os.environ) -> P
     folder.mkdir(exist_ok=True)
     slug = re.sub(r"[^a-z0-9]+", "-", calibration.device.name.lower()).strip("-")
     path = folder / f"{slug}.json"
-    descriptor, partial = tempfile.mkstemp(dir=folder)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(calibration), indent=1))
-    os.replace(partial, path)
+    write_whole(msgspec.json.format(msgspec.json.encode(calibration), indent=1), path)
     return path
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import ceil
 
-import msgspec
 from msgspec import Struct
 
 from ownlab.catalog.cards import find_card
-from ownlab.instruments.fit.asking import ask_guest, refusal
+from ownlab.instruments.fit.asking import ask_guest, refusal, written
 from ownlab.instruments.fit.catalogue import Card
 from ownlab.instruments.fit.records import (
     Device,
@@ -75,24 +70,13 @@ def ask_measure(
     """What a step took, or that it ran out of memory; and where. What else is wrong is raised."""
     # Before torch 2.9 the first of these is not known, and since then the second is an old name of it.
     env = {name: allocator for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF") if allocator}
-    with _written(settings) as path:
+    with written(settings) as path:
         answer = ask_guest("fit.measure", request, python, path, answer=Answer, deadline=deadline, env=env)
     if answer.error is not None:
         raise refusal(answer.error)
     if answer.device is None:
         raise refusal(Trouble("bad-answer", f"{request.target}: the guest does not say where it measured"))
     return answer, answer.device
-
-
-@contextmanager
-def _written(settings: Settings) -> Iterator[str]:
-    descriptor, path = tempfile.mkstemp(prefix="ownlab-fit-", suffix=".json")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(settings))
-        yield path
-    finally:
-        os.unlink(path)
 
 
 def card_of(device: Device) -> Card | None:

@@ -1,15 +1,16 @@
 """`ownlab fit` beside what others say of the same models: parameters and FLOPs, a step's memory, and what a prediction costs.
 
-    python -m benchmarks.fit --peers PYTHON [--truth FILE.jsonl --configurations FOLDER]
+    python -m benchmarks.fit --peers PYTHON [--only counts|memory]
 
-PYTHON has torch, transformers, torchvision and the peers (`fit_peers.py` names them); FILE has one line for each
-configuration that was measured on a card: name, allocated, reserved and device in bytes. What was found is kept in fit.json, from
-which `benchmarks.run` writes RESULTS.md. Without --truth the memory that was compared before stays.
+PYTHON has torch, transformers, torchvision and the peers (`fit_peers.py` names them). What configurations took on a card is in
+tests_gpu/fit/measured-h200.json; transformers should be the version that is named there. What was found is kept in fit.json,
+from which `benchmarks.run` writes RESULTS.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import statistics
@@ -29,7 +30,11 @@ HERE = Path(__file__).resolve().parent
 KEPT = HERE / "fit.json"
 GUEST = HERE.parent / "src/ownlab_guest/launch.py"
 TORCH = os.environ.get("OWNLAB_TORCH_PYTHON", str(HERE.parent / ".venv-torch/bin/python"))
+CONFIGURATIONS = HERE.parent / "tests_gpu/fit"
 MIB = 1024**2
+MARKS = {"open": "", "once": " *", "later": " †"}
+# Which configurations the rules were made with, and what the first look at the others showed.
+MADE_WITH = ("PLACEHOLDER",)
 Told = dict[str, Any]
 
 
@@ -101,54 +106,34 @@ def _ask(peers: str, *arguments: str) -> Told:
 # -- memory
 
 
-def compare_memory(peers: str, truth: Path, configurations: Path) -> Told:
-    """Our prediction, accelerate's and the plain formula against what a card took; what is held back is left alone."""
-    measured = {}
-    for line in truth.read_text().splitlines():
-        if '"held_back": true' not in line:
-            found = json.loads(line)
-            if "error" not in found:
-                measured[found["name"]] = found
-    told = _ask(peers, "memory", str(configurations), *measured)
+def compare_memory(peers: str) -> Told:
+    """Our prediction, accelerate's and the plain formula against what a card took."""
+    measured = json.loads((CONFIGURATIONS / "measured-h200.json").read_text())
+    names = list(measured["configurations"])
+    told = _ask(peers, "memory", str(CONFIGURATIONS), *names)
     rows = {}
-    for name, real in measured.items():
-        ours = _predicted(name, configurations, peers)
-        taken = {kind: real[kind] for kind in ("allocated", "reserved", "device")}
-        rows[name] = {"measured": taken, "ownlab": ours, **told["configurations"][name]}
+    for name, taken in measured.pop("configurations").items():
+        rows[name] = {"measured": taken, "ownlab": _predicted(name, peers), **told["configurations"][name]}
         print(name, rows[name], flush=True)
-    one = next(iter(measured.values()))
-    return {"versions": told["versions"], "card": one["card"], "torch": one["torch"], "rows": rows}
+    return {"versions": told["versions"], **measured, "rows": rows}
 
 
-_OF_REQUEST = ("train", "optimizer", "fused", "precision", "checkpointing", "channels_last", "accumulate", "steps")
-# Prints the options of one configuration; its module needs torch, and so is read where torch is.
-_OPTIONS = (
-    "import json, sys; sys.path.insert(0, sys.argv[1]); import configurations as c; one = c.BY_NAME[sys.argv[2]]; "
-    "print(json.dumps({name: getattr(one, name) for name in sys.argv[3:]}))"
-)
-_BUILD = """
-import sys
-sys.path[:0] = [{here!r}, {folder!r}]
-import fit_models  # it makes torchvision importable
-from configurations import BY_NAME
-def build():
-    return BY_NAME[{name!r}].build(BY_NAME[{name!r}])
-"""
-
-
-def _predicted(name: str, configurations: Path, python: str) -> Told:
+def _predicted(name: str, python: str) -> Told:
     from ownlab.instruments.fit.asking import ask_trace
     from ownlab.instruments.fit.predict import predict
     from ownlab.instruments.fit.records import Request
 
-    command = [python, "-c", _OPTIONS, str(configurations.resolve()), name, *_OF_REQUEST]
-    options = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.py"
-        path.write_text(_BUILD.format(here=str(HERE), folder=str(configurations.resolve()), name=name))
-        request = Request(target=f"{path}:build", **options)
-        peak = predict(ask_trace(request, python, deadline=300), request).peak
-    return {"allocated": peak.allocated_bytes, "reserved": peak.reserved_bytes, "device": peak.device_bytes}
+    sys.path.insert(0, str(CONFIGURATIONS))
+    one = importlib.import_module("configurations").BY_NAME[name]
+    request = Request(target=f"{CONFIGURATIONS / 'models.py'}:{name}", **one.request)
+    fit = predict(ask_trace(request, python, deadline=300), request)
+    return {
+        "allocated": fit.peak.allocated_bytes,
+        "reserved": fit.peak.reserved_bytes,
+        "device": fit.peak.device_bytes,
+        "band": [fit.band.reserved_low_bytes, fit.band.reserved_high_bytes],
+        "look": one.look,
+    }
 
 
 # -- what RESULTS.md says of it
@@ -189,14 +174,16 @@ def _memory_lines(memory: Told) -> list[str]:
     ways = ("accelerate", "formula")
     lines = [
         "",
-        f"Peak memory of a step, predicted on a CPU and measured on one {memory['card']} (torch {memory['torch']}). accelerate:",
-        "what `accelerate estimate-memory` says for training with Adam, or for inference. Formula: weights, gradients and",
-        'optimizer state for each parameter, and torchinfo\'s "Forward/backward pass size". Both are compared with what tensors',
-        f"took (allocated), which is what they mean. Percent. {_versions(memory['versions'])}. These configurations were looked at",
-        "while the rules for what libraries take were made; every third of the set was not, and is not here.",
+        f"Peak memory of a step, predicted on a CPU and measured on one {memory['card']} ({memory['when']}; torch {memory['torch']},",
+        f"cuDNN {memory['cudnn']}, transformers {memory['transformers']}). accelerate: what `accelerate estimate-memory` says for training",
+        "with Adam, or for inference. Formula: weights, gradients and optimizer state for each parameter, and torchinfo's",
+        '"Forward/backward pass size". Both are compared with what tensors took (allocated), which is what they mean. Percent.',
+        f"{_versions(memory['versions'])}.",
         "",
-        "| configuration | allocated, MiB | ownlab | accelerate | formula | reserved, MiB | ownlab | device, MiB | ownlab |",
-        "|---|---|---|---|---|---|---|---|---|",
+        *MADE_WITH,
+        "",
+        "| configuration | allocated, MiB | ownlab | accelerate | formula | reserved, MiB | ownlab | in its band | device, MiB | ownlab |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     off: dict[str, list[float]] = {}
     for name, found in memory["rows"].items():
@@ -207,12 +194,16 @@ def _memory_lines(memory: Told) -> list[str]:
             off.setdefault(kind, []).append(abs(ours[kind] / real[kind] - 1))
             if kind == "allocated":
                 cells += [_apart(found[way], "bytes", real[kind]) for way in ways]
+            if kind == "reserved":
+                low, high = ours["band"]
+                cells.append("yes" if low <= real[kind] <= high else "no")
         for way in ways:
             if "bytes" in found[way]:
                 off.setdefault(way, []).append(abs(found[way]["bytes"] / real["allocated"] - 1))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {name}{MARKS[ours['look']]} | {' | '.join(cells)} |")
     said = [f"{way} {_percent(statistics.median(found))} and {_percent(max(found))}" for way, found in off.items()]
-    return [*lines, "", f"Off at the median and at most: {'; '.join(said)}."]
+    widest = max(high / low for low, high in (found["ownlab"]["band"] for found in memory["rows"].values()))
+    return [*lines, "", f"Off at the median and at most: {'; '.join(said)}. Widest band: {_percent(widest - 1)}."]
 
 
 def _percent(share: float) -> str:
@@ -234,13 +225,13 @@ def main() -> None:
     """Ask everybody, and keep what they said."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", default=TORCH, help="a Python with torch and the peers")
-    parser.add_argument("--truth", type=Path, help="what was measured on a card")
-    parser.add_argument("--configurations", type=Path, help="the folder of configurations.py")
+    parser.add_argument("--only", choices=("counts", "memory"), help="the other one stays as it was")
     options = parser.parse_args()
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    kept |= {"date": date.today().isoformat(), "counts": count(options.peers)}
-    if options.truth is not None:
-        kept["memory"] = compare_memory(options.peers, options.truth, options.configurations)
+    if options.only != "memory":
+        kept |= {"date": date.today().isoformat(), "counts": count(options.peers)}
+    if options.only != "counts":
+        kept["memory"] = compare_memory(options.peers)
     KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     print("\n".join(fit_lines()))
 

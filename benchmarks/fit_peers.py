@@ -1,7 +1,7 @@
 """What others say of a model's parameters, FLOPs and memory: run by `fit.py` in an interpreter that has torch and them.
 
 `fit_peers.py counts` needs torchinfo, fvcore, ptflops, calflops and thop; `fit_peers.py memory FOLDER NAME …` torchinfo and
-accelerate, and a configurations.py in FOLDER. Prints JSON. What a tool cannot do is its error, in its own words.
+accelerate, and configurations.py and models.py in FOLDER. Prints JSON. What a tool cannot do is its error, in its own words.
 """
 
 from __future__ import annotations
@@ -106,10 +106,14 @@ def memory(folder: str, names: list[str]) -> Told:
     return found
 
 
+def _built(configuration: Any) -> Any:
+    return getattr(library("models"), configuration.name)()
+
+
 def _by_accelerate(configuration: Any) -> Told:
     """`accelerate estimate-memory`: what it shows for this type of numbers, as training with Adam or for inference."""
     with torch.device("meta"):
-        model = configuration.build(configuration)[0]
+        model = _built(configuration)[0]
     size = library("accelerate.utils").calculate_maximum_sizes(model)[0]
     if not configuration.train:
         return {"bytes": size // 2 if configuration.precision in ("bf16", "fp16") else size}
@@ -124,7 +128,7 @@ def _by_formula(configuration: Any) -> Told:
     torchinfo = library("torchinfo")
     torch.nn.init.trunc_normal_ = lambda tensor, *_, **__: tensor  # it reads numbers, and here there are none
     with library("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True):
-        built = configuration.build(configuration)
+        built = _built(configuration)
         model, inputs = built[0], built[1]
         if configuration.checkpointing:
             model.gradient_checkpointing_enable()

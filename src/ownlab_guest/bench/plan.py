@@ -10,7 +10,7 @@ from ownlab_guest.bench.place import Place
 from ownlab_guest.bench.timing import Outcome
 
 PROFILES = ("quick", "default", "full")
-SECONDS = {"quick": 0.5, "default": 1.5, "full": 4.0}
+SECONDS = {"quick": 0.4, "default": 1.5, "full": 4.0}
 FILE_MIB = {"quick": 256, "default": 1024, "full": 4096}
 ON_CARD: Tuple[str, ...] = ("products", "memory", "copies", "launch")
 WITH_TORCH: Tuple[str, ...] = (*ON_CARD, "training", "inference", "layers")

@@ -1,6 +1,6 @@
 """Attention as a card computes it: which of torch's kernels, by ATen/native/transformers/cuda/sdp_utils.cpp of torch 2.11."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Set, Tuple
 
 import torch
 
@@ -9,6 +9,9 @@ from ownlab_guest.fit.request import Card
 aten = torch.ops.aten
 _HALVES = (torch.bfloat16, torch.float16)
 _OF_CUDNN = (9.0, 10.0)  # cards where torch prefers cuDNN's
+_WIDEST = 256  # of a head
+# Since cuDNN 9.10, which came with torch 2.8; wider than 128 on Hopper.
+_IS_LATE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
 
 
 class Attention:
@@ -32,7 +35,7 @@ class Attention:
         scale: Optional[float] = None,
         **more: bool,
     ) -> Any:
-        kind = self._kind(query, key, value, attn_mask)
+        kind = self.kernel(query, key, value, attn_mask, dropout_p, is_causal, **more)
         wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
         if kind == "flash":
             flash = aten._scaled_dot_product_flash_attention
@@ -49,24 +52,39 @@ class Attention:
         efficient = aten._scaled_dot_product_efficient_attention
         return efficient(query, key, value, mask, wanted, dropout_p, is_causal, scale=scale)[0]
 
-    def _kind(self, query: Any, key: Any, value: Any, mask: Optional[Any]) -> str:
-        width = int(query.shape[-1])
-        if query.dim() != 4 or query.dtype is torch.float64 or value.shape[-1] != width:
+    def kernel(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Optional[Any] = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **_: bool,
+    ) -> str:
+        """Which one torch chooses: cudnn, flash, efficient or plain."""
+        if query.dim() != 4 or query.dtype is torch.float64:
             return "plain"
         half = query.dtype in _HALVES
-        learnt = mask is not None and mask.requires_grad  # a bias of positions, as T5's
-        if (
-            half
-            and self._has_cudnn
-            and self._card.capability in _OF_CUDNN
-            and not learnt
-            and width <= 128
-            and width % 8 == 0
-        ):
+        square, same_heads = query.shape[-2] == key.shape[-2], query.shape[1] == key.shape[1]
+        widths = {int(query.shape[-1]), int(value.shape[-1])}
+        # A mask whose last dimension is not its innermost one, as T5's bias of positions is in some versions of transformers.
+        straight = all(one.stride(-1) == 1 for one in (query, key, value, attn_mask) if one is not None)
+        if half and straight and self._takes_cudnn(query, key, attn_mask, dropout_p, widths):
             return "cudnn"
-        if half and self._card.capability >= 8 and mask is None and width <= 256:
+        flash = half and self._card.capability >= 8 and attn_mask is None and (square or not is_causal)
+        if flash and len(widths) == 1 and max(widths) <= _WIDEST:
             return "flash"
-        return "efficient" if query.shape[1] == key.shape[1] else "plain"  # keys that heads share
+        even = all(width % (8 if half else 4) == 0 for width in widths)
+        return "efficient" if same_heads and even and straight else "plain"
+
+    def _takes_cudnn(self, query: Any, key: Any, mask: Optional[Any], dropout: float, widths: Set[int]) -> bool:
+        if not self._has_cudnn or self._card.capability not in _OF_CUDNN:
+            return False
+        learnt = mask is not None and mask.requires_grad  # a bias of positions, as T5's
+        short = key.shape[-2] == 1 or (dropout > 0 and query.shape[-2] == 1)
+        widest = _WIDEST if self._card.capability == 9 and _IS_LATE else _WIDEST // 2
+        return not learnt and not short and all(width <= widest and width % 8 == 0 for width in widths)
 
 
 def _as_numbers(mask: Optional[Any], dtype: Any) -> Optional[Any]:

@@ -162,7 +162,8 @@ def step_of(built: Built, inputs: Tree, request: Request, device: str) -> Callab
         optimizers: List[Any] = model.optimizers()
         return lambda: model.step(optimizers, *inputs)
     optimizer = optimizer_of(model, request)
-    scaler = torch.amp.GradScaler(device) if request.precision == "amp-fp16" else None
+    # It begins low: at torch's own 65,536 the first steps are left out, and the optimizer's state is not there yet.
+    scaler = torch.amp.GradScaler(device, init_scale=128.0) if request.precision == "amp-fp16" else None
 
     def train() -> None:
         for _ in range(request.accumulate):

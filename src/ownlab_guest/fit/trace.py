@@ -30,14 +30,13 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
 def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, data: bool = False) -> Dict[str, Any]:
     """Build (the target, or what `build` makes), then run the steps on tensors without data; or with it."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
 
     from ownlab_guest.fit import as_cuda, building, guessing, recurrent, stepping, tracing
 
-    mode = contextlib.nullcontext() if data else FakeTensorMode(allow_non_fake_inputs=True)
+    mode = contextlib.nullcontext() if data else guessing.Knowing(allow_non_fake_inputs=True)
     with warnings.catch_warnings(), mode:
         warnings.simplefilter("ignore")
-        with guessing.Guessing() as guessed:
+        with guessing.Guessing(mode) as guessed:
             built = (build or building.build)(request)
         model, left_out = stepping.bare(built.model)
         built = built._replace(model=model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -32,6 +33,24 @@ def lstm() -> Made:
 def encoder() -> Made:
     layer = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, norm_first=True)
     return nn.TransformerEncoder(layer, 12, enable_nested_tensor=False), (torch.randn(16, 512, 768),)
+
+
+def computed_widths() -> Made:
+    """Its widths come out of tensors, as RegNet's do."""
+    grown = torch.round(16 * torch.pow(2.0, torch.arange(4) * 0.5) / 8) * 8
+    widths = [8, *grown.int().tolist()]
+    widths[-1] += int((torch.linspace(0, 8, 3) >= 4).sum())
+    layers = [nn.Linear(one, other, bias=False) for one, other in itertools.pairwise(widths)]
+
+    class Net(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers, self.norm = nn.Sequential(*layers), nn.BatchNorm1d(widths[-1])
+
+        def forward(self, inputs: Any) -> Any:
+            return self.norm(self.layers(inputs))
+
+    return Net(), (torch.randn(32, 8),)
 
 
 def attention(batch: int = 2) -> Made:

@@ -69,6 +69,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "tied": {"target": "tied", "precision": "bf16", "steps": 1},
     "forked": {"target": "forked", "steps": 1},
     "branches": {"target": "branches", "steps": 1},
+    "computed_widths": {"target": "computed_widths"},
     "pair": {"target": "pair"},
     "transposed": {"target": "transposed", "steps": 1},
     "colours": {"target": "colours", "steps": 1},
@@ -202,6 +203,13 @@ def test_values_that_depend_on_data_are_guessed_and_told(traces: dict[str, Trace
     assert trace["flops"]["forward"] == 2 * 2 * 32 * 256 * 256
     assert len(trace["guesses"]) == 2
     assert all("models.py:" in one for one in trace["guesses"])
+
+
+def test_numbers_that_follow_from_numbers_are_known(traces: dict[str, Trace]) -> None:
+    """Widths of 16, 24, 32 and 50: guessed ones would be those of another model."""
+    trace = traces["computed_widths"]
+    assert trace["parameters"]["total"] == 8 * 16 + 16 * 24 + 24 * 32 + 32 * 50 + 2 * 50
+    assert trace["guesses"] == []
 
 
 def test_a_model_may_have_a_step_of_its_own(traces: dict[str, Trace]) -> None:

@@ -34,7 +34,7 @@ RECORDED = {
     "copy": ("memory", "memory"),
     "bf16": ("tensor", "fine"),
     "tf32": ("tensor", "fine"),
-    "fp64": ("tensor", "fine"),
+    "fp64": ("fp64", "fine"),
     "transformer": ("tensor", "fine"),
     "fp32": ("off-tensor", "fine"),
 }

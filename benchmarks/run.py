@@ -36,6 +36,7 @@ GROUPS = {
     "forms": "benchmarks.forms:forms_rows",
     "top": "benchmarks.monitor:monitor_rows",
     "fit": "benchmarks.fit:fit_rows",
+    "clocks": "benchmarks.clocks:clocks_rows",
 }
 
 
@@ -90,7 +91,8 @@ def span(row: dict[str, Any], side: str) -> str:
 def line_of(row: dict[str, Any]) -> str:
     """One line of the table."""
     ratio = row["ours"] / row["theirs"]
-    return f"| {row['name']} | {span(row, 'ours')} | {span(row, 'theirs')} | {ratio:.2f} | {row['limit']} |"
+    digits = 3 if row["limit"].startswith("within") else 2
+    return f"| {row['name']} | {span(row, 'ours')} | {span(row, 'theirs')} | {ratio:.{digits}f} | {row['limit']} |"
 
 
 def write_results() -> None:
@@ -159,7 +161,10 @@ def main() -> None:
     target = HERE / "results" / f"{options.name}.json"
     target.parent.mkdir(exist_ok=True)
     before = json.loads(target.read_text())["groups"] if target.exists() else {}
-    groups = {**before, **{name: {"date": date.today().isoformat(), "rows": found} for name, found in rows.items()}}
+    groups = {
+        **before,
+        **{name: {"date": date.today().isoformat(), "rows": found} for name, found in rows.items() if found},
+    }
     result = {"machine": describe_machine(), "groups": groups}
     target.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     write_results()

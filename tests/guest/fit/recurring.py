@@ -1,0 +1,48 @@
+"""What recurrent layers take beside their tensors: `recurring.py LAUNCH.py RECORDED.json` prints how far off we are, as JSON.
+
+Read by the interpreter that has torch; it needs no card.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def matrices_of(row: dict[str, Any], gates: int) -> int:
+    """Numbers in the weights, without biases."""
+    said = row["hidden"] * row["directions"]
+    wide = [row["inputs"]] + [said] * (row["layers"] - 1)
+    return sum(row["directions"] * gates * row["hidden"] * (one + row["hidden"]) for one in wide)
+
+
+def main(launch: str, recorded: str) -> None:
+    """Each shape that was measured."""
+    importlib.import_module("registered").register_guest(launch)
+    recurrent = importlib.import_module("ownlab_guest.fit.recurrent")
+    kinds = {"LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.PLAIN}
+    said = json.loads(Path(recorded).read_text())
+    off = []
+    for values in said["rows"]:
+        row = dict(zip(said["columns"], values, strict=True))
+        kind, size = kinds[row["kind"]], 4 if row["dtype"] == "float32" else 2
+        shape = recurrent.Shape(
+            kind,
+            row["steps"] * row["sequences"],
+            row["sequences"],
+            row["inputs"],
+            row["hidden"],
+            row["layers"],
+            row["directions"],
+            row["dropout"] > 0,
+            size,
+        )
+        off.append(shape.workspace_bytes(matrices_of(row, kind.gates) * size) / row["workspace"] - 1)
+    sys.stdout.write(json.dumps(off))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,52 @@
+"""Predictions made here, against what the same steps took on an H200 (tests_gpu/fit): those models that need torch alone."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ownlab.instruments.fit.asking import ask_trace
+from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.records import Fit, Request
+
+FOLDER = Path(__file__).resolve().parents[3] / "tests_gpu" / "fit"
+MEASURED: dict[str, dict[str, int]] = json.loads((FOLDER / "measured-h200.json").read_text())["configurations"]
+NAMES = (
+    "mlp_fp32_b64_sgdm",
+    "unet_fp32_b8_adam",
+    "unet_amp_b8_adamw",
+    "lstm_fp32_b64_s64_sgd",
+    "gru_bi_fp32_b32_s128_adam",
+    "lstm_bi_fp32_b16_s200_adam",
+    "gan_fp32_b64_adam",
+    "bags_fp32_b4096_sgd",
+)
+
+
+@pytest.fixture(scope="module")
+def predicted(torch_python: str) -> dict[str, Fit]:
+    sys.path.insert(0, str(FOLDER))
+    known = importlib.import_module("configurations").BY_NAME
+    sys.path.remove(str(FOLDER))
+
+    def one(name: str) -> Fit:
+        request = Request(target=f"{FOLDER / 'models.py'}:{name}", **known[name].request)
+        return predict(ask_trace(request, torch_python, deadline=110), request)
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(NAMES, pool.map(one, NAMES), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_takes_what_was_predicted(predicted: dict[str, Fit], name: str) -> None:
+    fit, taken = predicted[name], MEASURED[name]
+    assert fit.peak.allocated_bytes == pytest.approx(taken["allocated"], rel=0.01)
+    assert fit.peak.reserved_bytes == pytest.approx(taken["reserved"], rel=0.03)
+    assert fit.peak.device_bytes == pytest.approx(taken["device"], rel=0.03)
+    assert fit.band.reserved_low_bytes <= taken["reserved"] <= fit.band.reserved_high_bytes
+    assert fit.band.reserved_high_bytes <= 1.15 * fit.band.reserved_low_bytes

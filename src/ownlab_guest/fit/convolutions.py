@@ -55,7 +55,7 @@ def _to_result(call: _Call, card: Card) -> int:
         return padded if padded > _bytes(image) else 0
     if _is_product(call):
         return 0
-    if prod(weight.shape[2:]) == 1 and (prod(call.stride) == 1 or weight.shape[1] < 256):
+    if prod(weight.shape[2:]) == 1 and (_one_place(call) or weight.shape[1] < 256):
         return _bytes(image) + _bytes(call.result) if _turned(call) else 0
     if _few(call) and image.dtype.itemsize == 2 and prod(weight.shape[2:]) < 256:
         return 0
@@ -67,7 +67,7 @@ def _to_image(call: _Call, card: Card) -> int:
     """The gradient of the image."""
     if not _on_tensor_cores(call, card) or _channels_last(call.image, call.weight) or _is_product(call):
         return 0
-    if _one_place(call) and not _many_weights(call) and _of_each_image(call) <= _copies(call):
+    if _one_place(call) and not _image_is_turned(call):
         return 0
     return _bytes(call.result) + _bytes(call.image) + _weight_copy(call.weight)
 
@@ -78,15 +78,16 @@ def _to_weight(call: _Call, card: Card) -> int:
         return _bytes(call.image) + _padded(call.result, int(call.result.shape[1]), 4)
     if not _on_tensor_cores(call, card) or _is_product(call):
         return 0
-    partial = _partial_sums(call.weight, call.result)
+    partial = _partial_sums(call)
     if _channels_last(call.image, call.weight):
         padded = _padded(call.image, int(call.image.shape[1]), 8)
         return partial + (padded if padded > _bytes(call.image) else 0)
     if not _one_place(call):
-        return _copies(call) + partial
+        return _copies(call) + partial + (_weight_copy(call.weight) if _is_half(call) else 0)
     if _many_weights(call):
         return _copies(call)
-    return min(_of_each_image(call), _copies(call) + 4 * int(call.weight.numel()) * 4)
+    sums = 0 if _is_half(call) and _in_tiles(call.weight) else 4
+    return min(_of_each_image(call), _copies(call) + sums * int(call.weight.numel()) * 4)
 
 
 def _copies(call: _Call) -> int:
@@ -145,10 +146,38 @@ def _many_weights(call: _Call) -> bool:
     return call.image.dtype.itemsize == 4 and int(call.weight.numel()) >= 2**20
 
 
+def _is_half(call: _Call) -> bool:
+    return bool(call.image.dtype.itemsize == 2)
+
+
+def _in_tiles(weight: Any) -> bool:
+    """Whether channels fill what a kernel computes at once; else sums in parts were seen (888 channels of a RegNet)."""
+    return bool(weight.shape[0] % 64 == 0 and weight.shape[1] % 64 == 0)
+
+
+def _places(call: _Call) -> int:
+    """Of the result, in all images."""
+    return int(call.result.shape[0] * prod(call.result.shape[2:]))
+
+
 def _turned(call: _Call) -> bool:
-    """Whether a product of place by place is computed with channels last: seen for many weights and few places."""
-    places = int(call.result.shape[0]) * prod(call.result.shape[2:])
-    return _one_place(call) and _many_weights(call) and (call.weight.numel() >= 2**21 or places < 2**13)
+    """Whether a product of place by place is computed with channels last: seen for many weights and few places.
+
+    Halves: where an image has an odd number of places (7 x 7), and the next channel so begins within a word of 4 bytes.
+    """
+    if not _one_place(call):
+        return _is_half(call) and not _few(call) and _places(call) < 2**13
+    if _is_half(call):
+        return prod(call.result.shape[2:]) % 2 == 1 and int(call.weight.numel()) >= 3 * 2**12
+    return _many_weights(call) and (call.weight.numel() >= 2**21 or _places(call) < 2**13)
+
+
+def _image_is_turned(call: _Call) -> bool:
+    """The same, for the gradient of the image."""
+    if not _is_half(call):
+        return _many_weights(call) or _of_each_image(call) > _copies(call)
+    wide = call.result.shape[1] >= call.image.shape[1] >= 256
+    return _turned(call) or bool(wide and _places(call) >= 2**16)
 
 
 def _weight_copy(weight: Any) -> int:
@@ -170,11 +199,20 @@ def _padded(tensor: Any, channels: int, to: int) -> int:
     return size if tensor.dtype.itemsize == 4 and to == 8 else size * (-(-channels // to) * to) // channels
 
 
-def _partial_sums(weight: Any, gradient: Any) -> int:
-    """Of the weight's gradient, in float32: up to 15, fewer where the output is small, in 9 MiB unless one needs more."""
-    one = weight.numel() * 4
-    count = max(1, min(15, int(gradient.shape[0]) * prod(gradient.shape[2:]) // 1792))
-    return int(min(count * one, max(9 * MIB, one, min(2 * one, 18 * MIB))))
+def _partial_sums(call: _Call) -> int:
+    """Of the weight's gradient, in float32: up to 15, fewer where the output is small, in 9 MiB unless one needs more.
+
+    Halves: 13 where there are many places, as many as 9 MiB hold (4 MiB of one place); none below, and none of groups. Of many
+    weights float16 takes one earlier than bfloat16 does.
+    """
+    one = int(call.weight.numel()) * 4
+    if _is_half(call) and not _one_place(call):
+        early = call.image.dtype is torch.float16 and one >= 8 * MIB
+        many = call.groups == 1 and _places(call) >= (2**12 if early else 2**13)
+        room = 4 * MIB if prod(call.weight.shape[2:]) == 1 else 9 * MIB
+        return min(13, room // one) * one if many else 0
+    count = max(1, min(15, _places(call) // 1792))
+    return min(count * one, max(9 * MIB, one, min(2 * one, 18 * MIB)))
 
 
 def _bytes(tensor: Any) -> int:

@@ -49,7 +49,8 @@ def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, d
         if not data:
             instead.update(recurrent.operations(trace))
         _hold_weights(trace, built.model)
-        trace.hold("inputs", [("", one) for one in _tensors(inputs)])
+        for given, one in zip(_tensors(built.inputs), _tensors(inputs)):
+            trace.hold_moved(given, one)
         step = stepping.step_of(built, inputs, request, "cpu")
         try:
             with as_cuda.as_cuda(instead), _hooked(trace), trace:

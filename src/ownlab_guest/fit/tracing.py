@@ -56,6 +56,21 @@ class Tracing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there wh
         for name in alone:
             self.stream.go(name)
 
+    def hold_moved(self, given: Any, moved: Any) -> None:
+        """An input that came to the card as it was given, and was there brought into the type and layout of the weights."""
+        before = [given] if given.dtype != moved.dtype else []
+        if given.stride() != moved.stride():
+            before.append(moved)  # as large as it is in the end
+        tag, last = Tag("inputs", "setup", "", ""), None
+        for one in before:
+            name = self.stream.come(one.numel() * one.dtype.itemsize, tag)
+            if last is not None:
+                self.stream.go(last)
+            last = name
+        self.hold("inputs", [("", moved)])
+        if last is not None:
+            self.stream.go(last)
+
     # -- the course of a step
 
     def begin_step(self) -> None:

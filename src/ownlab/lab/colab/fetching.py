@@ -170,7 +170,7 @@ def _read(answer: Any, end: float, largest: int, shown: str) -> bytes:
         parts.append(part)
         size += len(part)
         if size > largest:
-            raise InputError(f"{shown} is larger than {largest / 2**20:g} MB, which no notebook should be")
+            raise InputError(f"{shown} is larger than {largest / 2**20:g} MB: more than is taken from an address")
         if time.monotonic() > end:
             raise DeadlineError(f"{shown} did not come in time")
     if answer.length:  # what the headers promised beyond what came

@@ -12,6 +12,7 @@ from tests.instruments.bench.results import HOT, an_h200, product, report, resul
 from tests.show.test_golden import compare
 
 from ownlab.instruments.bench.compare import compare_reports
+from ownlab.instruments.bench.files import references
 from ownlab.instruments.bench.records import BenchReport, Skipped
 from ownlab.instruments.bench.standing import Beside, beside_references, places_of
 from ownlab.show.bench_chart import _FINE, _LOW, _WRONG, bench_chart, comparison_chart
@@ -82,6 +83,13 @@ def test_how_it_compares(mixed: BenchReport) -> None:
 def test_a_machine_without_a_known_card_has_no_place() -> None:
     assert places_of(report([result("x", 1e9, 1e9, device="cpu", group="cpu")], "cpu")) == ()
     assert isinstance(beside_references(report(an_h200())), tuple)
+
+
+def test_a_reference_is_put_beside_the_others_alone() -> None:
+    known = references()
+    assert len(known) >= 2
+    for name, one in known.items():
+        assert name not in {beside.name for beside in beside_references(one)}
 
 
 def test_pictures(mixed: BenchReport, tmp_path: Path) -> None:

@@ -53,9 +53,11 @@ def _place(card: str, workload: Workload) -> Place | None:
 
 
 def beside_references(report: BenchReport) -> tuple[Beside, ...]:
-    """Against each reference that has tests in common with it."""
+    """Against each reference that has tests in common with it, but itself."""
     found = []
     for name, reference in references().items():
+        if reference == report:
+            continue
         try:
             comparison = compare_reports([(name, reference), ("here", report)])
         except InputError:  # no test in common: nothing to say of this one

@@ -46,7 +46,7 @@ def _replace(target: str, text: bytes, mode: int | None) -> None:
         if mode is not None:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)
-    except OSError:
+    except BaseException:  # an interrupt, too, leaves nothing behind
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise

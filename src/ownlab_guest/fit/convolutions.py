@@ -210,7 +210,7 @@ def _partial_sums(call: _Call) -> int:
         early = call.image.dtype is torch.float16 and one >= 8 * MIB
         many = call.groups == 1 and _places(call) >= (2**12 if early else 2**13)
         room = 4 * MIB if prod(call.weight.shape[2:]) == 1 else 9 * MIB
-        return min(13, room // one) * one if many else 0
+        return min(13, room // one) * one if many and one else 0
     count = max(1, min(15, _places(call) // 1792))
     return min(count * one, max(9 * MIB, one, min(2 * one, 18 * MIB)))
 

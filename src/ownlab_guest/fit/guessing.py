@@ -2,20 +2,19 @@
 
 import os
 import sys
-import weakref
 from typing import Any, List, Tuple
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_map
+
+from ownlab_guest.fit.knowing import Values
 
 aten = torch.ops.aten
 VALUES = (aten._local_scalar_dense.default, aten.equal.default)
 _TORCH = os.path.dirname(torch.__file__)
 _HALF = torch.tensor(0.5, device="cpu")
-# What makes a tensor out of numbers alone.
-_MAKERS = ("arange", "linspace", "logspace", "full", "zeros", "ones", "eye", "scalar_tensor")
-_SMALL = 4096  # numbers
 # Between the user's line and us.
 _BETWEEN = ("guessing.py", "tracing.py", "eval_frame.py", "_compile.py", "_tensor.py", "_python_dispatch.py")
 
@@ -63,64 +62,37 @@ def _caller() -> Tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-class Knowing(FakeTensorMode):  # type: ignore[misc]  # torch is not there where types are checked
-    """Tensors without data; but while `knows`, small ones that follow from numbers alone are computed, too.
+class Guessing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there where types are checked
+    """While a model is built: values that depend on data are guessed, and those that depend on none are known.
 
-    Widths of layers come out of such (RegNet's, for instance): guessed, they would be those of another model.
+    `mode`: that of tensors without data; None where they have it.
     """
-
-    knows = False
-
-    def may_turn_const(self, t: Any) -> bool:
-        """Whether what was computed of a tensor is kept. torch keeps single numbers."""
-        single: bool = super().may_turn_const(t)
-        return single or (self.knows and t.numel() <= _SMALL and t.layout is torch.strided and not self.is_our_fake(t))
-
-
-class Guessing(TorchDispatchMode):  # type: ignore[misc]
-    """While a model is built: values that depend on data are guessed, and those that depend on none are known."""
 
     def __init__(self, mode: Any) -> None:
         super().__init__()
         self.guesses = Guesses(patience=3)  # initial values are drawn again and again until they fit (trunc_normal_)
-        self._mode = mode if isinstance(mode, Knowing) else None
-        self._known: List[Any] = []
-
-    def __enter__(self) -> "Guessing":
-        if self._mode is not None:
-            self._mode.knows = True
-        super().__enter__()
-        return self
-
-    def __exit__(self, *why: Any) -> None:
-        """From here on nothing is known: steps write into the model's tensors."""
-        super().__exit__(*why)
-        if self._mode is not None:
-            self._mode.knows = False
-        for tensor in (reference() for reference in self._known):
-            if tensor is not None:
-                tensor.constant = None
+        self._mode = mode
+        self._values = Values()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._mode is None:
+            return func(*args, **kwargs)
+        given = self._values.given(args, kwargs)
         try:
-            out = func(*args, **(kwargs or {}))
-        except DataDependentOutputException:
+            out = func(*args, **kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            known = self._values.computed(func, args, kwargs, given)
+            if known is not None:
+                return self._without_data(known)
             if func not in VALUES:
                 raise
             return self.guesses.value(func, args[0])
-        if self._mode is not None:
-            self._know(self._mode, func, args, kwargs or {}, out)
+        self._values.follow(func, args, kwargs, given, out)
         return out
 
-    def _know(self, mode: Knowing, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        if isinstance(out, FakeTensor) and out.constant is None and _makes(func) and out.numel() <= _SMALL:
-            with _disable_current_modes():
-                out.constant = func(*args, **{**kwargs, "device": torch.device("cpu")})
-            mode.fake_tensor_converter.add_constant_storage_mapping(out)
-        for one in out if isinstance(out, (list, tuple)) else (out,):
-            if isinstance(one, FakeTensor) and one.constant is not None and one.numel() > 1:
-                self._known.append(weakref.ref(one))
-
-
-def _makes(func: Any) -> bool:
-    return func.namespace == "aten" and str(func).split(".")[1] in _MAKERS
+    def _without_data(self, known: Any) -> Any:
+        """Of tensors, those that stand for them."""
+        out = tree_map(lambda one: self._mode.from_tensor(one) if isinstance(one, torch.Tensor) else one, known)
+        self._values.keep(out, known)
+        return out

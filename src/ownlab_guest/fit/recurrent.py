@@ -38,6 +38,7 @@ class Shape(NamedTuple):
     sequences: int
     inputs: int
     hidden: int
+    projected: int  # of what it says at each step: as many, unless proj_size makes it less
     layers: int
     directions: int
     dropout: bool
@@ -86,10 +87,10 @@ class Shape(NamedTuple):
     @property
     def flops(self) -> int:
         """Of the forward; the backward has twice as many."""
-        width = [self.inputs] + [self.hidden * self.directions] * (self.layers - 1)
-        return sum(
-            2 * self.rows * self.directions * self.kind.gates * self.hidden * (one + self.hidden) for one in width
-        )
+        widths = [self.inputs] + [self.projected * self.directions] * (self.layers - 1)
+        projection = self.hidden * self.projected if self.projected != self.hidden else 0
+        gates = self.kind.gates * self.hidden
+        return sum(2 * self.rows * self.directions * (gates * (one + self.projected) + projection) for one in widths)
 
 
 def operations(trace: Any) -> Dict[Any, Callable[..., Any]]:
@@ -173,6 +174,7 @@ def _layer(
         rows,
         held[0].shape[-2],
         inputs.shape[-1],
+        held[-1].shape[-1],  # of the cell, which is not projected
         held[0].shape[-1],
         layers,
         2 if both else 1,
@@ -216,7 +218,7 @@ class _Recurrent(torch.autograd.Function):  # type: ignore[misc]  # torch is not
             # The states of its random numbers, one for each thread of the card; there is one for all layers and threads.
             trace.keep("cuDNN's dropout", trace.card.multiprocessors * trace.card.threads * 24)
         in_order = inputs.contiguous()  # until the call ends
-        said = inputs.new_empty((*inputs.shape[:-1], shape.hidden * shape.directions))
+        said = inputs.new_empty((*inputs.shape[:-1], shape.projected * shape.directions))
         last = [torch.empty_like(one) for one in held]
         with trace.for_a_while(shape.workspace_bytes(_matrices(weights)), "aten._cudnn_rnn"):
             kept = inputs.new_empty(shape.kept_bytes if keeps else 0, dtype=torch.uint8)

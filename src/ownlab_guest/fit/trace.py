@@ -30,11 +30,12 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
 def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, data: bool = False) -> Dict[str, Any]:
     """Build (the target, or what `build` makes), then run the steps on tensors without data; or with it."""
     import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
     from ownlab_guest.fit import as_cuda, building, guessing, recurrent, stepping, tracing
 
-    mode = contextlib.nullcontext() if data else guessing.Knowing(allow_non_fake_inputs=True)
-    with warnings.catch_warnings(), mode:
+    mode = None if data else FakeTensorMode(allow_non_fake_inputs=True)
+    with warnings.catch_warnings(), mode or contextlib.nullcontext(), _converting(mode is not None):
         warnings.simplefilter("ignore")
         with guessing.Guessing(mode) as guessed:
             built = (build or building.build)(request)
@@ -87,8 +88,38 @@ def _sizes(inputs: Any) -> Dict[str, Optional[int]]:
     return {"batch": tensors[0].shape[0] if tensors else None, "seq": tokens[0].shape[1] if tokens else None}
 
 
+@contextlib.contextmanager
+def _converting(without_data: bool) -> Iterator[None]:
+    """Module.half(), .to() and their like, for weights without data: torch itself would swap these, and cannot."""
+    from torch.nn import Module
+
+    before = Module._apply
+    if without_data:
+        Module._apply = _apply
+    try:
+        yield
+    finally:
+        Module._apply = before
+
+
+def _apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+    """As Module._apply with torch's `param.data = …`: weights stay the same, so that tied ones stay tied."""
+    import torch
+
+    for module in self.children() if recurse else ():
+        module._apply(fn)
+    with torch.no_grad():
+        for parameter in self._parameters.values():
+            if parameter is not None:
+                parameter.data = fn(parameter)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+    return self
+
+
 def convert(model: Any, request: Request) -> None:
-    """Weights in their type and layout. Module.to() cannot do it: it would swap tensors that have no data."""
+    """Weights in their type and layout."""
     import torch
 
     from ownlab_guest.fit import recurrent

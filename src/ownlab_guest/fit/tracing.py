@@ -59,7 +59,8 @@ class Tracing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there wh
     def hold_moved(self, given: Any, moved: Any) -> None:
         """An input that came to the card as it was given, and was there brought into the type and layout of the weights."""
         before = [given] if given.dtype != moved.dtype else []
-        if given.stride() != moved.stride():
+        # One that was expanded has other strides when it was cast, and was not laid out anew for that.
+        if given.stride() != moved.stride() and not moved.is_contiguous():
             before.append(moved)  # as large as it is in the end
         tag, last = Tag("inputs", "setup", "", ""), None
         for one in before:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
 from typing import Any
@@ -40,6 +41,9 @@ def computed_widths() -> Made:
     grown = torch.round(16 * torch.pow(2.0, torch.arange(4) * 0.5) / 8) * 8
     widths = [8, *grown.int().tolist()]
     widths[-1] += int((torch.linspace(0, 8, 3) >= 4).sum())
+    counted = torch.zeros(3, dtype=torch.long)
+    counted[1:].add_(torch.arange(2))  # seen through another view, and in what is chosen by data
+    widths[-1] += int(counted.max() + counted[counted > 5].sum()) - 1
     layers = [nn.Linear(one, other, bias=False) for one, other in itertools.pairwise(widths)]
 
     class Net(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
@@ -51,6 +55,43 @@ def computed_widths() -> Made:
             return self.norm(self.layers(inputs))
 
     return Net(), (torch.randn(32, 8),)
+
+
+def made_of_numbers() -> Made:
+    """What a model may do with small tensors that are made of numbers alone; nothing of it has to do with their values."""
+
+    class Net(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.shift = nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(16))
+            self.scale.data = torch.ones(16)
+
+        def forward(self, inputs: Any) -> Any:
+            return inputs * self.scale + self.shift
+
+    torch.arange(5, out=torch.empty(5))
+    torch.linspace(torch.rand(()), 1, 5).sum().item()
+    torch.zeros(4, pin_memory=True)
+    torch.eye(4).to_sparse()
+    torch.arange(4, device="cuda") * 2 + torch.rand(4, device="cuda")
+    torch.zeros(4, device="meta") * 2 + torch.rand(4, device="meta")
+    torch.zeros(1024).repeat(1 << 30)  # 4 TiB
+    return copy.deepcopy(Net()), (torch.randn(32, 16),)
+
+
+def in_half() -> Made:
+    """Brought into another type by build() itself, with weights that are tied."""
+    model = nn.Sequential(nn.Embedding(100, 64), nn.LayerNorm(64), nn.Linear(64, 100, bias=False))
+    model[2].weight = model[0].weight
+    return model.half(), (torch.randint(0, 100, (4, 8)),)
+
+
+def projected() -> Made:
+    layer = nn.LSTM(32, 64, num_layers=2, proj_size=16, batch_first=True)
+    model = nn.Module()
+    model.layer, model.head = layer, nn.Linear(16, 8)
+    model.forward = lambda inputs: model.head(layer(inputs)[0])
+    return model, (torch.randn(4, 10, 32),)
 
 
 def attention(batch: int = 2) -> Made:

@@ -35,6 +35,7 @@ def main(launch: str, recorded: str) -> None:
             row["sequences"],
             row["inputs"],
             row["hidden"],
+            row["hidden"],
             row["layers"],
             row["directions"],
             row["dropout"] > 0,

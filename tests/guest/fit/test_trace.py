@@ -70,6 +70,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "forked": {"target": "forked", "steps": 1},
     "branches": {"target": "branches", "steps": 1},
     "computed_widths": {"target": "computed_widths"},
+    "in_half": {"target": "in_half", "train": False},
+    "projected": {"target": "projected", "train": False},
+    "made_of_numbers": {"target": "made_of_numbers"},
     "pair": {"target": "pair"},
     "transposed": {"target": "transposed", "steps": 1},
     "colours": {"target": "colours", "steps": 1},
@@ -210,6 +213,25 @@ def test_numbers_that_follow_from_numbers_are_known(traces: dict[str, Trace]) ->
     trace = traces["computed_widths"]
     assert trace["parameters"]["total"] == 8 * 16 + 16 * 24 + 24 * 32 + 32 * 50 + 2 * 50
     assert trace["guesses"] == []
+
+
+def test_knowing_numbers_changes_no_tensor(traces: dict[str, Trace]) -> None:
+    trace = traces["made_of_numbers"]
+    assert trace["parameters"]["total"] == 32
+    assert len(trace["guesses"]) == 1  # of the random number
+
+
+def test_build_may_bring_its_weights_into_another_type(traces: dict[str, Trace]) -> None:
+    trace = traces["in_half"]
+    assert trace["parameters"]["total"] == 100 * 64 + 2 * 64
+    events, tags = trace["events"], trace["tags"]
+    weights = [size for size, tag in zip(events["bytes"], events["tag"], strict=True) if tags[tag]["kind"] == "weights"]
+    assert sorted(weights)[-1] == 100 * 64 * 2
+
+
+def test_what_a_recurrent_layer_says_may_be_projected(traces: dict[str, Trace]) -> None:
+    gates = sum(4 * 64 * (wide + 16) + 64 * 16 for wide in (32, 16))
+    assert traces["projected"]["flops"]["forward"] == 2 * 4 * 10 * (gates + 16 * 8)
 
 
 def test_a_model_may_have_a_step_of_its_own(traces: dict[str, Trace]) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ownlab.instruments.fit.asking import ask_trace
 from ownlab.instruments.fit.predict import predict
-from ownlab.instruments.fit.records import Fit, Request
+from ownlab.instruments.fit.records import Request
 
 FOLDER = Path(__file__).resolve().parents[3] / "tests_gpu" / "fit"
 MEASURED: dict[str, dict[str, int]] = json.loads((FOLDER / "measured-h200.json").read_text())["configurations"]
@@ -28,23 +27,15 @@ NAMES = (
 )
 
 
-@pytest.fixture(scope="module")
-def predicted(torch_python: str) -> dict[str, Fit]:
-    sys.path.insert(0, str(FOLDER))
-    known = importlib.import_module("configurations").BY_NAME
-    sys.path.remove(str(FOLDER))
-
-    def one(name: str) -> Fit:
-        request = Request(target=f"{FOLDER / 'models.py'}:{name}", **known[name].request)
-        return predict(ask_trace(request, torch_python, deadline=110), request)
-
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(NAMES, pool.map(one, NAMES), strict=True))
+sys.path.insert(0, str(FOLDER))
+REQUESTS = {name: importlib.import_module("configurations").BY_NAME[name].request for name in NAMES}
+sys.path.remove(str(FOLDER))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_takes_what_was_predicted(predicted: dict[str, Fit], name: str) -> None:
-    fit, taken = predicted[name], MEASURED[name]
+def test_a_step_takes_what_was_predicted(torch_python: str, name: str) -> None:
+    request = Request(target=f"{FOLDER / 'models.py'}:{name}", **REQUESTS[name])
+    fit, taken = predict(ask_trace(request, torch_python, deadline=110), request), MEASURED[name]
     assert fit.peak.allocated_bytes == pytest.approx(taken["allocated"], rel=0.01)
     assert fit.peak.reserved_bytes == pytest.approx(taken["reserved"], rel=0.03)
     assert fit.peak.device_bytes == pytest.approx(taken["device"], rel=0.03)

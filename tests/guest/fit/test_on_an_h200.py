@@ -17,9 +17,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "tests_gpu" / "fit"
 MEASURED: dict[str, dict[str, int]] = json.loads((FOLDER / "measured-h200.json").read_text())["configurations"]
 NAMES = (
     "mlp_fp32_b64_sgdm",
-    "unet_fp32_b8_adam",
     "unet_amp_b8_adamw",
-    "lstm_fp32_b64_s64_sgd",
     "gru_bi_fp32_b32_s128_adam",
     "lstm_bi_fp32_b16_s200_adam",
     "gan_fp32_b64_adam",

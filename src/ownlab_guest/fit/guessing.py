@@ -81,7 +81,7 @@ class Guessing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there w
         given = self._values.given(args, kwargs)
         try:
             out = func(*args, **kwargs)
-        except (DataDependentOutputException, DynamicOutputShapeException):
+        except (DataDependentOutputException, DynamicOutputShapeException, AttributeError):  # the last: torch 2.4
             known = self._values.computed(func, args, kwargs, given)
             if known is not None:
                 return self._without_data(known)

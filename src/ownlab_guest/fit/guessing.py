@@ -5,7 +5,7 @@ import sys
 from typing import Any, List, Tuple
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
@@ -62,6 +62,11 @@ def _caller() -> Tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
+def _tolist(tensor: Any) -> Any:
+    """Value by value: torch 2.4 makes symbols of them, for which it has no place here."""
+    return tensor.item() if tensor.dim() == 0 else [_tolist(one) for one in tensor]
+
+
 class Guessing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there where types are checked
     """While a model is built: values that depend on data are guessed, and those that depend on none are known.
 
@@ -73,6 +78,16 @@ class Guessing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there w
         self.guesses = Guesses(patience=3)  # initial values are drawn again and again until they fit (trunc_normal_)
         self._mode = mode
         self._values = Values()
+        self._tolist = FakeTensor.tolist
+
+    def __enter__(self) -> "Guessing":
+        FakeTensor.tolist = _tolist
+        super().__enter__()
+        return self
+
+    def __exit__(self, *why: Any) -> None:
+        super().__exit__(*why)
+        FakeTensor.tolist = self._tolist
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -81,7 +96,7 @@ class Guessing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there w
         given = self._values.given(args, kwargs)
         try:
             out = func(*args, **kwargs)
-        except (DataDependentOutputException, DynamicOutputShapeException, AttributeError):  # the last: torch 2.4
+        except (DataDependentOutputException, DynamicOutputShapeException):
             known = self._values.computed(func, args, kwargs, given)
             if known is not None:
                 return self._without_data(known)

@@ -122,12 +122,14 @@ def compare_memory(peers: str, before: Told | None) -> Told:
     """Our prediction, accelerate's and the plain formula against what a card took; the peers' may be those of before."""
     measured = json.loads((CONFIGURATIONS / "measured-h200.json").read_text())
     taken = measured.pop("configurations")
+    sys.path.insert(0, str(CONFIGURATIONS))
+    known = importlib.import_module("configurations").BY_NAME
     if before is None:
         told = _ask(peers, "memory", str(CONFIGURATIONS), *taken)
     else:
         told = {"versions": before["versions"], "configurations": before["rows"]}
     with ThreadPoolExecutor(2) as pool:
-        ours = dict(zip(taken, pool.map(lambda name: _predicted(name, peers), taken), strict=True))
+        ours = dict(zip(taken, pool.map(lambda name: _predicted(known[name], peers), taken), strict=True))
     rows = {
         name: {"measured": real, "ownlab": ours[name], **{way: told["configurations"][name][way] for way in WAYS}}
         for name, real in taken.items()
@@ -135,14 +137,12 @@ def compare_memory(peers: str, before: Told | None) -> Told:
     return {"versions": told["versions"], **measured, "rows": rows}
 
 
-def _predicted(name: str, python: str) -> Told:
+def _predicted(one: Any, python: str) -> Told:
     from ownlab.instruments.fit.asking import ask_trace
     from ownlab.instruments.fit.predict import predict
     from ownlab.instruments.fit.records import Request
 
-    sys.path.insert(0, str(CONFIGURATIONS))
-    one = importlib.import_module("configurations").BY_NAME[name]
-    request = Request(target=f"{CONFIGURATIONS / 'models.py'}:{name}", **one.request)
+    request = Request(target=f"{CONFIGURATIONS / 'models.py'}:{one.name}", **one.request)
     fit = predict(ask_trace(request, python, deadline=300), request)
     return {
         "allocated": fit.peak.allocated_bytes,

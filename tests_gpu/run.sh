@@ -5,6 +5,5 @@ set -eu
 cd "$(dirname "$0")/.."
 PYTHONPATH="$PWD/src:$PWD/.gpu-site${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONPATH
-# Some wait for minutes of work on the card. Runtimes come first: others take the card into this very process, and a card
-# that somebody holds without a lease is given to no runtime.
-exec "${PYTHON:-python3}" -m pytest -q -p no:cacheprovider -o timeout=580 tests_gpu/test_runtimes.py tests_gpu "$@"
+# Some wait for minutes of work on the card.
+exec "${PYTHON:-python3}" -m pytest -q -p no:cacheprovider -o timeout=580 tests_gpu "$@"

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "fit"))
-from attending import HEADS, KERNELS, Case, cases, given, off, taken
+from attending import HEADS, KERNELS, Case, attention_on, cases, given, off, taken
 
-pytestmark = pytest.mark.filterwarnings("default")  # what torch warns of is its own
+# What torch warns of is its own.
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.takes_the_card]
 # Of the node that computes its gradient, as torch names it.
 NODES = {"Flash": "flash", "Efficient": "efficient", "Cudnn": "cudnn"}
 
@@ -51,13 +52,13 @@ def test_the_kernel_that_runs_is_the_one_that_was_chosen() -> None:
     """Torch may choose one kernel and compute with another: told by what it leaves behind for the gradients."""
     import torch
 
-    attention, wrong = taken(capability()), {}
+    attention, wrong = attention_on(capability()), {}
     ways = itertools.product(("float32", "bfloat16"), ("", "bool", "float", "learnt", "turned"), (0.0, 0.1))
     for dtype, mask, dropout in ways:
         case = Case(dtype, 64, HEADS, (256, 256), mask, dropout, learns=True)
         arguments = given(case, "cuda")
         node = torch.nn.functional.scaled_dot_product_attention(**arguments).grad_fn.name()
         ran = next((kernel for word, kernel in NODES.items() if word in node), "plain")
-        if ran != (expected := attention.kernel(**arguments)):
+        if ran != (expected := taken(attention, arguments)):
             wrong[str(case)] = (node, expected)
     assert wrong == {}

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.filterwarnings("default")  # what torch and its libraries warn of is theirs
+# What torch and its libraries warn of is theirs.
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.takes_the_card]
 
 
 def model_of(device: str) -> Any:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from ownlab.instruments.monitor.child import CardsChild
 from ownlab.instruments.monitor.records import CardSample, Sample
 from ownlab.instruments.monitor.sampler import Sampler
@@ -170,6 +172,7 @@ def ticks(child: CardsChild) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+@pytest.mark.takes_the_card
 def test_watch_tells_of_the_block_and_puts_its_card_first() -> None:
     import torch
 

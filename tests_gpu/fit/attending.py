@@ -76,17 +76,23 @@ def given(case: Case, device: str) -> dict[str, Any]:
     }
 
 
-def taken(capability: float) -> Any:
+def attention_on(capability: float) -> Any:
     """What decides in traces for such a card."""
     card = importlib.import_module("ownlab_guest.fit.request").Card(capability=capability)
     return importlib.import_module("ownlab_guest.fit.attention").Attention(card)
 
 
+def taken(attention: Any, arguments: dict[str, Any]) -> str:
+    """The kernel that it takes for such a call."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    return str(attention.kernel(*(arguments[name] for name in names)))
+
+
 def off(capability: float, kernels: list[str]) -> dict[str, tuple[str, str]]:
     """Where traces take another kernel than the one that was chosen: that one, and theirs."""
-    attention, wrong = taken(capability), {}
+    attention, wrong = attention_on(capability), {}
     for case, kernel in zip(cases(), kernels, strict=True):
-        expected = attention.kernel(**given(case, "meta"))
+        expected = taken(attention, given(case, "meta"))
         if expected != kernel:
             wrong[str(case)] = (kernel, expected)
     return wrong

@@ -35,7 +35,7 @@ class Attention:
         scale: Optional[float] = None,
         **more: bool,
     ) -> Any:
-        kind = self.kernel(query, key, value, attn_mask, dropout_p, is_causal, **more)
+        kind = self.kernel(query, key, value, attn_mask, dropout_p, is_causal)
         wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
         if kind == "flash":
             flash = aten._scaled_dot_product_flash_attention
@@ -52,16 +52,7 @@ class Attention:
         efficient = aten._scaled_dot_product_efficient_attention
         return efficient(query, key, value, mask, wanted, dropout_p, is_causal, scale=scale)[0]
 
-    def kernel(
-        self,
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Optional[Any] = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **_: bool,
-    ) -> str:
+    def kernel(self, query: Any, key: Any, value: Any, mask: Optional[Any], dropout: float, causal: bool) -> str:
         """Which one torch chooses: cudnn, flash, efficient or plain."""
         if query.dim() != 4 or query.dtype is torch.float64:
             return "plain"
@@ -69,10 +60,10 @@ class Attention:
         square, same_heads = query.shape[-2] == key.shape[-2], query.shape[1] == key.shape[1]
         widths = {int(query.shape[-1]), int(value.shape[-1])}
         # A mask whose last dimension is not its innermost one, as T5's bias of positions is in some versions of transformers.
-        straight = all(one.stride(-1) == 1 for one in (query, key, value, attn_mask) if one is not None)
-        if half and straight and self._takes_cudnn(query, key, attn_mask, dropout_p, widths):
+        straight = all(one.stride(-1) == 1 for one in (query, key, value, mask) if one is not None)
+        if half and straight and self._takes_cudnn(query, key, mask, dropout, widths):
             return "cudnn"
-        flash = half and self._card.capability >= 8 and attn_mask is None and (square or not is_causal)
+        flash = half and self._card.capability >= 8 and mask is None and (square or not causal)
         if flash and len(widths) == 1 and max(widths) <= _WIDEST:
             return "flash"
         even = all(width % (8 if half else 4) == 0 for width in widths)

@@ -57,7 +57,7 @@ def _to_result(call: _Call, card: Card) -> int:
         return 0
     if prod(weight.shape[2:]) == 1 and (_one_place(call) or weight.shape[1] < 256):
         return _bytes(image) + _bytes(call.result) if _turned(call) else 0
-    if _few(call) and image.dtype.itemsize == 2 and prod(weight.shape[2:]) < 256:
+    if _few(call) and _is_half(call) and prod(weight.shape[2:]) < 256:
         return 0
     read = _padded(image, int(image.shape[1]), 8) + _weight_copy(weight)
     return read if _writes_as_asked(call) else read + _bytes(call.result)
@@ -116,7 +116,7 @@ def _writes_as_asked(call: _Call) -> bool:
     channels = int(call.image.shape[1]), int(call.result.shape[1])
     if call.image.dtype.itemsize != 4 or min(channels) <= 4:
         return False
-    many = int(call.result.shape[0]) * prod(call.result.shape[2:]) >= 2**17
+    many = _places(call) >= 2**17
     small = channels[0] <= 64 and prod(call.weight.shape[2:]) <= 16
     return (small and not many) or (channels[0] != channels[1] and min(channels) < 128 and many)
 

@@ -90,32 +90,37 @@ def _sizes(inputs: Any) -> Dict[str, Optional[int]]:
 
 @contextlib.contextmanager
 def _converting(without_data: bool) -> Iterator[None]:
-    """Module.half(), .to() and their like, for weights without data: torch itself would swap these, and cannot."""
-    from torch.nn import Module
+    """Module.half(), .to() and their like, for weights without data: torch itself would swap these, and cannot.
 
-    before = Module._apply
+    Weights stay the same objects, as by torch's own `param.data = …`, so that tied ones stay tied. Modules with data, which
+    other threads of a notebook may convert meanwhile, are torch's to convert.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    before = torch.nn.Module._apply
+
+    def apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+        own = (*self._parameters.values(), *self._buffers.values())
+        if not any(isinstance(one, FakeTensor) for one in own):
+            return before(self, fn, recurse)
+        for module in self.children() if recurse else ():
+            module._apply(fn)
+        with torch.no_grad():
+            for parameter in self._parameters.values():
+                if parameter is not None:
+                    parameter.data = fn(parameter)
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = fn(buffer)
+        return self
+
     if without_data:
-        Module._apply = _apply
+        torch.nn.Module._apply = apply
     try:
         yield
     finally:
-        Module._apply = before
-
-
-def _apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """As Module._apply with torch's `param.data = …`: weights stay the same, so that tied ones stay tied."""
-    import torch
-
-    for module in self.children() if recurse else ():
-        module._apply(fn)
-    with torch.no_grad():
-        for parameter in self._parameters.values():
-            if parameter is not None:
-                parameter.data = fn(parameter)
-        for name, buffer in self._buffers.items():
-            if buffer is not None:
-                self._buffers[name] = fn(buffer)
-    return self
+        torch.nn.Module._apply = before
 
 
 def convert(model: Any, request: Request) -> None:

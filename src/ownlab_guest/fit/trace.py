@@ -124,7 +124,7 @@ def _converting(without_data: bool) -> Iterator[None]:
 
 
 def convert(model: Any, request: Request) -> None:
-    """Weights in their type and layout."""
+    """Weights in their type and layout. Not by Module.to(), which keeps each: one that was deep-copied must become another."""
     import torch
 
     from ownlab_guest.fit import recurrent

@@ -18,13 +18,15 @@ from pathlib import Path
 from threading import Lock, Semaphore
 from typing import Any, TypeVar
 
+from ownlab.json_encoding import encode_json, to_builtins
+
 sys.path.insert(0, str(Path(__file__).parent))
 import msgspec
 from configurations import ALL, Configuration
 from msgspec import Struct
 
-from ownlab.instruments.fit.asking import ask_trace
-from ownlab.instruments.fit.measuring import Answer, Settings, ask_measure
+from ownlab.instruments.fit.guest_client import ask_trace
+from ownlab.instruments.fit.measurement import Answer, Settings, ask_measure
 from ownlab.instruments.fit.predict import predict
 from ownlab.instruments.fit.records import Device, Fit, GuestCard, Request
 
@@ -147,7 +149,7 @@ class Results:
     def say(self, name: str, value: Any) -> None:
         """Something beside the configurations."""
         with self._lock:
-            self._said[name] = msgspec.to_builtins(value)
+            self._said[name] = to_builtins(value)
             self._write()
 
     def _write(self) -> None:
@@ -220,14 +222,14 @@ def row(one: Examined) -> dict[str, Any]:
     said: dict[str, Any] = {"name": one.name, "held_back": one.configuration.held_back}
     said |= {"failures": one.failures, "seconds": round(one.seconds, 1)}
     if one.here is not None:
-        said["predicted"] = msgspec.to_builtins(one.here)
+        said["predicted"] = to_builtins(one.here)
     if one.kept is not None:
-        said["kept"] = msgspec.to_builtins(one.kept)
+        said["kept"] = to_builtins(one.kept)
     if one.measured is not None:
         said |= {"torch": one.measured.torch, "cudnn": one.measured.cudnn}
         said["card"] = one.measured.device.name if one.measured.device else ""
-        said["measured"] = msgspec.to_builtins(one.measured.memory)
-        said["out_of_memory"] = msgspec.to_builtins(one.measured.out_of_memory)
+        said["measured"] = to_builtins(one.measured.memory)
+        said["out_of_memory"] = to_builtins(one.measured.out_of_memory)
         said["errors"] = one.errors()
         said["errors_of_kept"] = one.errors(one.kept) if one.kept is not None else {}
     said["predictions_apart"] = one.apart()
@@ -281,7 +283,7 @@ def keep(python: str) -> None:
     device = Device("cpu", "", 1)
     found = examine(chosen(), device, python, Results(None), "predict")
     kept = {one.name: one.here for one in found if one.here is not None}
-    KEPT.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+    KEPT.write_bytes(msgspec.json.format(encode_json(kept), indent=1) + b"\n")
     sys.stdout.write("".join(f"{one.name}: {one.failures}\n" for one in found if one.failures))
 
 

@@ -2,7 +2,7 @@
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { Remembered } from './remembered';
 
-const MODULE = 'ownlab_guest.kernel.packages';
+const MODULE = 'ownlab_guest.shell.packages';
 
 interface IRestored {
   installed: string[];

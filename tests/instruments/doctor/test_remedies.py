@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ownlab.instruments.doctor.questions import is_wsl, told
+from ownlab.instruments.doctor.queries import is_wsl, told
 from ownlab.instruments.doctor.remedies import (
     as_root,
     driver_remedy,

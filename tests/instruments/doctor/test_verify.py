@@ -102,7 +102,7 @@ def test_torch_products_keep_to_their_tolerance_and_tf32_does_not(python: str) -
     """The real torch, its CPU as the device; TF32 as its definition has it: the inputs rounded to 11 bits."""
     code = """
 import torch
-from ownlab_guest.probe.products import tolerance, torch_product
+from ownlab_guest.probe.verify_devices import tolerance, torch_product
 
 for dtype in ("float32", "float16"):
     error, ran_on = torch_product(torch, "cpu", dtype)

@@ -24,8 +24,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from ownlab.lab.store.proc import boot_id, process_started
 from ownlab.lab.store.rows import PARTS, Device, Place, Process, RuntimeRow, Want
+from ownlab.lab.store.runtime_processes import boot_id, process_started
 from ownlab.lab.store.store import Store
 
 KIND = "Fake card"

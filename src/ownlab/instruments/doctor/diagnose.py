@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ownlab.instruments.doctor.questions import is_wsl
+from ownlab.instruments.doctor.queries import is_wsl
 from ownlab.instruments.doctor.records import Case, Diagnosis, Finding, Message, ProductCheck
 from ownlab.instruments.doctor.rules import RULES
 from ownlab.instruments.doctor.verdict import anything_there, judge

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ownlab.instruments.doctor.questions import architecture, container_of, is_wsl, nvidia_cards
+from ownlab.instruments.doctor.queries import architecture, container_of, is_wsl, nvidia_cards
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Machine
 

@@ -12,9 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
+from msgspec import Struct
+
 from ownlab.instruments.doctor.records import Case, Finding, Message, Severity
 
-__all__ = ["QUOTES_SHOWN", "Rule", "SignRule", "WordsRule", "quote"]
+__all__ = ["QUOTES_SHOWN", "Rule", "RuleList", "RulePage", "SignRule", "WordsRule", "quote"]
 
 # A quoted line longer than this is cut: evidence is to be read.
 _QUOTE_LENGTH = 240
@@ -102,3 +104,23 @@ def quote(message: Message, match: re.Match[str]) -> str:
     last = min(end, first + _QUOTE_LENGTH)
     line = " ".join(message.text[first:last].split())  # a match may run over wrapped lines
     return f"{message.where}: {'…' if first > start else ''}{line}{'…' if last < end else ''}"
+
+
+class RulePage(Struct, frozen=True):
+    """`ownlab doctor --explain CODE --json`."""
+
+    code: str
+    severity: Severity
+    title: str
+    page: str  # Markdown
+
+    @classmethod
+    def of(cls, rule: type[Rule]) -> RulePage:
+        """The page of a rule."""
+        return cls(rule.code, rule.severity, rule.title, rule.page())
+
+
+class RuleList(Struct, frozen=True):
+    """`ownlab doctor --explain all --json`."""
+
+    rules: tuple[RulePage, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ownlab import guest_client
 from ownlab.errors import OwnlabError
-from ownlab.guests import guest
 from ownlab.instruments.doctor.records import ProductCheck
 from ownlab.machine.facts import value_of
 from ownlab.machine.frameworks import GUEST_ENVIRONMENT
@@ -33,9 +33,9 @@ def _verify_framework(
     python: str, framework: Framework, deadline: float, env: Mapping[str, str] | None
 ) -> tuple[ProductCheck, ...]:
     try:
-        checks = guest.ask(
+        checks = guest_client.ask(
             python,
-            "probe.products",
+            "probe.verify_devices",
             [framework.name],
             answer=tuple[ProductCheck, ...],
             deadline=deadline,

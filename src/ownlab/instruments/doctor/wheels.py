@@ -7,7 +7,7 @@ from ownlab.catalog.cuda import driver_floor
 from ownlab.catalog.frameworks import cupy_packages, jax_extras
 from ownlab.catalog.torch_wheels import Wheel, newest_rocm, wheel_for
 from ownlab.catalog.versions import parse_version
-from ownlab.instruments.doctor.questions import driver_family, is_musl, oldest_capability
+from ownlab.instruments.doctor.queries import driver_family, is_musl, oldest_capability
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Machine
 

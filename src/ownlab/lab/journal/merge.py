@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ownlab.lab.journal.execution import Execution
-from ownlab.lab.journal.fold import Fold
+from ownlab.lab.journal.state import Fold
 
 __all__ = ["merge"]
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import msgspec
 
+from ownlab.lab.journal.installed_packages import Changes, remember
 from ownlab.lab.journal.merge import merge
-from ownlab.lab.journal.packages import Changes, remember
-from ownlab.lab.notebooks.journals import Journal
+from ownlab.lab.notebooks.journal_cache import Journal
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from logging import Logger, LoggerAdapter
 from typing import Any
 
-from ownlab.lab.notebooks.journals import Journal
+from ownlab.lab.notebooks.journal_cache import Journal
 
 __all__ = ["said_here"]
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from ownlab.config.paths import state_folder
 from ownlab.lab.runtimes.plan import Plan, read_plan
 from ownlab.lab.runtimes.state import read_state
-from ownlab.options.places import state_folder
 
 __all__ = ["all_plans", "is_run_in", "plan_of", "state_of"]
 

@@ -10,21 +10,6 @@ import difflib
 
 from ownlab.errors import UsageError
 from ownlab.instruments.doctor.rule import Rule
-from ownlab.instruments.doctor.rules.around.container import (
-    ContainerWithoutGpu,
-    NvmlUnknown,
-    RuntimeMissing,
-    SmallShm,
-    Wsl,
-)
-from ownlab.instruments.doctor.rules.around.host import (
-    DiskFull,
-    FewCores,
-    NoAccelerator,
-    OomKilled,
-    RaidDegraded,
-    SlowDisk,
-)
 from ownlab.instruments.doctor.rules.devices.access import DevicePermission, RestrictedCounters
 from ownlab.instruments.doctor.rules.devices.card_memory import HeldMemory, OutOfMemory
 from ownlab.instruments.doctor.rules.devices.cards import CardLost, EccErrors, NoBf16, Persistence, SlowLink, Throttling
@@ -43,6 +28,7 @@ from ownlab.instruments.doctor.rules.drivers.driver_library import (
     DriverMismatch,
     ForwardCompatibility,
 )
+from ownlab.instruments.doctor.rules.drivers.initialisation import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
 from ownlab.instruments.doctor.rules.drivers.kernel_module import (
     HmmRegion,
     ModuleFlavour,
@@ -51,7 +37,21 @@ from ownlab.instruments.doctor.rules.drivers.kernel_module import (
     Nouveau,
     UvmMissing,
 )
-from ownlab.instruments.doctor.rules.drivers.start import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
+from ownlab.instruments.doctor.rules.environment.container import (
+    ContainerWithoutGpu,
+    NvmlUnknown,
+    RuntimeMissing,
+    SmallShm,
+    Wsl,
+)
+from ownlab.instruments.doctor.rules.environment.host import (
+    DiskFull,
+    FewCores,
+    NoAccelerator,
+    OomKilled,
+    RaidDegraded,
+    SlowDisk,
+)
 from ownlab.instruments.doctor.rules.software.builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
 from ownlab.instruments.doctor.rules.software.faults import (
     CheckpointCuda,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ownlab.instruments.doctor.questions import container_of, some_framework_works, told
+from ownlab.instruments.doctor.queries import container_of, some_framework_works, told
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, initramfs_command, modprobe_option, on_host, rented
 from ownlab.instruments.doctor.rule import SignRule

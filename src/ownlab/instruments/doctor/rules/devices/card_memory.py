@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ownlab.catalog.oom_messages import OomMessage, read_messages
-from ownlab.instruments.doctor.questions import card_name, is_wsl, nvidia_cards, some_framework_works
+from ownlab.instruments.doctor.queries import card_name, is_wsl, nvidia_cards, some_framework_works
 from ownlab.instruments.doctor.records import Case, Finding, Message
 from ownlab.instruments.doctor.remedies import set_variable
 from ownlab.instruments.doctor.rule import Rule, SignRule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ownlab.instruments.doctor.questions import (
+from ownlab.instruments.doctor.queries import (
     card_name,
     join,
     nvidia_cards,

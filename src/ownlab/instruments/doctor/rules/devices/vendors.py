@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ownlab.catalog.versions import major_minor
-from ownlab.instruments.doctor.questions import (
+from ownlab.instruments.doctor.queries import (
     card_name,
     container_of,
     framework,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from ownlab.catalog.xids import xid
-from ownlab.instruments.doctor.questions import answers, join, nvidia_cards, some_framework_works
+from ownlab.instruments.doctor.queries import answers, join, nvidia_cards, some_framework_works
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import on_host, rented
 from ownlab.instruments.doctor.rule import Rule

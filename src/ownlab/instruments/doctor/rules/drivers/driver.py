@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from ownlab.catalog.cuda import branch_of, driver_floor, newest_cuda
 from ownlab.catalog.versions import parse_version
-from ownlab.instruments.doctor.questions import (
+from ownlab.instruments.doctor.queries import (
     architecture,
     container_of,
     cuda_builds,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ownlab.catalog.architectures import is_datacentre
 from ownlab.catalog.versions import parse_version
-from ownlab.instruments.doctor.questions import (
+from ownlab.instruments.doctor.queries import (
     answers,
     container_of,
     nvidia_cards,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ownlab.catalog.architectures import architecture_of, runs_on
 from ownlab.catalog.torch_wheels import build_of
 from ownlab.catalog.versions import parse_version
-from ownlab.instruments.doctor.questions import (
+from ownlab.instruments.doctor.queries import (
     capability,
     card_name,
     framework,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ownlab.instruments.doctor.questions import container_of, variable
+from ownlab.instruments.doctor.queries import container_of, variable
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import set_variable
 from ownlab.instruments.doctor.rule import QUOTES_SHOWN, SignRule, WordsRule

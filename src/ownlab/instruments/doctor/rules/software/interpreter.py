@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ownlab.catalog.frameworks import allocator_names
 from ownlab.catalog.versions import major_minor, parse_version
-from ownlab.instruments.doctor.questions import (
+from ownlab.instruments.doctor.queries import (
     framework,
     framework_name,
     frameworks_of,

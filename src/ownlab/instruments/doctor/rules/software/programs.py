@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ownlab.instruments.doctor.questions import capability, card_name, nvidia_cards
+from ownlab.instruments.doctor.queries import capability, card_name, nvidia_cards
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.rule import SignRule, WordsRule
 from ownlab.instruments.doctor.wheels import torch_command

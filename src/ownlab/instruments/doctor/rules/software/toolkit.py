@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ownlab.catalog.architectures import architecture_of
 from ownlab.catalog.versions import major_minor, parse_version
-from ownlab.instruments.doctor.questions import (
+from ownlab.instruments.doctor.queries import (
     architecture_name,
     capability,
     framework,

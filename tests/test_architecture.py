@@ -18,6 +18,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 GROUND = {
     "cli.options",
     "config",
+    "download",
     "errors",
     "file_lock",
     "files",
@@ -101,8 +102,6 @@ EDGES: dict[str, set[str]] = {
 # Single imports beside these edges, each with its reason.
 EXCEPTIONS = {
     ("instruments.top.cli", "lab.runtimes.process_owners"),  # `ownlab top` names the notebook behind a process
-    ("catalog.gpus_cli", "lab.remote_notebooks.addresses"),
-    ("catalog.gpus_cli", "lab.remote_notebooks.download"),
 }
 # Package of the guest -> the guest packages it may import.
 GUEST_EDGES: dict[str, set[str]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ownlab.catalog.card_speeds import Shares, Speed, Workload, formula, load_throughput, speed_of
 from ownlab.catalog.cards import Card, Unstated, load_cards
-from ownlab.catalog.ladder import Shares, Speed, Workload, formula, load_throughput, speed_of
 from ownlab.errors import InputError, UsageError
 from ownlab.instruments.advise.records import Basis, Question, Span
 from ownlab.instruments.bench.files import find_report

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ownlab.catalog import cards as catalogue
-from ownlab.catalog.architectures import is_datacentre
-from ownlab.catalog.pcie import PCIE_LANE_BYTES
+from ownlab.catalog.architectures import PCIE_LANE_BYTES, is_datacentre
 from ownlab.instruments.bench.records import Limit, Result
 from ownlab.instruments.bench.statistics import median_of
 from ownlab.instruments.bench.summary import known_card

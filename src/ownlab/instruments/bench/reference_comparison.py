@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ownlab.catalog.ladder import WORKLOADS, Speed, Workload, ladder
+from ownlab.catalog.card_speeds import WORKLOADS, Speed, Workload, ladder
 from ownlab.errors import InputError
 from ownlab.instruments.bench.compare import Mean, compare_reports
 from ownlab.instruments.bench.files import references

@@ -10,7 +10,7 @@ import msgspec
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
-from ownlab.lab.colab.mode import wants_colab
+from ownlab.lab.colab.detection import wants_colab
 
 __all__ = ["colab_variables"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.colab.mode import accelerator_of, gpu_type_of, wants_colab
+from ownlab.lab.colab.detection import accelerator_of, gpu_type_of, wants_colab
 
 
 def of(*sources: str | list[str], metadata: object = None, kind: str = "code") -> dict[str, Any]:

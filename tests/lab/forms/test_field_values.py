@@ -11,8 +11,8 @@ import pytest
 
 from ownlab.errors import UsageError
 from ownlab.json_encoding import to_builtins
+from ownlab.lab.forms.field_values import described, nearest, shown, source_text
 from ownlab.lab.forms.grammar import Field, parse_form
-from ownlab.lab.forms.values import described, nearest, shown, source_text
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "forms" / "values.json"
 

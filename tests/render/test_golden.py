@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ownlab.instruments.doctor.diagnose import case_of, diagnose
+from ownlab.instruments.doctor.diagnosis import case_of, diagnose
 from ownlab.instruments.doctor.rules import rule_named
 from ownlab.instruments.doctor.terminal import show_diagnosis, show_page
 from ownlab.machine.recorded import load_machine

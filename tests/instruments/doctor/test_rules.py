@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import UsageError
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.records import Case, Message
 from ownlab.instruments.doctor.rule import Rule, SignRule
 from ownlab.instruments.doctor.rules import RULES, rule_named

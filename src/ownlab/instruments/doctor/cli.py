@@ -7,13 +7,13 @@ import click
 from ownlab.cli.options import json_option, machine_options
 from ownlab.config.target import resolve_machine_options
 from ownlab.errors import DeviceUnusable, InterpreterError, UsageError
-from ownlab.instruments.doctor.diagnose import case_of, diagnose
+from ownlab.instruments.doctor.diagnosis import case_of, diagnose
+from ownlab.instruments.doctor.queries import anything_there
 from ownlab.instruments.doctor.records import Case, Diagnosis, ProductCheck
 from ownlab.instruments.doctor.rule import RuleList, RulePage
 from ownlab.instruments.doctor.rules import RULES, rule_named
 from ownlab.instruments.doctor.terminal import show_diagnosis, show_page, show_rules
-from ownlab.instruments.doctor.verdict import anything_there
-from ownlab.instruments.doctor.verify import verify
+from ownlab.instruments.doctor.verification import verify
 from ownlab.machine.facts import Unknown
 from ownlab.machine.read import read_machine
 from ownlab.render.console import console, working

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ownlab.catalog.architectures import Architecture, architecture_of, capability_of
 from ownlab.catalog.versions import parse_version
+from ownlab.instruments.doctor.queries import accelerator_on_bus, accelerators_of, anything_there, is_wsl
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine, PciDevice
 
 __all__ = [
+    "accelerator_on_bus",
+    "accelerators_of",
     "answers",
+    "anything_there",
     "architecture",
     "architecture_name",
     "capability",
@@ -27,6 +32,7 @@ __all__ = [
     "is_wsl",
     "join",
     "module_loaded",
+    "name_cards",
     "nvidia_cards",
     "nvidia_on_pci",
     "of_cards",
@@ -40,7 +46,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_NVIDIA = "10de"
+_NVIDIA, _AMD = "10de", "1002"
 
 
 def nvidia_cards(machine: Machine) -> tuple[Card, ...]:
@@ -208,3 +214,30 @@ def join(words: Iterable[str]) -> str:
     """ "a, b and c"."""
     listed = list(words)
     return listed[0] if len(listed) == 1 else ", ".join(listed[:-1]) + f" and {listed[-1]}" if listed else ""
+
+
+def accelerators_of(machine: Machine) -> tuple[Card, ...]:
+    """The cards that do deep-learning work; graphics inside the CPU is left out."""
+    return tuple(card for card in value_of(machine.cards) or () if not card.integrated)
+
+
+def anything_there(machine: Machine) -> bool:
+    """Whether an accelerator is in this machine at all, served by a driver or not."""
+    return bool(accelerators_of(machine)) or accelerator_on_bus(machine)
+
+
+def accelerator_on_bus(machine: Machine) -> bool:
+    """A card that no driver need serve. AMD's display controllers are mostly graphics inside a Ryzen, and prove nothing."""
+    return any(
+        device.vendor == _NVIDIA or (device.vendor == _AMD and device.kind == "accelerator")
+        for device in value_of(machine.host.pci) or ()
+    )
+
+
+_MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "google": "Google", "huawei": "Huawei"}
+
+
+def name_cards(cards: Iterable[Card]) -> str:
+    """ "2 × NVIDIA A100, 1 × Tesla T4"."""
+    counted = Counter(value_of(card.name) or f"{_MAKERS.get(card.vendor, card.vendor)} card" for card in cards)
+    return ", ".join(f"{count} × {name}" for name, count in counted.items())

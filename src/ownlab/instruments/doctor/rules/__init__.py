@@ -10,25 +10,39 @@ import difflib
 
 from ownlab.errors import UsageError
 from ownlab.instruments.doctor.rule import Rule
-from ownlab.instruments.doctor.rules.devices.access import DevicePermission, RestrictedCounters
+from ownlab.instruments.doctor.rules.devices.card_health import (
+    CardLost,
+    EccErrors,
+    NoBf16,
+    Persistence,
+    SlowLink,
+    Throttling,
+)
 from ownlab.instruments.doctor.rules.devices.card_memory import HeldMemory, OutOfMemory
-from ownlab.instruments.doctor.rules.devices.cards import CardLost, EccErrors, NoBf16, Persistence, SlowLink, Throttling
-from ownlab.instruments.doctor.rules.devices.device import (
+from ownlab.instruments.doctor.rules.devices.device_visibility import (
     DeviceOrder,
     ExclusiveMode,
     HiddenDevices,
     InvalidOrdinal,
     MigMode,
 )
-from ownlab.instruments.doctor.rules.devices.vendors import AscendHealth, AscendStack, MpsAbsent, Rosetta, TpuNoLibtpu
-from ownlab.instruments.doctor.rules.devices.xid import XidErrors
-from ownlab.instruments.doctor.rules.drivers.driver import DriverEnd, DriverOld, NoDriver
-from ownlab.instruments.doctor.rules.drivers.driver_library import (
+from ownlab.instruments.doctor.rules.devices.other_vendors import (
+    AscendHealth,
+    AscendStack,
+    MpsAbsent,
+    Rosetta,
+    TpuNoLibtpu,
+)
+from ownlab.instruments.doctor.rules.devices.permissions import DevicePermission, RestrictedCounters
+from ownlab.instruments.doctor.rules.devices.xid_errors import XidErrors
+from ownlab.instruments.doctor.rules.drivers.card_initialisation import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
+from ownlab.instruments.doctor.rules.drivers.driver_library_mismatch import (
     DriverCombination,
     DriverMismatch,
     ForwardCompatibility,
 )
-from ownlab.instruments.doctor.rules.drivers.initialisation import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
+from ownlab.instruments.doctor.rules.drivers.driver_missing import NoDriver
+from ownlab.instruments.doctor.rules.drivers.driver_version import DriverEnd, DriverOld
 from ownlab.instruments.doctor.rules.drivers.kernel_module import (
     HmmRegion,
     ModuleFlavour,
@@ -37,50 +51,52 @@ from ownlab.instruments.doctor.rules.drivers.kernel_module import (
     Nouveau,
     UvmMissing,
 )
-from ownlab.instruments.doctor.rules.environment.container import (
+from ownlab.instruments.doctor.rules.environment.containers import (
     ContainerWithoutGpu,
+    ImageNeedsDriver,
     NvmlUnknown,
     RuntimeMissing,
     SmallShm,
-    Wsl,
 )
-from ownlab.instruments.doctor.rules.environment.host import (
+from ownlab.instruments.doctor.rules.environment.host_resources import (
     DiskFull,
     FewCores,
+    HostMemory,
     NoAccelerator,
     OomKilled,
     RaidDegraded,
     SlowDisk,
 )
-from ownlab.instruments.doctor.rules.software.builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
-from ownlab.instruments.doctor.rules.software.faults import (
+from ownlab.instruments.doctor.rules.environment.wsl import Wsl
+from ownlab.instruments.doctor.rules.software.cuda_libraries import CudnnMissing, CudnnShadow, LibraryMissing
+from ownlab.instruments.doctor.rules.software.cuda_toolkit import (
+    CompilerTooNew,
+    CudaMismatch,
+    PtxTooNew,
+    ToolkitArch,
+    ToolkitDiff,
+)
+from ownlab.instruments.doctor.rules.software.framework_builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
+from ownlab.instruments.doctor.rules.software.framework_import import FrameworkBroken
+from ownlab.instruments.doctor.rules.software.program_errors import (
     CheckpointCuda,
     CublasError,
     DeviceAssert,
     DeviceMixed,
-    IllegalAccess,
-    NcclError,
-)
-from ownlab.instruments.doctor.rules.software.interpreter import (
-    AllocConf,
-    FrameworkAbsent,
-    FrameworkBroken,
-    InterpreterBroken,
-    Musl,
-)
-from ownlab.instruments.doctor.rules.software.libraries import CudnnMissing, CudnnShadow, LibraryMissing
-from ownlab.instruments.doctor.rules.software.programs import (
-    CompilerTooNew,
     FlashAttentionCard,
     ForkedCuda,
-    HostMemory,
-    ImageNeedsDriver,
-    ModuleMissing,
-    PtxTooNew,
+    IllegalAccess,
+    NcclError,
     QuantisationBuild,
     ServingMemory,
 )
-from ownlab.instruments.doctor.rules.software.toolkit import CudaMismatch, ToolkitArch, ToolkitDiff
+from ownlab.instruments.doctor.rules.software.python_environment import (
+    AllocConf,
+    FrameworkAbsent,
+    InterpreterBroken,
+    ModuleMissing,
+    Musl,
+)
 
 __all__ = ["RULES", "rule_named"]
 

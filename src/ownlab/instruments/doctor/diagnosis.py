@@ -6,25 +6,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ownlab.catalog.versions import major_minor, parse_version
-from ownlab.instruments.doctor.queries import accelerator_on_bus, accelerators_of, anything_there, is_wsl, name_cards
+from ownlab.instruments.doctor.queries import accelerator_on_bus, accelerators_of, has_accelerator, is_wsl, name_cards
 from ownlab.instruments.doctor.records import Case, Diagnosis, Finding, Message, ProductCheck, Verdict
 from ownlab.instruments.doctor.rules import RULES
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine
 from ownlab.units import format_bytes
 
-__all__ = ["case_of", "diagnose", "judge"]
+__all__ = ["case_of", "decide_verdict", "diagnose"]
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
 def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
     """Findings, worst first and in the order of causes, and the verdict over them."""
-    found = [finding for rule in RULES for finding in rule().examine(case)]
+    found = [finding for rule in RULES for finding in rule().check(case)]
     # Rules stand in the order of causes; sorting keeps it within a severity, and puts what blocks first.
     findings: tuple[Finding, ...] = tuple(sorted(found, key=lambda one: (_ORDER[one.severity], not one.blocks)))
     return Diagnosis(
-        verdict=judge(case, findings, checks),
+        verdict=decide_verdict(case, findings, checks),
         findings=findings,
         machine=case.machine,
         checks=checks,
@@ -35,10 +35,10 @@ def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
 
 def case_of(machine: Machine) -> Case:
     """The case of a machine that was read: all that its programs said is listened to."""
-    return Case(machine=machine, messages=tuple(_said_on(machine)))
+    return Case(machine=machine, messages=tuple(_messages_of(machine)))
 
 
-def _said_on(machine: Machine) -> Iterator[Message]:
+def _messages_of(machine: Machine) -> Iterator[Message]:
     for where, fact in (("NVML", machine.nvidia.nvml), ("nvidia-smi", machine.nvidia.smi)):
         if isinstance(fact, Unknown):
             yield Message(fact.reason, where)
@@ -46,7 +46,7 @@ def _said_on(machine: Machine) -> Iterator[Message]:
         health = value_of(card.health)
         if health and health != "OK":
             yield Message(health, f"card {card.index}")
-    no_card = isinstance(machine.cards, Known) and not anything_there(machine) and not is_wsl(machine)
+    no_card = isinstance(machine.cards, Known) and not has_accelerator(machine) and not is_wsl(machine)
     for framework in value_of(machine.interpreter.frameworks) or ():
         # Where there is no card, a framework's complaint that it finds none ("insufficient driver") is no sign of trouble.
         if framework.error and (framework.failure or not no_card):
@@ -59,7 +59,7 @@ def _said_on(machine: Machine) -> Iterator[Message]:
 _PLAIN_WORDS = {"A", "An", "Another", "Each", "It", "No", "Parts", "Some", "The", "There", "This", "Two"}
 
 
-def judge(case: Case, findings: Iterable[Finding], checks: tuple[ProductCheck, ...] = ()) -> Verdict:
+def decide_verdict(case: Case, findings: Iterable[Finding], checks: tuple[ProductCheck, ...] = ()) -> Verdict:
     """The verdict over a case and what was found in it."""
     machine = case.machine
     cards = accelerators_of(machine)

@@ -8,26 +8,28 @@ from typing import TypeVar
 
 from ownlab.catalog.architectures import Architecture, architecture_of, capability_of
 from ownlab.catalog.versions import parse_version
-from ownlab.instruments.doctor.queries import accelerator_on_bus, accelerators_of, anything_there, is_wsl
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine, PciDevice
 
 __all__ = [
     "accelerator_on_bus",
     "accelerators_of",
-    "answers",
-    "anything_there",
+    "any_framework_works",
     "architecture",
     "architecture_name",
     "capability",
     "card_name",
-    "container_of",
+    "container_kind",
     "cuda_builds",
+    "describe_cards",
+    "describe_fact",
     "driver_family",
     "family_of",
     "framework",
     "framework_name",
     "frameworks_of",
+    "has_accelerator",
+    "is_healthy",
     "is_musl",
     "is_wsl",
     "join",
@@ -35,12 +37,9 @@ __all__ = [
     "name_cards",
     "nvidia_cards",
     "nvidia_on_pci",
-    "of_cards",
     "oldest_capability",
     "package",
     "sees_devices",
-    "some_framework_works",
-    "told",
     "variable",
 ]
 
@@ -60,7 +59,7 @@ def card_name(card: Card) -> str:
     return f"card {card.index} ({name})" if name else f"card {card.index}"
 
 
-def of_cards(cards: Iterable[Card], say: Callable[[Card], str]) -> list[str]:
+def describe_cards(cards: Iterable[Card], say: Callable[[Card], str]) -> list[str]:
     """What is to be said of cards, each after its name; once for cards of one name of which the same is said.
 
     "card 0 (Tesla T4): Turing"; "8 × Tesla V100-SXM2-16GB (cards 0 to 7): Volta".
@@ -80,7 +79,7 @@ def _name_together(cards: list[Card], name: str | None) -> str:
     return f"{len(cards)} × {name} ({numbers})" if name else numbers
 
 
-def answers(card: Card) -> bool:
+def is_healthy(card: Card) -> bool:
     """Whether the driver has read this card now and found it sound: then an older line of the log is over."""
     return value_of(card.health) == "OK"
 
@@ -113,7 +112,7 @@ def sees_devices(one: Framework) -> bool:
     return isinstance(one.devices, Known) and bool(one.devices.value)
 
 
-def some_framework_works(machine: Machine) -> bool:
+def any_framework_works(machine: Machine) -> bool:
     """Whether any framework was seen to reach an accelerator: then one that does not is no reason to say no."""
     return any(sees_devices(one) for one in frameworks_of(machine))
 
@@ -173,7 +172,7 @@ def is_musl(machine: Machine) -> bool:
     return (value_of(machine.host.libc) or "").startswith("musl")
 
 
-def container_of(machine: Machine) -> str | None:
+def container_kind(machine: Machine) -> str | None:
     """The kind of container that we are in; None where we are in none, or do not know."""
     kind = value_of(machine.host.container)
     return None if kind in (None, "none") else kind
@@ -201,7 +200,7 @@ def architecture_name(card: Card) -> str:
     return found.name if found else "architecture not known"
 
 
-def told(label: str, fact: Known[T] | Unknown) -> str:
+def describe_fact(label: str, fact: Known[T] | Unknown) -> str:
     """A fact as evidence: "driver 580.159.04 (NVML)"; "driver unknown: nvidia-smi is not installed"."""
     if isinstance(fact, Unknown):
         return f"{label} unknown: {fact.reason}"
@@ -221,7 +220,7 @@ def accelerators_of(machine: Machine) -> tuple[Card, ...]:
     return tuple(card for card in value_of(machine.cards) or () if not card.integrated)
 
 
-def anything_there(machine: Machine) -> bool:
+def has_accelerator(machine: Machine) -> bool:
     """Whether an accelerator is in this machine at all, served by a driver or not."""
     return bool(accelerators_of(machine)) or accelerator_on_bus(machine)
 

@@ -15,7 +15,7 @@ from ownlab.catalog.torch_wheels import Wheel, newest_rocm, wheel_for
 from ownlab.catalog.versions import parse_version
 from ownlab.instruments.doctor.queries import (
     architecture,
-    container_of,
+    container_kind,
     driver_family,
     is_musl,
     is_wsl,
@@ -31,10 +31,10 @@ __all__ = [
     "framework_command",
     "initramfs_command",
     "install_command",
-    "instead_of_wheel",
     "modprobe_option",
+    "no_wheel_advice",
     "on_host",
-    "rented",
+    "rented_platform",
     "rocm_requirement",
     "set_variable",
     "torch_command",
@@ -65,20 +65,20 @@ _INITRAMFS = {
 }
 
 
-def rented(machine: Machine) -> str | None:
+def rented_platform(machine: Machine) -> str | None:
     """The platform whose driver is its provider's affair, by its name; None on a machine of one's own."""
     return _RENTED.get(value_of(machine.host.platform) or "")
 
 
 def as_root(machine: Machine, command: str) -> str:
     """The command with sudo, unless we are root already; being root in a container says nothing of its host."""
-    root = value_of(machine.host.user_is_root) and container_of(machine) is None
+    root = value_of(machine.host.user_is_root) and container_kind(machine) is None
     return command if root else f"sudo {command}"
 
 
 def on_host(machine: Machine, sentence: str) -> str:
     """A sentence marked as work for the host, where we are in a container."""
-    return f"On the host, outside this container: {sentence}" if container_of(machine) else sentence
+    return f"On the host, outside this container: {sentence}" if container_kind(machine) else sentence
 
 
 def install_command(machine: Machine, package: str) -> str | None:
@@ -110,7 +110,7 @@ def set_variable(machine: Machine, assignment: str) -> str:
 def driver_remedy(machine: Machine, *, floor: str | None = None, flavour: str | None = None) -> tuple[str, ...]:
     """How a driver (at least `floor`, with kernel modules of this `flavour`) is had on this machine."""
     wanted = f"NVIDIA's driver {floor} or newer" if floor else "NVIDIA's driver"
-    platform = rented(machine)
+    platform = rented_platform(machine)
     if platform:
         return (f"The driver of {platform} is its provider's: it cannot be changed from here.",)
     if is_wsl(machine):
@@ -118,7 +118,7 @@ def driver_remedy(machine: Machine, *, floor: str | None = None, flavour: str | 
             f"On Windows, not in WSL: install {wanted} from {_DOWNLOADS}",
             "Then, in PowerShell: wsl --shutdown",
         )
-    if container_of(machine):
+    if container_kind(machine):
         return (f"On the host, outside this container: install {wanted} ({_GUIDE}), then start the container anew.",)
     if value_of(machine.host.family) == "windows":
         return (f"Install {wanted} from {_DOWNLOADS}",)
@@ -192,7 +192,7 @@ def torch_command(machine: Machine, capability: str | None = None) -> str | None
     return wheel.command if wheel else None
 
 
-def instead_of_wheel(machine: Machine, capability: str | None = None, name: str = "torch") -> str:
+def no_wheel_advice(machine: Machine, capability: str | None = None, name: str = "torch") -> str:
     """What can be done where no pip line is known: another system, another Python, a newer driver, or the CPU."""
     if is_musl(machine):
         return "No wheel of a framework runs on musl: use a system or an image with glibc (see the finding musl)."

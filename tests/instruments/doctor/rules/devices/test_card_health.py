@@ -9,9 +9,9 @@ import pytest
 from ownlab.instruments.doctor.rules.devices.card_health import (
     CardLost,
     EccErrors,
-    NoBf16,
-    Persistence,
-    SlowLink,
+    NoBfloat16,
+    PersistenceOff,
+    SlowPcieLink,
     Throttling,
 )
 from ownlab.machine.records import Card, Clocks, Ecc, Host, Machine, Pcie
@@ -123,32 +123,34 @@ def test_the_power_cap_is_a_note_under_load(of: Any, case: Any, find: Any, h200:
 
 
 def test_persistence(of: Any, case: Any, find: Any, h200: Machine) -> None:
-    (finding,) = find(Persistence, case(machine_of(of, {"persistence": False}, {"persistence": True}, family="linux")))
+    (finding,) = find(
+        PersistenceOff, case(machine_of(of, {"persistence": False}, {"persistence": True}, family="linux"))
+    )
     assert finding.severity == "note"
     assert finding.evidence == ("card 0: persistence False (recorded)",)
     assert finding.fix == ("sudo systemctl enable --now nvidia-persistenced",)
-    assert find(Persistence, case(machine_of(of, {"persistence": False}, family="windows"))) == []
-    assert find(Persistence, case(machine_of(of, {"persistence": False}, virtualisation="wsl2"))) == []
-    assert find(Persistence, case(machine_of(of, {"persistence": False, "driver_model": "WDDM"}))) == []
-    assert find(Persistence, case(h200)) == []
+    assert find(PersistenceOff, case(machine_of(of, {"persistence": False}, family="windows"))) == []
+    assert find(PersistenceOff, case(machine_of(of, {"persistence": False}, virtualisation="wsl2"))) == []
+    assert find(PersistenceOff, case(machine_of(of, {"persistence": False, "driver_model": "WDDM"}))) == []
+    assert find(PersistenceOff, case(h200)) == []
 
 
 def test_pcie_width(of: Any, case: Any, find: Any, h200: Machine) -> None:
     narrow = {"name": "Tesla T4", "pcie": of(Pcie, generation=3, generation_max=3, width=8, width_max=16)}
-    (finding,) = find(SlowLink, case(machine_of(of, narrow)))
+    (finding,) = find(SlowPcieLink, case(machine_of(of, narrow)))
     assert finding.severity == "warning"
     assert finding.evidence == ("card 0 (Tesla T4): PCIe width 8 (recorded), at most 16",)
-    assert find(SlowLink, case(h200)) == []
+    assert find(SlowPcieLink, case(h200)) == []
 
 
 def test_pcie_generation_counts_at_work_alone(of: Any, case: Any, find: Any) -> None:
     slow = of(Pcie, generation=1, generation_max=4, width=16, width_max=16)
-    assert find(SlowLink, case(machine_of(of, {"pcie": slow, "utilisation": 0}))) == []
-    assert find(SlowLink, case(machine_of(of, {"pcie": slow}))) == []
+    assert find(SlowPcieLink, case(machine_of(of, {"pcie": slow, "utilisation": 0}))) == []
+    assert find(SlowPcieLink, case(machine_of(of, {"pcie": slow}))) == []
     resting = {"pcie": slow, "utilisation": 30, "clocks": of(Clocks, sm=210, sm_max=2100)}
-    assert find(SlowLink, case(machine_of(of, resting))) == []
+    assert find(SlowPcieLink, case(machine_of(of, resting))) == []
     busy = {"pcie": slow, "utilisation": 95, "clocks": of(Clocks, sm=1900, sm_max=2100)}
-    (finding,) = find(SlowLink, case(machine_of(of, busy)))
+    (finding,) = find(SlowPcieLink, case(machine_of(of, busy)))
     assert "PCIe generation 1 (recorded) at work, at most 4" in finding.evidence[0]
 
 
@@ -156,26 +158,26 @@ def test_pcie_generation_counts_at_work_alone(of: Any, case: Any, find: Any) -> 
     "name", ["errors/bf16-2080ti-vllm.txt", "errors/bf16-setup-v100.txt", "errors/bf16-setup-new-wording.txt"]
 )
 def test_bf16_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
-    (finding,) = find(NoBf16, case(None, paste(name)))
+    (finding,) = find(NoBfloat16, case(None, paste(name)))
     assert (finding.severity, finding.blocks) == ("error", False)
     assert "float16" in finding.fix[0]
 
 
 @pytest.mark.parametrize(("capability", "lacks"), [("7.0", True), ("7.5", True), ("8.0", False), ("9.0", False)])
 def test_bf16_by_card(of: Any, case: Any, find: Any, capability: str, lacks: bool) -> None:
-    findings = find(NoBf16, case(machine_of(of, {"compute_capability": capability})))
+    findings = find(NoBfloat16, case(machine_of(of, {"compute_capability": capability})))
     assert [one.severity for one in findings] == (["note"] if lacks else [])
 
 
 def test_cards_that_are_alike_are_named_once(of: Any, case: Any, find: Any) -> None:
     volta = {"name": "Tesla V100-SXM2-16GB", "persistence": False}
     machine = machine_of(of, *[volta] * 8, {"name": "Tesla T4"}, family="linux")
-    (finding,) = find(NoBf16, case(machine))
+    (finding,) = find(NoBfloat16, case(machine))
     assert finding.evidence == (
         "8 × Tesla V100-SXM2-16GB (cards 0 to 7): Volta, without bfloat16",
         "card 8 (Tesla T4): Turing, without bfloat16",
     )
-    (finding,) = find(Persistence, case(machine))
+    (finding,) = find(PersistenceOff, case(machine))
     assert finding.evidence == ("8 × Tesla V100-SXM2-16GB (cards 0 to 7): persistence False (recorded)",)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from ownlab.instruments.doctor.rules.devices.device_visibility import (
     DeviceOrder,
-    ExclusiveMode,
+    ExclusiveComputeMode,
     HiddenDevices,
-    InvalidOrdinal,
+    InvalidDeviceOrdinal,
     MigMode,
 )
 from ownlab.machine.records import Card, CardProcess, Machine, MigInstance
@@ -86,12 +86,12 @@ def test_order_of_different_cards(of: Any, case: Any, find: Any, variables: Any,
 
 def test_invalid_ordinal(of: Any, case: Any, find: Any, paste: Any, variables: Any, h200: Machine) -> None:
     machine = machine_of(of, 1, variables(CUDA_VISIBLE_DEVICES="0"))
-    (finding,) = find(InvalidOrdinal, case(machine, "RuntimeError: CUDA error: invalid device ordinal"))
+    (finding,) = find(InvalidDeviceOrdinal, case(machine, "RuntimeError: CUDA error: invalid device ordinal"))
     assert not finding.blocks
     assert "CUDA_VISIBLE_DEVICES=0" in finding.evidence
     assert "1 card here: numbers 0 to 0 at most" in finding.evidence
-    assert find(InvalidOrdinal, case(None, paste("errors/invalid-ordinal-hip.txt")))
-    assert find(InvalidOrdinal, case(h200, paste("errors/device-assert-sglang.txt"))) == []
+    assert find(InvalidDeviceOrdinal, case(None, paste("errors/invalid-ordinal-hip.txt")))
+    assert find(InvalidDeviceOrdinal, case(h200, paste("errors/device-assert-sglang.txt"))) == []
 
 
 @pytest.mark.parametrize(
@@ -99,21 +99,21 @@ def test_invalid_ordinal(of: Any, case: Any, find: Any, paste: Any, variables: A
     ["errors/all-devices-busy.txt", "errors/all-devices-busy-old-46.txt"],
 )
 def test_busy(case: Any, find: Any, paste: Any, name: str) -> None:
-    (finding,) = find(ExclusiveMode, case(None, paste(name)))
+    (finding,) = find(ExclusiveComputeMode, case(None, paste(name)))
     assert finding.severity == "error"
     assert finding.fix[0].startswith("sudo nvidia-smi -c 0")
 
 
 def test_compute_modes(of: Any, case: Any, find: Any, h200: Machine) -> None:
-    (finding,) = find(ExclusiveMode, case(machine_of(of, 1, compute_mode="prohibited")))
+    (finding,) = find(ExclusiveComputeMode, case(machine_of(of, 1, compute_mode="prohibited")))
     assert finding.blocks
-    (finding,) = find(ExclusiveMode, case(machine_of(of, 1, compute_mode="exclusive-process", processes=())))
+    (finding,) = find(ExclusiveComputeMode, case(machine_of(of, 1, compute_mode="exclusive-process", processes=())))
     assert (finding.severity, finding.blocks) == ("note", False)
     taken = (CardProcess(4711, "compute"),)
-    (finding,) = find(ExclusiveMode, case(machine_of(of, 1, compute_mode="exclusive-process", processes=taken)))
+    (finding,) = find(ExclusiveComputeMode, case(machine_of(of, 1, compute_mode="exclusive-process", processes=taken)))
     assert finding.blocks
     assert "card 0 (NVIDIA A100): used by pid 4711" in finding.evidence
-    assert find(ExclusiveMode, case(h200)) == []
+    assert find(ExclusiveComputeMode, case(h200)) == []
 
 
 def test_mig_without_instances(of: Any, case: Any, find: Any) -> None:
@@ -141,7 +141,7 @@ def test_graphics_inside_the_cpu_may_be_hidden(of: Any, case: Any, find: Any, va
     inside = of(Card, vendor="amd", index=0, name="AMD Radeon Graphics", integrated=True)
     machine = of(Machine, cards=(inside,), environment=variables(HIP_VISIBLE_DEVICES="-1"))
     assert find(HiddenDevices, case(machine)) == []
-    (finding,) = find(InvalidOrdinal, case(machine, "HIP error: invalid device ordinal"))
+    (finding,) = find(InvalidDeviceOrdinal, case(machine, "HIP error: invalid device ordinal"))
     assert not any("card here" in line for line in finding.evidence)
 
 

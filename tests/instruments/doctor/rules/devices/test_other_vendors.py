@@ -8,10 +8,10 @@ import pytest
 
 from ownlab.instruments.doctor.rules.devices.other_vendors import (
     AscendHealth,
-    AscendStack,
-    MpsAbsent,
-    Rosetta,
-    TpuNoLibtpu,
+    AscendSoftwareMissing,
+    LibtpuMissing,
+    MpsUnavailable,
+    RosettaPython,
 )
 from ownlab.machine.facts import Unknown
 from ownlab.machine.records import (
@@ -38,7 +38,7 @@ NPU = """\
 """
 
 
-@pytest.mark.parametrize("rule", [AscendHealth, AscendStack, MpsAbsent, Rosetta, TpuNoLibtpu])
+@pytest.mark.parametrize("rule", [AscendHealth, AscendSoftwareMissing, MpsUnavailable, RosettaPython, LibtpuMissing])
 def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
@@ -108,21 +108,21 @@ def with_npu(of: Any, *packages: Package, cann: Any = "8.0.RC3", devices: tuple[
 
 
 def test_torch_npu_is_missing(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(AscendStack, case(with_npu(of, Package("torch", "2.1.0"))))
+    (finding,) = find(AscendSoftwareMissing, case(with_npu(of, Package("torch", "2.1.0"))))
     assert finding.title == "torch-npu is missing for the Ascend NPU"
     assert "pip install 'torch-npu==2.1.*'" in finding.fix[1]
 
 
 def test_cann_is_missing(of: Any, case: Any, find: Any) -> None:
     no_cann = Unknown("CANN is not installed in its usual folder, /usr/local/Ascend")
-    (finding,) = find(AscendStack, case(with_npu(of, Package("torch_npu", "2.1.0.post10"), cann=no_cann)))
+    (finding,) = find(AscendSoftwareMissing, case(with_npu(of, Package("torch_npu", "2.1.0.post10"), cann=no_cann)))
     assert finding.title == "CANN is missing for the Ascend NPU"
 
 
 def test_a_complete_stack(of: Any, case: Any, find: Any) -> None:
-    assert find(AscendStack, case(with_npu(of, Package("torch_npu", "2.1.0.post10")))) == []
+    assert find(AscendSoftwareMissing, case(with_npu(of, Package("torch_npu", "2.1.0.post10")))) == []
     seen = with_npu(of, devices=(FrameworkDevice("Ascend910B4", kind="npu"),), cann=Unknown("it is somewhere else"))
-    assert find(AscendStack, case(seen)) == []
+    assert find(AscendSoftwareMissing, case(seen)) == []
 
 
 # --- Apple ------------------------------------------------------------------------------------------------------------
@@ -142,17 +142,17 @@ def mac(of: Any, sysctl: str, machine: str, torch: Framework | None = None) -> M
 
 
 def test_a_translated_python(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(Rosetta, case(mac(of, TRANSLATED, "x86_64")))
+    (finding,) = find(RosettaPython, case(mac(of, TRANSLATED, "x86_64")))
     assert finding.blocks
     assert "Rosetta" in finding.evidence[0]
-    assert find(Rosetta, case(mac(of, NATIVE, "arm64"))) == []
+    assert find(RosettaPython, case(mac(of, NATIVE, "arm64"))) == []
 
 
 @pytest.mark.parametrize(("build", "meaning"), [("mps", "macOS does not offer it"), ("cpu", "built without MPS")])
 def test_a_torch_that_does_not_see_the_gpu(build: str, meaning: str, of: Any, case: Any, find: Any) -> None:
     error = "The MPS backend is supported on MacOS 14.0+. Current OS version can be queried using `sw_vers`"
     torch = of(Framework, name="torch", version="2.9.0", build=build, devices=(), error=error)
-    (finding,) = find(MpsAbsent, case(mac(of, NATIVE, "arm64", torch)))
+    (finding,) = find(MpsUnavailable, case(mac(of, NATIVE, "arm64", torch)))
     assert meaning in finding.meaning
     assert f"torch: {error}" in finding.evidence
 
@@ -162,9 +162,9 @@ def test_a_torch_that_does_or_that_was_not_asked(of: Any, case: Any, find: Any) 
     seeing = of(Framework, name="torch", version="2.5.1", build="mps", devices=(device,))
     not_asked = of(Framework, name="torch", version="2.5.1")
     for torch in (seeing, not_asked):
-        assert find(MpsAbsent, case(mac(of, NATIVE, "arm64", torch))) == []
+        assert find(MpsUnavailable, case(mac(of, NATIVE, "arm64", torch))) == []
     blind = of(Framework, name="torch", version="2.2.2", build="cpu", devices=())
-    assert find(MpsAbsent, case(mac(of, TRANSLATED, "x86_64", blind))) == []  # rosetta says it
+    assert find(MpsUnavailable, case(mac(of, TRANSLATED, "x86_64", blind))) == []  # rosetta says it
 
 
 # --- TPU --------------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def with_tpu(of: Any, *packages: Package, libtpu: Any = NO_LIBTPU, files: Any = 
 
 
 def test_a_tpu_without_its_library(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(TpuNoLibtpu, case(with_tpu(of, Package("jax", "0.10.2"))))
+    (finding,) = find(LibtpuMissing, case(with_tpu(of, Package("jax", "0.10.2"))))
     assert finding.fix[0] == "pip install -U 'jax[tpu]'"
     assert finding.evidence[0] == "device files: /dev/accel0"
 
@@ -195,4 +195,4 @@ def test_tpus_that_are_served(of: Any, case: Any, find: Any) -> None:
         with_tpu(of, files=Unknown("there is no /dev/accel* of a TPU")),
     )
     for machine in served:
-        assert find(TpuNoLibtpu, case(machine)) == []
+        assert find(LibtpuMissing, case(machine)) == []

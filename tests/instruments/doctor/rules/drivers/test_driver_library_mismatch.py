@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from ownlab.instruments.doctor.rules.drivers.driver_library_mismatch import (
-    DriverCombination,
-    DriverMismatch,
-    ForwardCompatibility,
+    DriverLibraryMismatch,
+    MixedDriverVersions,
+    UnsupportedForwardCompatibility,
 )
 from ownlab.machine.records import Card, Host, Machine, Nvidia
 
@@ -20,7 +20,7 @@ from ownlab.machine.records import Card, Host, Machine, Nvidia
     ["errors/mismatch-2021.txt", "errors/mismatch-ci-log-prefix.txt", "nvidia_smi/failed-mismatch-with-version.txt"],
 )
 def test_mismatch_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
-    (finding,) = find(DriverMismatch, case(None, paste(name)))
+    (finding,) = find(DriverLibraryMismatch, case(None, paste(name)))
     assert finding.blocks
     assert "Driver/library version mismatch" in finding.evidence[0]
     assert finding.fix[0] == "sudo reboot"
@@ -32,20 +32,20 @@ def test_mismatch_by_facts(of: Any, case: Any, find: Any, h200: Machine) -> None
         host=of(Host, package_manager="apt", user_is_root=True),
         nvidia=of(Nvidia, module_version="570.133.20", library_version="570.172.08"),
     )
-    (finding,) = find(DriverMismatch, case(upgraded))
+    (finding,) = find(DriverLibraryMismatch, case(upgraded))
     assert finding.evidence == ("kernel module 570.133.20 (recorded)", "library 570.172.08 (recorded)")
     assert finding.fix[0] == "reboot"
     assert any("apt-mark hold" in step for step in finding.fix)
     same = msgspec.structs.replace(
         upgraded, nvidia=of(Nvidia, module_version="580.159.04", library_version="580.159.4")
     )
-    assert find(DriverMismatch, case(same)) == []
-    assert find(DriverMismatch, case(h200)) == []
+    assert find(DriverLibraryMismatch, case(same)) == []
+    assert find(DriverLibraryMismatch, case(h200)) == []
 
 
 def test_mismatch_in_a_container_is_mended_on_the_host(of: Any, case: Any, find: Any, paste: Any) -> None:
     inside = of(Machine, host=of(Host, container="docker", package_manager="apt"))
-    (finding,) = find(DriverMismatch, case(inside, paste("errors/mismatch-2021.txt")))
+    (finding,) = find(DriverLibraryMismatch, case(inside, paste("errors/mismatch-2021.txt")))
     assert finding.fix[0] == "On the host, outside this container: sudo reboot"
     assert not any("apt-mark" in step for step in finding.fix)
 
@@ -56,39 +56,39 @@ def test_a_mismatch_of_the_past_does_not_block(of: Any, case: Any, find: Any) ->
     )
     card = of(Card, vendor="nvidia", index=0, health="OK")
     for machine in (of(Machine, nvidia=of(Nvidia, nvml="13.580.95.05")), of(Machine, cards=(card,))):
-        (finding,) = find(DriverMismatch, case(machine, line, where="kernel log"))
+        (finding,) = find(DriverLibraryMismatch, case(machine, line, where="kernel log"))
         assert (finding.severity, finding.blocks) == ("warning", False)
         assert "NVML answers" in finding.meaning
-    (finding,) = find(DriverMismatch, case(of(Machine), line, where="kernel log"))
+    (finding,) = find(DriverLibraryMismatch, case(of(Machine), line, where="kernel log"))
     assert finding.blocks
 
 
 @pytest.mark.parametrize("name", ["errors/combo-803-torch.txt", "errors/combo-803-mxnet.txt"])
 def test_combination(case: Any, find: Any, paste: Any, name: str) -> None:
-    (finding,) = find(DriverCombination, case(None, paste(name)))
+    (finding,) = find(MixedDriverVersions, case(None, paste(name)))
     assert finding.blocks
-    assert find(ForwardCompatibility, case(None, paste(name))) == []
+    assert find(UnsupportedForwardCompatibility, case(None, paste(name))) == []
 
 
 @pytest.mark.parametrize(
     "name", ["errors/fwd-804-gtx1650.txt", "errors/forward-compat-llamacpp.txt", "errors/fwd-ctranslate2-470.txt"]
 )
 def test_forward_compatibility_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
-    (finding,) = find(ForwardCompatibility, case(None, paste(name)))
+    (finding,) = find(UnsupportedForwardCompatibility, case(None, paste(name)))
     assert finding.blocks
     assert "/usr/local/cuda/compat" in finding.fix[0]
-    assert find(DriverCombination, case(None, paste(name))) == []
+    assert find(MixedDriverVersions, case(None, paste(name))) == []
 
 
 def test_forward_compatibility_before_it_fails(of: Any, case: Any, find: Any, variables: Any) -> None:
     path = variables(LD_LIBRARY_PATH="/usr/local/cuda/compat:/usr/local/cuda/lib64")
     geforce = of(Machine, cards=(of(Card, vendor="nvidia", index=0, name="NVIDIA GeForce RTX 3090"),), environment=path)
-    (finding,) = find(ForwardCompatibility, case(geforce))
+    (finding,) = find(UnsupportedForwardCompatibility, case(geforce))
     assert finding.severity == "warning"
     assert not finding.blocks
     tesla = msgspec.structs.replace(
         geforce, cards=of(Machine, cards=(of(Card, vendor="nvidia", index=0, name="Tesla T4"),)).cards
     )
-    assert find(ForwardCompatibility, case(tesla)) == []
+    assert find(UnsupportedForwardCompatibility, case(tesla)) == []
     plain = msgspec.structs.replace(geforce, environment=variables(LD_LIBRARY_PATH="/usr/local/cuda/lib64"))
-    assert find(ForwardCompatibility, case(plain)) == []
+    assert find(UnsupportedForwardCompatibility, case(plain)) == []

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ownlab.instruments.doctor.rules.drivers.driver_missing import NoDriver
-from ownlab.instruments.doctor.rules.drivers.driver_version import DriverEnd, DriverOld
+from ownlab.instruments.doctor.rules.drivers.driver_version import DriverEndOfLife, DriverTooOld
 from ownlab.machine.facts import Known, Unknown
 from ownlab.machine.records import Card, Cpu, Framework, Host, Interpreter, Machine, Nvidia, PciDevice
 
@@ -27,7 +27,7 @@ def machine_with(of: Any, *, driver: str, cuda: str, name: str = "NVIDIA A10G", 
 
 def test_driver_old_compares_the_build_with_the_family_floor(of: Any, case: Any, find: Any) -> None:
     # collect_env/a10g-driver510-cu121.txt: torch for CUDA 12.1 on driver 510.47.03
-    (finding,) = find(DriverOld, case(machine_with(of, driver="510.47.03", cuda="12.1")))
+    (finding,) = find(DriverTooOld, case(machine_with(of, driver="510.47.03", cuda="12.1")))
     assert finding.blocks
     assert finding.severity == "error"
     assert finding.title == "NVIDIA's driver is too old for torch (CUDA 12.1)"
@@ -42,42 +42,42 @@ def test_driver_old_compares_the_build_with_the_family_floor(of: Any, case: Any,
     [("450.156.00", "11.8"), ("525.60.13", "12.8"), ("515.65.01", "11.8"), ("580.65.06", "13.2"), ("615.10", "11.0")],
 )
 def test_minor_version_compatibility_is_no_trouble(of: Any, case: Any, find: Any, driver: str, cuda: str) -> None:
-    assert find(DriverOld, case(machine_with(of, driver=driver, cuda=cuda))) == []
+    assert find(DriverTooOld, case(machine_with(of, driver=driver, cuda=cuda))) == []
 
 
 def test_before_cuda_11_each_release_has_its_own_floor(of: Any, case: Any, find: Any) -> None:
     # collect_env/v100x2-driver418-cu102.txt
-    assert find(DriverOld, case(machine_with(of, driver="418.67", cuda="10.2")))
-    assert find(DriverOld, case(machine_with(of, driver="418.67", cuda="10.1"))) == []
+    assert find(DriverTooOld, case(machine_with(of, driver="418.67", cuda="10.2")))
+    assert find(DriverTooOld, case(machine_with(of, driver="418.67", cuda="10.1"))) == []
 
 
 def test_the_driver_of_wsl_is_windows_own(of: Any, case: Any, find: Any) -> None:
     # 527.41 would do on Linux (floor 525.60.13), not on Windows (528.33).
-    (finding,) = find(DriverOld, case(machine_with(of, driver="527.41", cuda="12.1", virtualisation="wsl2")))
+    (finding,) = find(DriverTooOld, case(machine_with(of, driver="527.41", cuda="12.1", virtualisation="wsl2")))
     assert "On Windows, not in WSL" in finding.fix[0]
 
 
 def test_in_wsl_the_driver_is_windows_and_the_wheels_are_linuxs(of: Any, case: Any, find: Any) -> None:
     # 527.41 is below CUDA 12's floor on Windows (528.33), so a build for 11.8: torch 2.7 is the last on Linux.
-    (finding,) = find(DriverOld, case(machine_with(of, driver="527.41", cuda="12.1", virtualisation="wsl2")))
+    (finding,) = find(DriverTooOld, case(machine_with(of, driver="527.41", cuda="12.1", virtualisation="wsl2")))
     assert any("'torch==2.7.*'" in step and "/whl/cu118" in step for step in finding.fix)
 
 
 def test_the_older_build_is_one_for_this_cpu(of: Any, case: Any, find: Any) -> None:
     arm = {"name": "NVIDIA GH200 480GB", "cpu": of(Cpu, architecture="aarch64")}
-    (finding,) = find(DriverOld, case(machine_with(of, driver="550.54.15", cuda="13.0", **arm)))
+    (finding,) = find(DriverTooOld, case(machine_with(of, driver="550.54.15", cuda="13.0", **arm)))
     assert any("'torch==2.14.*'" in step and "/whl/cu126" in step for step in finding.fix)
-    (finding,) = find(DriverOld, case(machine_with(of, driver="510.47.03", cuda="12.6", **arm)))
+    (finding,) = find(DriverTooOld, case(machine_with(of, driver="510.47.03", cuda="12.6", **arm)))
     assert not any("download.pytorch.org" in step for step in finding.fix)  # none for CUDA 11 on ARM
 
 
 def test_the_newest_cuda_of_a_windows_driver(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(DriverOld, case(machine_with(of, driver="551.23", cuda="13.0", family="windows")))
+    (finding,) = find(DriverTooOld, case(machine_with(of, driver="551.23", cuda="13.0", family="windows")))
     assert "The newest CUDA that it serves is 12.4." in finding.meaning  # 551 is of branch R550
 
 
 def test_found_version_is_decoded(case: Any, find: Any, paste: Any) -> None:
-    (finding,) = find(DriverOld, case(None, paste("errors/driver-too-old-11060.txt")))
+    (finding,) = find(DriverTooOld, case(None, paste("errors/driver-too-old-11060.txt")))
     assert finding.blocks
     assert "11.6" in finding.meaning
     assert '"11060"' in finding.meaning
@@ -86,12 +86,12 @@ def test_found_version_is_decoded(case: Any, find: Any, paste: Any) -> None:
 
 
 def test_insufficient_is_the_same_trouble(case: Any, find: Any, paste: Any) -> None:
-    (finding,) = find(DriverOld, case(None, paste("errors/driver-insufficient-jetson.txt")))
+    (finding,) = find(DriverTooOld, case(None, paste("errors/driver-insufficient-jetson.txt")))
     assert "no driver at all" in finding.meaning
 
 
 def test_on_colab_only_the_build_can_change(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(DriverOld, case(machine_with(of, driver="510.47.03", cuda="12.1", platform="colab")))
+    (finding,) = find(DriverTooOld, case(machine_with(of, driver="510.47.03", cuda="12.1", platform="colab")))
     assert "cannot be changed from here" in finding.fix[0]
     assert "pip install" in finding.fix[1]
 
@@ -101,22 +101,22 @@ def test_what_sees_a_device_has_driver_enough(h200: Machine, case: Any, find: An
     old = msgspec.structs.replace(
         h200, nvidia=msgspec.structs.replace(h200.nvidia, driver=Known("535.1", source="NVML"))
     )
-    assert find(DriverOld, case(old)) == []
+    assert find(DriverTooOld, case(old)) == []
 
 
 def test_driver_end_by_branch_and_by_card(of: Any, case: Any, find: Any, h200: Machine) -> None:
     pascal = machine_with(of, driver="580.95.05", cuda="12.6", name="NVIDIA GeForce GTX 1080 Ti")
-    (finding,) = find(DriverEnd, case(pascal))
+    (finding,) = find(DriverEndOfLife, case(pascal))
     assert finding.severity == "note"
     assert finding.title == "R580 is the last driver branch for Pascal cards"
     ended = msgspec.structs.replace(
         machine_with(of, driver="535.288.01", cuda="12.1"), taken_at="2026-11-15T00:00:00+00:00"
     )
-    (finding,) = find(DriverEnd, case(ended))
+    (finding,) = find(DriverEndOfLife, case(ended))
     assert "R535" in finding.title
     assert "2026-06" in finding.title
-    assert find(DriverEnd, case(msgspec.structs.replace(ended, taken_at="2026-05-01T00:00:00+00:00"))) == []
-    assert find(DriverEnd, case(h200)) == []
+    assert find(DriverEndOfLife, case(msgspec.structs.replace(ended, taken_at="2026-05-01T00:00:00+00:00"))) == []
+    assert find(DriverEndOfLife, case(h200)) == []
 
 
 def test_card_on_the_bus_without_a_driver(of: Any, case: Any, find: Any) -> None:

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from ownlab.instruments.doctor.rules.environment.containers import (
+    ContainerToolkitMissing,
     ContainerWithoutGpu,
-    NvmlUnknown,
-    RuntimeMissing,
-    SmallShm,
+    NvmlUnknownError,
+    SmallSharedMemory,
 )
-from ownlab.instruments.doctor.rules.environment.wsl import Wsl
+from ownlab.instruments.doctor.rules.environment.wsl import WslLimits
 from ownlab.machine.facts import Known, Unknown
 from ownlab.machine.records import Card, Host, Machine, Memory, Nvidia
 from ownlab.units import GIB, MIB
@@ -64,7 +64,7 @@ def test_container_with_its_card_or_no_container(of: Any, case: Any, find: Any, 
 
 @pytest.mark.parametrize("name", ["errors/runtime-missing-docker.txt", "errors/runtime-missing-compose.txt"])
 def test_runtime_missing(of: Any, case: Any, find: Any, paste: Any, name: str) -> None:
-    (finding,) = find(RuntimeMissing, case(of(Machine, host=of(Host, package_manager="apt")), paste(name)))
+    (finding,) = find(ContainerToolkitMissing, case(of(Machine, host=of(Host, package_manager="apt")), paste(name)))
     assert finding.blocks
     assert finding.fix[0].startswith("sudo apt-get install -y nvidia-container-toolkit")
     assert finding.fix[1] == "sudo nvidia-ctk runtime configure --runtime=docker"
@@ -72,22 +72,22 @@ def test_runtime_missing(of: Any, case: Any, find: Any, paste: Any, name: str) -
 
 def test_another_trouble_of_docker(case: Any, find: Any) -> None:
     said = "docker: Error response from daemon: pull access denied for nvidia/cuda, repository does not exist"
-    assert find(RuntimeMissing, case(None, said)) == []
+    assert find(ContainerToolkitMissing, case(None, said)) == []
 
 
 @pytest.mark.parametrize("name", ["errors/nvml-unknown-container-k8s.txt", "nvidia_smi/failed-nvml-unknown-error.txt"])
 def test_nvml_unknown(case: Any, find: Any, paste: Any, name: str) -> None:
-    (finding,) = find(NvmlUnknown, case(None, paste(name)))
+    (finding,) = find(NvmlUnknownError, case(None, paste(name)))
     assert finding.blocks
     assert any("create-dev-char-symlinks" in step for step in finding.fix)
 
 
 def test_nvml_unknown_elsewhere(of: Any, case: Any, find: Any, paste: Any) -> None:
     outside = of(Machine, host=of(Host, container="none"))
-    (finding,) = find(NvmlUnknown, case(outside, "Failed to initialize NVML: Unknown Error"))
+    (finding,) = find(NvmlUnknownError, case(outside, "Failed to initialize NVML: Unknown Error"))
     assert finding.title == "NVML fails with an unknown error"
-    assert find(NvmlUnknown, case(None, paste("errors/mismatch-2021.txt"))) == []
-    assert find(NvmlUnknown, case(None, paste("errors/device-handle-unknown-error-2024.txt"))) == []
+    assert find(NvmlUnknownError, case(None, paste("errors/mismatch-2021.txt"))) == []
+    assert find(NvmlUnknownError, case(None, paste("errors/device-handle-unknown-error-2024.txt"))) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_nvml_unknown_elsewhere(of: Any, case: Any, find: Any, paste: Any) -> No
 )
 def test_shm_by_size(of: Any, case: Any, find: Any, container: str, size: int, found: bool) -> None:
     machine = of(Machine, host=of(Host, container=container, memory=of(Memory, shm_total=size)))
-    findings = find(SmallShm, case(machine))
+    findings = find(SmallSharedMemory, case(machine))
     assert bool(findings) is found
     if found:
         assert findings[0].severity == "warning"
@@ -107,11 +107,14 @@ def test_shm_by_size(of: Any, case: Any, find: Any, container: str, size: int, f
 @pytest.mark.parametrize("name", ["errors/shm-dataloader-bus-error.txt", "errors/shm-old-wording.txt"])
 def test_shm_by_words(of: Any, case: Any, find: Any, paste: Any, name: str, h200: Machine) -> None:
     pod = of(Machine, host=of(Host, container="kubernetes"))
-    (finding,) = find(SmallShm, case(pod, paste(name)))
+    (finding,) = find(SmallSharedMemory, case(pod, paste(name)))
     assert finding.severity == "error"
     assert not finding.blocks
     assert "emptyDir" in finding.fix[0]
-    assert find(SmallShm, case(h200, "RuntimeError: DataLoader worker (pid 13) is killed by signal: Killed.")) == []
+    assert (
+        find(SmallSharedMemory, case(h200, "RuntimeError: DataLoader worker (pid 13) is killed by signal: Killed."))
+        == []
+    )
 
 
 def test_wsl(of: Any, case: Any, find: Any, h200: Machine) -> None:
@@ -122,9 +125,9 @@ def test_wsl(of: Any, case: Any, find: Any, h200: Machine) -> None:
         cards=(card,),
         nvidia=of(Nvidia, library_version=Known("537.42", source="/usr/lib/wsl/lib/libnvidia-ml.so.537.42")),
     )
-    (finding,) = find(Wsl, case(sound))
+    (finding,) = find(WslLimits, case(sound))
     assert (finding.severity, finding.blocks) == ("note", False)
-    assert find(Wsl, case(h200)) == []
+    assert find(WslLimits, case(h200)) == []
 
 
 def test_a_linux_driver_inside_wsl(of: Any, case: Any, find: Any) -> None:
@@ -135,16 +138,16 @@ def test_a_linux_driver_inside_wsl(of: Any, case: Any, find: Any) -> None:
         cards=Unknown("NVML failed"),
         nvidia=of(Nvidia, library_version=library),
     )
-    (finding,) = find(Wsl, case(machine))
+    (finding,) = find(WslLimits, case(machine))
     assert finding.title == "A Linux driver is installed inside WSL"
     assert finding.blocks
 
 
 def test_wsl_without_a_card(of: Any, case: Any, find: Any) -> None:
     bare = of(Machine, host=of(Host, virtualisation="wsl2"), cards=())
-    assert find(Wsl, case(bare)) == []
+    assert find(WslLimits, case(bare)) == []
     said = "Failed to initialize NVML: GPU access blocked; WSL environment detected but no adapters were found"
-    (finding,) = find(Wsl, case(bare, said))
+    (finding,) = find(WslLimits, case(bare, said))
     assert finding.blocks
-    (finding,) = find(Wsl, case(of(Machine, host=of(Host, virtualisation="wsl1"))))
+    (finding,) = find(WslLimits, case(of(Machine, host=of(Host, virtualisation="wsl1"))))
     assert finding.title == "WSL 1 has no access to GPUs"

@@ -8,7 +8,7 @@ import pytest
 
 from ownlab.instruments.doctor.rules.environment.host_resources import (
     DiskFull,
-    FewCores,
+    FewCpuCores,
     NoAccelerator,
     OomKilled,
     RaidDegraded,
@@ -30,7 +30,7 @@ from ownlab.machine.records import (
 from ownlab.units import GIB, MIB
 
 
-@pytest.mark.parametrize("rule", [NoAccelerator, FewCores, OomKilled, DiskFull, SlowDisk, RaidDegraded])
+@pytest.mark.parametrize("rule", [NoAccelerator, FewCpuCores, OomKilled, DiskFull, SlowDisk, RaidDegraded])
 def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
@@ -91,13 +91,13 @@ def test_four_cores_a_card(cores: float, cards: int, found: int, of: Any, case: 
         cards=tuple(of(Card, vendor="nvidia", index=index) for index in range(cards)),
         host=of(Host, cpu=of(Cpu, usable_cores=cores)),
     )
-    findings = find(FewCores, case(machine))
+    findings = find(FewCpuCores, case(machine))
     assert len(findings) == found
     assert all(f"num_workers={max(1, int(cores))}," in finding.fix[0] for finding in findings)
 
 
 def test_cores_are_nobodys_worry_without_a_card(of: Any, case: Any, find: Any) -> None:
-    assert find(FewCores, case(of(Machine, cards=(), host=of(Host, cpu=of(Cpu, usable_cores=1.0))))) == []
+    assert find(FewCpuCores, case(of(Machine, cards=(), host=of(Host, cpu=of(Cpu, usable_cores=1.0))))) == []
 
 
 def test_torchs_own_warning(case: Any, find: Any) -> None:
@@ -105,7 +105,7 @@ def test_torchs_own_warning(case: Any, find: Any) -> None:
         "UserWarning: This DataLoader will create 8 worker processes in total. Our suggested max number of worker in"
         " current system is 2, which is smaller than what this DataLoader is going to create."
     )
-    (finding,) = find(FewCores, case(None, words))
+    (finding,) = find(FewCpuCores, case(None, words))
     assert finding.severity == "warning"
 
 

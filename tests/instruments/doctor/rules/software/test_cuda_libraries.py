@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ownlab.instruments.doctor.rules.software.cuda_libraries import CudnnMissing, CudnnShadow, LibraryMissing
+from ownlab.instruments.doctor.rules.software.cuda_libraries import CudaLibraryMissing, CudnnMissing, ShadowedCudnn
 from ownlab.machine.records import (
     Card,
     Framework,
@@ -55,7 +55,7 @@ def with_tensorflow(of: Any) -> Any:
     return build
 
 
-@pytest.mark.parametrize("rule", [LibraryMissing, CudnnMissing, CudnnShadow])
+@pytest.mark.parametrize("rule", [CudaLibraryMissing, CudnnMissing, ShadowedCudnn])
 def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
@@ -64,7 +64,7 @@ def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find
 
 
 def test_a_program_for_cuda_11_without_its_runtime(case: Any, find: Any) -> None:
-    (finding,) = find(LibraryMissing, case(None, CUDART_11))
+    (finding,) = find(CudaLibraryMissing, case(None, CUDART_11))
     assert finding.title == "libcudart.so.11.0 is not found"
     assert "built for CUDA 11" in finding.meaning
     assert finding.fix[0] == "pip install nvidia-cuda-runtime-cu11"
@@ -73,12 +73,12 @@ def test_a_program_for_cuda_11_without_its_runtime(case: Any, find: Any) -> None
 
 
 def test_tensorflow_goes_on_so_its_words_alone_do_not_block(case: Any, find: Any) -> None:
-    (finding,) = find(LibraryMissing, case(None, TF_CUDART))
+    (finding,) = find(CudaLibraryMissing, case(None, TF_CUDART))
     assert not finding.blocks
 
 
 def test_the_loader_knows_better_which_library_is_missing(case: Any, find: Any) -> None:
-    (finding,) = find(LibraryMissing, case(None, TF_NVJITLINK))
+    (finding,) = find(CudaLibraryMissing, case(None, TF_NVJITLINK))
     assert finding.title == "libnvJitLink.so.12 is not found"
     assert finding.fix[0] == "pip install nvidia-nvjitlink-cu12"
     assert finding.blocks
@@ -90,7 +90,7 @@ def test_several_libraries_in_one_text(case: Any, find: Any) -> None:
         f"Could not load dynamic library '{name}'; dlerror: {name}: cannot open shared object file"
         for name in ("libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11")
     )
-    (finding,) = find(LibraryMissing, case(None, words))
+    (finding,) = find(CudaLibraryMissing, case(None, words))
     assert finding.title == "libcublas.so.12, libcublasLt.so.12 and libcufft.so.11 are not found"
     assert finding.fix[0] == "pip install nvidia-cublas-cu12 nvidia-cufft-cu12"
 
@@ -98,32 +98,32 @@ def test_several_libraries_in_one_text(case: Any, find: Any) -> None:
 def test_a_build_for_torchs_cuda_comes_first(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0", build="cuda", cuda="13.0")
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
-    (finding,) = find(LibraryMissing, case(machine, CUDART_11))
+    (finding,) = find(CudaLibraryMissing, case(machine, CUDART_11))
     assert finding.fix[0] == "Install the program in its build for CUDA 13, which torch brings here."
 
 
 def test_cuda_13_and_cuda_10(case: Any, find: Any) -> None:
-    (newest,) = find(LibraryMissing, case(None, "ImportError: libcublas.so.13: cannot open shared object file"))
+    (newest,) = find(CudaLibraryMissing, case(None, "ImportError: libcublas.so.13: cannot open shared object file"))
     assert newest.fix[0] == "pip install 'nvidia-cublas==13.*'"
-    (oldest,) = find(LibraryMissing, case(None, "ImportError: libcudart.so.10.1: cannot open shared object file"))
+    (oldest,) = find(CudaLibraryMissing, case(None, "ImportError: libcudart.so.10.1: cannot open shared object file"))
     assert "no wheels of NVIDIA's" in oldest.fix[0]
 
 
 def test_libcuda_is_the_drivers(of: Any, case: Any, find: Any) -> None:
     words = "ImportError('libcuda.so.1: cannot open shared object file: No such file or directory')"
-    (finding,) = find(LibraryMissing, case(None, words))
+    (finding,) = find(CudaLibraryMissing, case(None, words))
     assert finding.title == "The driver's library libcuda.so.1 is not found"
     assert finding.blocks
     assert "docker run --gpus all" in finding.fix[0]
     assert not any("pip install" in step for step in finding.fix)
     wsl = of(Machine, origin="pasted", host=of(Host, virtualisation="wsl2"))
-    (there,) = find(LibraryMissing, case(wsl, words))
+    (there,) = find(CudaLibraryMissing, case(wsl, words))
     assert there.fix[0] == "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
 
 
 def test_without_a_card_what_tensorflow_misses_is_no_matter(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, cards=(), host=of(Host, pci=()))
-    assert find(LibraryMissing, case(machine, TF_CUDART, where="tensorflow")) == []
+    assert find(CudaLibraryMissing, case(machine, TF_CUDART, where="tensorflow")) == []
     assert find(CudnnMissing, case(machine, TF_CUDNN_8, where="tensorflow")) == []
 
 
@@ -136,7 +136,7 @@ def test_without_a_card_what_tensorflow_misses_is_no_matter(of: Any, case: Any, 
     ],
 )
 def test_other_libraries_are_not_cudas(words: str, case: Any, find: Any) -> None:
-    assert find(LibraryMissing, case(None, words)) == []
+    assert find(CudaLibraryMissing, case(None, words)) == []
     assert find(CudnnMissing, case(None, words)) == []
 
 
@@ -162,18 +162,18 @@ def test_the_name_tells_the_cuda(names: tuple[str, ...], cuda: int, wheels: str,
     torch = of(Framework, name="torch", version="2.4.0", build="cuda", cuda="10.2")  # says nothing of this program
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
     words = missing(*names) if "dll" not in names[0] else f"Could not load dynamic library '{names[0]}'"
-    (finding,) = find(LibraryMissing, case(machine, words))
+    (finding,) = find(CudaLibraryMissing, case(machine, words))
     assert f"built for CUDA {cuda}." in finding.meaning
     assert f"pip install {wheels}" in finding.fix
 
 
 def test_a_name_that_several_cudas_share(of: Any, case: Any, find: Any) -> None:
-    (alone,) = find(LibraryMissing, case(None, missing("libcusparse.so.12")))
+    (alone,) = find(CudaLibraryMissing, case(None, missing("libcusparse.so.12")))
     assert "which is the same in CUDA 12 and 13" in alone.meaning
     assert alone.fix[0] == "pip install nvidia-cusparse   # for CUDA 13; take the program's own, if that is another"
     torch = of(Framework, name="torch", version="2.7.0", build="cuda", cuda="12.8")
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
-    (beside,) = find(LibraryMissing, case(machine, missing("libcusparse.so.12")))
+    (beside,) = find(CudaLibraryMissing, case(machine, missing("libcusparse.so.12")))
     assert "built for CUDA 12." in beside.meaning
     assert beside.fix[0] == "pip install nvidia-cusparse-cu12"
 
@@ -207,7 +207,7 @@ def test_cudnn_is_missing(words: str, wheel: str, case: Any, find: Any) -> None:
     (finding,) = find(CudnnMissing, case(None, words))
     assert finding.blocks
     assert wheel in finding.fix[0]
-    assert find(LibraryMissing, case(None, words)) == []
+    assert find(CudaLibraryMissing, case(None, words)) == []
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_tensorflow_that_does_not_name_what_it_misses(with_tensorflow: Any, case
     ],
 )
 def test_two_versions_meet(words: str, case: Any, find: Any) -> None:
-    (finding,) = find(CudnnShadow, case(None, words))
+    (finding,) = find(ShadowedCudnn, case(None, words))
     assert finding.blocks
     assert finding.severity == "error"
     assert "env -u LD_LIBRARY_PATH" in finding.fix[0]
@@ -272,7 +272,7 @@ def test_two_versions_meet(words: str, case: Any, find: Any) -> None:
 
 def test_tensorflow_may_get_a_newer_cudnn(case: Any, find: Any) -> None:
     words = "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.  CuDNN library needs to have"
-    (finding,) = find(CudnnShadow, case(None, words))
+    (finding,) = find(ShadowedCudnn, case(None, words))
     assert "pip install -U 'nvidia-cudnn-cu12>=9.3.0'" in finding.fix[-1]
 
 
@@ -285,7 +285,7 @@ def with_cudnn(of: Any, h200: Machine, version: str, origin: str = "LD_LIBRARY_P
 def test_a_stray_copy_is_a_warning_before_anything_fails(
     version: str, of: Any, h200: Machine, case: Any, find: Any
 ) -> None:
-    (finding,) = find(CudnnShadow, case(with_cudnn(of, h200, version)))
+    (finding,) = find(ShadowedCudnn, case(with_cudnn(of, h200, version)))
     assert (finding.severity, finding.blocks) == ("warning", False)
     assert "torch 2.11.0+cu130 wants cuDNN 9.19" in finding.evidence
     assert "Take /opt/cudnn/lib out of LD_LIBRARY_PATH." in finding.fix
@@ -295,7 +295,7 @@ def test_a_stray_copy_is_a_warning_before_anything_fails(
     ("version", "origin"), [("9.19.0", "LD_LIBRARY_PATH"), ("9.27.0", "LD_LIBRARY_PATH"), ("8.9.2", "wheel")]
 )
 def test_copies_that_do_no_harm(version: str, origin: str, of: Any, h200: Machine, case: Any, find: Any) -> None:
-    assert find(CudnnShadow, case(with_cudnn(of, h200, version, origin))) == []
+    assert find(ShadowedCudnn, case(with_cudnn(of, h200, version, origin))) == []
 
 
 def test_nvidias_own_build_is_measured_by_what_it_loaded(of: Any, case: Any, find: Any) -> None:
@@ -315,4 +315,4 @@ def test_nvidias_own_build_is_measured_by_what_it_loaded(of: Any, case: Any, fin
         toolkits=of(Toolkits, cudnn=(install,)),
         interpreter=of(Interpreter, frameworks=(torch,), packages=(Package("torch", "2.3.0"),)),
     )
-    assert find(CudnnShadow, case(machine)) == []
+    assert find(ShadowedCudnn, case(machine)) == []

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.doctor.rules.software.cuda_toolkit import CudaMismatch, ToolkitArch, ToolkitDiff
+from ownlab.instruments.doctor.rules.software.cuda_toolkit import (
+    CudaVersionMismatch,
+    ToolkitLacksArchitecture,
+    ToolkitVersionDiffers,
+)
 from ownlab.machine.records import Card, Framework, Interpreter, Machine, Package, Toolkits
 
 
@@ -21,7 +25,7 @@ def with_nvcc(of: Any, nvcc: str, *cards: str, cuda: str | None = None) -> Machi
     return machine
 
 
-@pytest.mark.parametrize("rule", [CudaMismatch, ToolkitArch, ToolkitDiff])
+@pytest.mark.parametrize("rule", [CudaVersionMismatch, ToolkitLacksArchitecture, ToolkitVersionDiffers])
 def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
@@ -56,14 +60,14 @@ def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find
     ],
 )
 def test_parts_that_refuse_each_other(words: str, fix: str, case: Any, find: Any) -> None:
-    (finding,) = find(CudaMismatch, case(None, words))
+    (finding,) = find(CudaVersionMismatch, case(None, words))
     assert fix in finding.fix[0]
     assert not finding.blocks
 
 
 def test_companions_of_another_variant(of: Any, case: Any, find: Any) -> None:
     packages = (Package("torch", "2.5.0+cu124"), Package("torchvision", "0.20.0+cpu"))
-    (finding,) = find(CudaMismatch, case(of(Machine, interpreter=of(Interpreter, packages=packages))))
+    (finding,) = find(CudaVersionMismatch, case(of(Machine, interpreter=of(Interpreter, packages=packages))))
     assert finding.evidence == ("torchvision 0.20.0+cpu stands beside torch 2.5.0+cu124",)
 
 
@@ -73,7 +77,7 @@ def test_companions_of_another_variant(of: Any, case: Any, find: Any) -> None:
 )
 def test_companions_that_fit_or_do_not_say(versions: tuple[str, str], of: Any, case: Any, find: Any) -> None:
     packages = (Package("torch", versions[0]), Package("torchvision", versions[1]))
-    assert find(CudaMismatch, case(of(Machine, interpreter=of(Interpreter, packages=packages)))) == []
+    assert find(CudaVersionMismatch, case(of(Machine, interpreter=of(Interpreter, packages=packages)))) == []
 
 
 def test_a_minor_difference_is_no_mismatch(case: Any, find: Any) -> None:
@@ -81,7 +85,7 @@ def test_a_minor_difference_is_no_mismatch(case: Any, find: Any) -> None:
         "UserWarning: The detected CUDA version (11.7) has a minor version mismatch with the version that was used to"
         " compile PyTorch (11.3). Most likely this shouldn't be a problem."
     )
-    assert find(CudaMismatch, case(None, words)) == []
+    assert find(CudaVersionMismatch, case(None, words)) == []
 
 
 # --- toolkit-arch -----------------------------------------------------------------------------------------------------
@@ -99,7 +103,7 @@ def test_a_minor_difference_is_no_mismatch(case: Any, find: Any) -> None:
 def test_toolkits_before_the_first_and_after_the_last(
     nvcc: str, card: str, wanted: str, of: Any, case: Any, find: Any
 ) -> None:
-    (finding,) = find(ToolkitArch, case(with_nvcc(of, nvcc, card)))
+    (finding,) = find(ToolkitLacksArchitecture, case(with_nvcc(of, nvcc, card)))
     assert wanted in finding.fix[0]
     assert (finding.severity, finding.blocks) == ("warning", False)
 
@@ -109,24 +113,24 @@ def test_toolkits_before_the_first_and_after_the_last(
     [("11.1", "NVIDIA GeForce RTX 3090"), ("12.9", "Tesla V100-SXM2-16GB"), ("9.0", "NVIDIA Whatever 9000")],
 )
 def test_toolkits_that_can(nvcc: str, card: str, of: Any, case: Any, find: Any) -> None:
-    assert find(ToolkitArch, case(with_nvcc(of, nvcc, card))) == []
+    assert find(ToolkitLacksArchitecture, case(with_nvcc(of, nvcc, card))) == []
 
 
 @pytest.mark.parametrize(("nvcc", "card", "found"), [("11.4", "GRID K520", 1), ("11.4", "Tesla K80", 0)])
 def test_the_last_toolkit_differs_within_kepler(
     nvcc: str, card: str, found: int, of: Any, case: Any, find: Any
 ) -> None:
-    findings = find(ToolkitArch, case(with_nvcc(of, nvcc, card)))
+    findings = find(ToolkitLacksArchitecture, case(with_nvcc(of, nvcc, card)))
     assert [one.fix[0] for one in findings] == ["Install a toolkit: CUDA 6.0 to 10.2."] * found
 
 
 def test_cards_that_are_alike_are_named_once(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(ToolkitArch, case(with_nvcc(of, "13.0", *["Tesla V100-SXM2-16GB"] * 4)))
+    (finding,) = find(ToolkitLacksArchitecture, case(with_nvcc(of, "13.0", *["Tesla V100-SXM2-16GB"] * 4)))
     assert finding.evidence == ("nvcc is 13.0", "4 × Tesla V100-SXM2-16GB (cards 0 to 3): Volta, 7.0")
 
 
 def test_nvccs_own_words(case: Any, find: Any) -> None:
-    (finding,) = find(ToolkitArch, case(None, "nvcc fatal   : Unsupported gpu architecture 'compute_89'"))
+    (finding,) = find(ToolkitLacksArchitecture, case(None, "nvcc fatal   : Unsupported gpu architecture 'compute_89'"))
     assert finding.evidence == ("pasted text: nvcc fatal : Unsupported gpu architecture 'compute_89'",)
 
 
@@ -134,13 +138,13 @@ def test_nvccs_own_words(case: Any, find: Any) -> None:
 
 
 def test_another_toolkit_is_harmless_and_said_so(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(ToolkitDiff, case(with_nvcc(of, "11.8", cuda="12.4")))
+    (finding,) = find(ToolkitVersionDiffers, case(with_nvcc(of, "11.8", cuda="12.4")))
     assert finding.severity == "note"
     assert finding.fix == ("Nothing to do; to compile an extension: export CUDA_HOME=/usr/local/cuda-12.4",)
-    (same_major,) = find(ToolkitDiff, case(with_nvcc(of, "12.2", cuda="12.4")))
+    (same_major,) = find(ToolkitVersionDiffers, case(with_nvcc(of, "12.2", cuda="12.4")))
     assert same_major.fix == ("Nothing to do.",)
 
 
 @pytest.mark.parametrize("nvcc", ["12.4", "12.4.131", "not a version"])
 def test_the_same_toolkit_or_one_that_nobody_can_read(nvcc: str, of: Any, case: Any, find: Any) -> None:
-    assert find(ToolkitDiff, case(with_nvcc(of, nvcc, cuda="12.4"))) == []
+    assert find(ToolkitVersionDiffers, case(with_nvcc(of, nvcc, cuda="12.4"))) == []

@@ -7,7 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ownlab.instruments.doctor.rules.software.framework_builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
+from ownlab.instruments.doctor.rules.software.framework_builds import (
+    CpuOnlyBuild,
+    NoKernelImage,
+    RocmBuildMissing,
+    XpuBuildMissing,
+)
 from ownlab.machine.facts import Known, Unknown
 from ownlab.machine.records import Card, Cpu, Framework, FrameworkDevice, Host, Interpreter, Machine, Nvidia, Package
 
@@ -30,7 +35,7 @@ def cpu_torch(of: Any) -> Any:
     return of(Framework, name="torch", version="2.11.0+cpu", build="cpu", devices=())
 
 
-@pytest.mark.parametrize("rule", [CpuBuild, RocmBuild, XpuBuild, NoKernel])
+@pytest.mark.parametrize("rule", [CpuOnlyBuild, RocmBuildMissing, XpuBuildMissing, NoKernelImage])
 def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
@@ -39,7 +44,7 @@ def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find
 
 
 def test_a_cpu_build_beside_a_card_blocks_and_names_the_wheel(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(CpuBuild, case(machine_with(of, "NVIDIA H200", torch=cpu_torch(of))))
+    (finding,) = find(CpuOnlyBuild, case(machine_with(of, "NVIDIA H200", torch=cpu_torch(of))))
     assert finding.blocks
     assert finding.title == "torch was built without GPU support"
     assert "torch 2.11.0+cpu is a CPU build" in finding.evidence
@@ -48,7 +53,7 @@ def test_a_cpu_build_beside_a_card_blocks_and_names_the_wheel(of: Any, case: Any
 
 def test_a_cpu_build_on_a_machine_without_a_card_is_right(of: Any, case: Any, find: Any) -> None:
     machine = machine_with(of, torch=cpu_torch(of))
-    assert find(CpuBuild, case(machine, "Torch not compiled with CUDA enabled", where="torch")) == []
+    assert find(CpuOnlyBuild, case(machine, "Torch not compiled with CUDA enabled", where="torch")) == []
 
 
 def test_a_second_framework_that_works_makes_it_a_note(of: Any, case: Any, find: Any, h200: Machine) -> None:
@@ -56,14 +61,14 @@ def test_a_second_framework_that_works_makes_it_a_note(of: Any, case: Any, find:
     frameworks = h200.interpreter.frameworks
     assert not isinstance(frameworks, Unknown)
     machine = msgspec.structs.replace(h200, interpreter=of(Interpreter, frameworks=(*frameworks.value, jax)))
-    (finding,) = find(CpuBuild, case(machine))
+    (finding,) = find(CpuOnlyBuild, case(machine))
     assert (finding.severity, finding.blocks) == ("note", False)
     assert finding.fix == ("pip install -U 'jax[cuda13]'",)
 
 
 def test_jax_and_cupy_are_named_for_the_drivers_cuda(of: Any, case: Any, find: Any) -> None:
     jax = of(Framework, name="jax", build="cpu", devices=())
-    (finding,) = find(CpuBuild, case(machine_with(of, "NVIDIA H200", torch=jax, driver="535.104.05")))
+    (finding,) = find(CpuOnlyBuild, case(machine_with(of, "NVIDIA H200", torch=jax, driver="535.104.05")))
     assert finding.fix == ("pip install -U 'jax[cuda12]'",)
 
 
@@ -81,7 +86,7 @@ def test_jax_and_cupy_are_named_for_the_card(
     name: str, card: str, driver: str, fix: str, of: Any, case: Any, find: Any
 ) -> None:
     framework = of(Framework, name=name, build="cpu", devices=())
-    (finding,) = find(CpuBuild, case(machine_with(of, card, torch=framework, driver=driver)))
+    (finding,) = find(CpuOnlyBuild, case(machine_with(of, card, torch=framework, driver=driver)))
     assert finding.fix[0].startswith(fix)
 
 
@@ -99,7 +104,7 @@ def test_jax_and_cupy_are_named_for_the_card(
     ],
 )
 def test_pasted_words_alone_are_enough(words: str, title: str, case: Any, find: Any) -> None:
-    (finding,) = find(CpuBuild, case(None, words))
+    (finding,) = find(CpuOnlyBuild, case(None, words))
     assert finding.blocks
     assert finding.title == title
     assert any("map_location='cpu'" in step for step in finding.fix)
@@ -110,12 +115,12 @@ def test_jax_whose_cuda_plugin_fails_has_the_right_build(case: Any, find: Any) -
         "Jax plugin configuration error: Exception when calling jax_plugins.xla_cuda12.initialize()\n"
         "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed. Falling back to cpu."
     )
-    assert find(CpuBuild, case(None, words)) == []
+    assert find(CpuOnlyBuild, case(None, words)) == []
 
 
 def test_a_pasted_cpu_build_counts_where_cards_are_not_known(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(cpu_torch(of),)))
-    (finding,) = find(CpuBuild, case(machine))
+    (finding,) = find(CpuOnlyBuild, case(machine))
     assert finding.blocks
 
 
@@ -131,7 +136,7 @@ def test_a_mac_or_an_npu_has_no_cuda_build_to_want(elsewhere: dict[str, Any], of
         host=of(Host, family=family),
         interpreter=of(Interpreter, frameworks=(cpu_torch(of),), packages=packages),
     )
-    assert find(CpuBuild, case(machine)) == []
+    assert find(CpuOnlyBuild, case(machine)) == []
 
 
 @pytest.mark.parametrize(
@@ -155,14 +160,14 @@ def test_a_card_that_no_wheel_serves_gets_an_answer_all_the_same(
     if python:
         interpreter = msgspec.structs.replace(machine.interpreter, version=Known(python, source="python"))
         machine = msgspec.structs.replace(machine, interpreter=interpreter)
-    (finding,) = find(CpuBuild, case(machine))
+    (finding,) = find(CpuOnlyBuild, case(machine))
     assert advice in finding.fix[0]
 
 
 def test_the_wheel_is_one_for_this_python(of: Any, case: Any, find: Any) -> None:
     machine = machine_with(of, "Tesla P100-PCIE-16GB", torch=cpu_torch(of))
     interpreter = msgspec.structs.replace(machine.interpreter, version=Known("3.9.18", source="python"))
-    (finding,) = find(CpuBuild, case(msgspec.structs.replace(machine, interpreter=interpreter)))
+    (finding,) = find(CpuOnlyBuild, case(msgspec.structs.replace(machine, interpreter=interpreter)))
     assert finding.fix == (
         "pip install --force-reinstall 'torch==2.8.*' --index-url https://download.pytorch.org/whl/cu126",
     )
@@ -179,14 +184,14 @@ def test_an_amd_card_wants_a_rocm_build(build: str, of: Any, case: Any, find: An
         cards=(of(Card, vendor="amd", index=0, name="AMD Instinct MI300X"),),
         interpreter=of(Interpreter, frameworks=(torch,)),
     )
-    (finding,) = find(RocmBuild, case(machine))
+    (finding,) = find(RocmBuildMissing, case(machine))
     assert finding.blocks
     assert f"torch 2.11.0 is a build for {build.upper()}" in finding.evidence
     assert finding.fix[0].endswith("https://download.pytorch.org/whl/rocm7.14")
 
 
 def test_a_chip_that_the_rocm_build_lacks(case: Any, find: Any) -> None:
-    (finding,) = find(RocmBuild, case(None, "RuntimeError: HIP error: invalid device function"))
+    (finding,) = find(RocmBuildMissing, case(None, "RuntimeError: HIP error: invalid device function"))
     assert "HSA_OVERRIDE_GFX_VERSION" in finding.fix[0]
 
 
@@ -194,7 +199,7 @@ def test_a_rocm_build_that_sees_its_card(of: Any, case: Any, find: Any) -> None:
     device = FrameworkDevice("AMD Instinct MI300X", kind="rocm")
     torch = of(Framework, name="torch", version="2.11.0+rocm6.4", build="rocm", devices=(device,))
     machine = of(Machine, cards=(of(Card, vendor="amd", index=0),), interpreter=of(Interpreter, frameworks=(torch,)))
-    assert find(RocmBuild, case(machine, "RuntimeError: HIP error: invalid device ordinal")) == []
+    assert find(RocmBuildMissing, case(machine, "RuntimeError: HIP error: invalid device ordinal")) == []
 
 
 def other_vendor(of: Any, vendor: str, name: str, *more: Card, build: str = "cpu", **card: Any) -> Machine:
@@ -206,7 +211,7 @@ def other_vendor(of: Any, vendor: str, name: str, *more: Card, build: str = "cpu
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])
 def test_an_intel_card_wants_an_xpu_build(build: str, of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(XpuBuild, case(other_vendor(of, "intel", "Intel Arc B580 (discrete GPU)", build=build)))
+    (finding,) = find(XpuBuildMissing, case(other_vendor(of, "intel", "Intel Arc B580 (discrete GPU)", build=build)))
     assert finding.blocks
     assert finding.evidence == (
         "card 0 (Intel Arc B580 (discrete GPU))",
@@ -216,19 +221,19 @@ def test_an_intel_card_wants_an_xpu_build(build: str, of: Any, case: Any, find: 
 
 
 def test_intel_cards_that_want_no_xpu_build(of: Any, case: Any, find: Any) -> None:
-    assert find(XpuBuild, case(other_vendor(of, "intel", "Intel UHD Graphics 770", integrated=True))) == []
-    assert find(XpuBuild, case(other_vendor(of, "intel", "Intel Gaudi 2"))) == []
-    assert find(XpuBuild, case(other_vendor(of, "intel", "Intel Arc B580", build="xpu"))) == []
+    assert find(XpuBuildMissing, case(other_vendor(of, "intel", "Intel UHD Graphics 770", integrated=True))) == []
+    assert find(XpuBuildMissing, case(other_vendor(of, "intel", "Intel Gaudi 2"))) == []
+    assert find(XpuBuildMissing, case(other_vendor(of, "intel", "Intel Arc B580", build="xpu"))) == []
 
 
-@pytest.mark.parametrize(("rule", "vendor"), [(RocmBuild, "amd"), (XpuBuild, "intel")])
+@pytest.mark.parametrize(("rule", "vendor"), [(RocmBuildMissing, "amd"), (XpuBuildMissing, "intel")])
 def test_graphics_inside_the_cpu_want_no_build_of_their_own(
     rule: Any, vendor: str, of: Any, case: Any, find: Any
 ) -> None:
     assert find(rule, case(other_vendor(of, vendor, "Graphics", integrated=True))) == []
 
 
-@pytest.mark.parametrize(("rule", "vendor"), [(RocmBuild, "amd"), (XpuBuild, "intel")])
+@pytest.mark.parametrize(("rule", "vendor"), [(RocmBuildMissing, "amd"), (XpuBuildMissing, "intel")])
 def test_a_cuda_build_beside_nvidias_card_is_for_that_one(
     rule: Any, vendor: str, of: Any, case: Any, find: Any
 ) -> None:
@@ -238,12 +243,12 @@ def test_a_cuda_build_beside_nvidias_card_is_for_that_one(
 
 def test_on_musl_no_pip_line_is_given(of: Any, case: Any, find: Any) -> None:
     alpine = machine_with(of, "NVIDIA H200", torch=cpu_torch(of), libc="musl")
-    (finding,) = find(CpuBuild, case(alpine))
+    (finding,) = find(CpuOnlyBuild, case(alpine))
     assert finding.fix == (
         "No wheel of a framework runs on musl: use a system or an image with glibc (see the finding musl).",
     )
     amd = msgspec.structs.replace(other_vendor(of, "amd", "AMD Instinct MI300X"), host=alpine.host)
-    (finding,) = find(RocmBuild, case(amd))
+    (finding,) = find(RocmBuildMissing, case(amd))
     assert not any("pip install" in step for step in finding.fix)
 
 
@@ -260,7 +265,7 @@ def test_a_card_that_is_newer_than_the_build(of: Any, case: Any, find: Any) -> N
         arch_list=("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"),
         devices=(FrameworkDevice("NVIDIA GeForce RTX 5090"),),
     )
-    (finding,) = find(NoKernel, case(machine_with(of, "NVIDIA GeForce RTX 5090", torch=torch)))
+    (finding,) = find(NoKernelImage, case(machine_with(of, "NVIDIA GeForce RTX 5090", torch=torch)))
     assert finding.blocks
     assert finding.title == "torch 2.6.0+cu126 has no code for NVIDIA GeForce RTX 5090"
     assert "newer than anything in this build; its first CUDA is 12.8" in finding.meaning
@@ -269,7 +274,7 @@ def test_a_card_that_is_newer_than_the_build(of: Any, case: Any, find: Any) -> N
 
 def test_a_card_that_the_build_has_dropped_is_found_by_the_table(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0+cu128", build="cuda", cuda="12.8")
-    (finding,) = find(NoKernel, case(machine_with(of, "Tesla P100-PCIE-16GB", torch=torch)))
+    (finding,) = find(NoKernelImage, case(machine_with(of, "Tesla P100-PCIE-16GB", torch=torch)))
     assert finding.blocks
     assert "the official wheel's list" in finding.evidence[1]
     assert "not among the cards of this build" in finding.meaning
@@ -280,7 +285,7 @@ def test_a_card_that_the_build_has_dropped_is_found_by_the_table(of: Any, case: 
 
 def test_one_of_two_cards_is_a_warning(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0+cu128", build="cuda", cuda="12.8")
-    (finding,) = find(NoKernel, case(machine_with(of, "NVIDIA H200", "Tesla P100-PCIE-16GB", torch=torch)))
+    (finding,) = find(NoKernelImage, case(machine_with(of, "NVIDIA H200", "Tesla P100-PCIE-16GB", torch=torch)))
     assert (finding.severity, finding.blocks) == ("warning", False)
     assert finding.evidence[0] == "card 1 (Tesla P100-PCIE-16GB) has compute capability 6.0"
 
@@ -290,7 +295,7 @@ def test_another_framework_that_works_keeps_it_from_blocking(of: Any, case: Any,
     cupy = of(Framework, name="cupy", build="cuda", devices=(FrameworkDevice("Tesla P100"),))
     machine = machine_with(of, "Tesla P100-PCIE-16GB")
     machine = msgspec.structs.replace(machine, interpreter=of(Interpreter, frameworks=(torch, cupy)))
-    (finding,) = find(NoKernel, case(machine))
+    (finding,) = find(NoKernelImage, case(machine))
     assert not finding.blocks
 
 
@@ -298,7 +303,7 @@ def test_torch_has_the_card_so_an_extension_lacks_it(of: Any, case: Any, find: A
     torch = of(Framework, name="torch", version="2.4.0+cu121", build="cuda", cuda="12.1")
     words = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
     machine = machine_with(of, "Tesla V100-SXM2-16GB", torch=torch, origin="pasted")
-    (finding,) = find(NoKernel, case(machine, words))
+    (finding,) = find(NoKernelImage, case(machine, words))
     assert not finding.blocks
     assert finding.title == "An extension was compiled without this card"
     assert "TORCH_CUDA_ARCH_LIST='7.0'" in finding.fix[0]
@@ -324,14 +329,14 @@ def test_torch_has_the_card_so_an_extension_lacks_it(of: Any, case: Any, find: A
     ],
 )
 def test_the_words_name_the_card(words: str, tag: str, case: Any, find: Any) -> None:
-    (finding,) = find(NoKernel, case(None, words))
+    (finding,) = find(NoKernelImage, case(None, words))
     assert finding.blocks
     assert finding.fix[0].endswith(f"/whl/{tag}")
 
 
 def test_words_that_name_no_card_get_both_answers(case: Any, find: Any) -> None:
     words = "CUDA error: no kernel image is available for execution on the device"
-    (finding,) = find(NoKernel, case(None, words))
+    (finding,) = find(NoKernelImage, case(None, words))
     assert [step.split(" (")[0] for step in finding.fix] == ["New card", "Old card"]
 
 
@@ -349,17 +354,17 @@ def test_builds_that_have_the_card_or_that_nobody_knows(
 ) -> None:
     torch = of(Framework, name="torch", version=version, build="cuda", cuda=cuda)
     machine = machine_with(of, name, torch=torch, cpu=of(Cpu, architecture=architecture))
-    assert find(NoKernel, case(machine)) == []
+    assert find(NoKernelImage, case(machine)) == []
 
 
 def test_a_rocm_build_is_not_measured_by_cudas_table(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0", build="rocm", arch_list=("gfx942",))
-    assert find(NoKernel, case(machine_with(of, "NVIDIA H200", torch=torch))) == []
+    assert find(NoKernelImage, case(machine_with(of, "NVIDIA H200", torch=torch))) == []
 
 
 def test_on_a_mac_the_gpu_has_another_name(of: Any, case: Any, find: Any) -> None:
     mac = of(Machine, origin="pasted", host=of(Host, family="darwin"))
-    (finding,) = find(CpuBuild, case(mac, "AssertionError: Torch not compiled with CUDA enabled"))
+    (finding,) = find(CpuOnlyBuild, case(mac, "AssertionError: Torch not compiled with CUDA enabled"))
     assert "'mps'" in finding.fix[0]
     assert not finding.blocks
-    assert find(CpuBuild, case(mac)) == []
+    assert find(CpuOnlyBuild, case(mac)) == []

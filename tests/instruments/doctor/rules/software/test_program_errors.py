@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from ownlab.instruments.doctor.rules.software.program_errors import (
-    CheckpointCuda,
+    CheckpointDeviceMissing,
     CublasError,
     DeviceAssert,
-    DeviceMixed,
-    IllegalAccess,
+    IllegalMemoryAccess,
+    MixedDevices,
     NcclError,
 )
 from ownlab.machine.records import Host, Machine, Memory
 from ownlab.units import MIB
 
-RULES = [CheckpointCuda, CublasError, DeviceAssert, DeviceMixed, IllegalAccess, NcclError]
+RULES = [CheckpointDeviceMissing, CublasError, DeviceAssert, MixedDevices, IllegalMemoryAccess, NcclError]
 
 SAID = {
     DeviceAssert: (
         "RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported",
         "nll_loss.cu:104: block: [0,0,0], thread: [0,0,0] Assertion `t >= 0 && t < n_classes` failed.",
     ),
-    IllegalAccess: (
+    IllegalMemoryAccess: (
         "CUDA error: an illegal memory access was encountered",
         "RuntimeError: CUDA error: misaligned address",
         "CUDA error: unspecified launch failure",
@@ -42,11 +42,11 @@ SAID = {
             " WorkNCCL(SeqNum=808, OpType=ALLREDUCE) ran for 600020 milliseconds before timing out."
         ),
     ),
-    DeviceMixed: (
+    MixedDevices: (
         "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
         "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
     ),
-    CheckpointCuda: (
+    CheckpointDeviceMissing: (
         "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.",
         "RuntimeError: Attempting to deserialize object on CUDA device 2 but torch.cuda.device_count() is 1.",
     ),
@@ -72,11 +72,12 @@ def test_the_xid_of_the_same_event_is_named(case: Any, find: Any) -> None:
     xid = (
         "NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=python, Ch 00000008, intr 10000000. MMU Fault: ENGINE GRAPHICS"
     )
-    (finding,) = find(IllegalAccess, case(None, SAID[IllegalAccess][0], xid))
+    (finding,) = find(IllegalMemoryAccess, case(None, SAID[IllegalMemoryAccess][0], xid))
     assert finding.evidence[-1] == f"kernel log: {xid}"
     assert "same event" in finding.meaning
     (other,) = find(
-        IllegalAccess, case(None, SAID[IllegalAccess][0], "NVRM: Xid (PCI:0000:01:00): 79, fallen off the bus")
+        IllegalMemoryAccess,
+        case(None, SAID[IllegalMemoryAccess][0], "NVRM: Xid (PCI:0000:01:00): 79, fallen off the bus"),
     )
     assert "same event" not in other.meaning
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ownlab.instruments.doctor.rules.software.framework_import import FrameworkBroken
+from ownlab.instruments.doctor.rules.software.framework_import import FrameworkImportFailed
 from ownlab.instruments.doctor.rules.software.python_environment import (
-    AllocConf,
-    FrameworkAbsent,
+    AllocatorConfig,
+    FrameworkNotInstalled,
     InterpreterBroken,
-    Musl,
+    MuslLibc,
 )
 from ownlab.machine.environment import ALLOCATOR_OPTIONS, read_environment
 from ownlab.machine.facts import Known, Unknown, value_of
@@ -34,7 +34,9 @@ def broken(of: Any, error: str, failure: str = "import", name: str = "torch") ->
     return of(Framework, name=name, error=error, failure=failure, devices=Unknown("it cannot be imported"))
 
 
-@pytest.mark.parametrize("rule", [InterpreterBroken, FrameworkBroken, FrameworkAbsent, Musl, AllocConf])
+@pytest.mark.parametrize(
+    "rule", [InterpreterBroken, FrameworkImportFailed, FrameworkNotInstalled, MuslLibc, AllocatorConfig]
+)
 def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, of: Any, case: Any, find: Any) -> None:
     interpreter = msgspec.structs.replace(
         h200.interpreter,
@@ -116,7 +118,7 @@ def test_a_pasted_machine_has_no_interpreter_to_run(of: Any, case: Any, find: An
 def test_known_causes_are_found_in_the_last_words(
     error: str, cause: str, fix: str, of: Any, case: Any, find: Any
 ) -> None:
-    (finding,) = find(FrameworkBroken, case(with_frameworks(of, broken(of, error))))
+    (finding,) = find(FrameworkImportFailed, case(with_frameworks(of, broken(of, error))))
     assert finding.title == "torch cannot be imported"
     assert finding.blocks
     assert cause in finding.meaning
@@ -126,13 +128,15 @@ def test_known_causes_are_found_in_the_last_words(
 
 def test_a_cpu_without_the_instructions(of: Any, case: Any, find: Any) -> None:
     error = "died of SIGILL while tensorflow was asked, in tensorflow/python/pywrap_tensorflow.py, line 60"
-    (finding,) = find(FrameworkBroken, case(with_frameworks(of, broken(of, error, "crash", "tensorflow"))))
+    (finding,) = find(FrameworkImportFailed, case(with_frameworks(of, broken(of, error, "crash", "tensorflow"))))
     assert finding.title == "tensorflow crashes when it is imported"
     assert "AVX" in finding.meaning
 
 
 def test_a_hang_says_where_to_look(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(FrameworkBroken, case(with_frameworks(of, broken(of, "torch did not answer in 60 s", "hang"))))
+    (finding,) = find(
+        FrameworkImportFailed, case(with_frameworks(of, broken(of, "torch did not answer in 60 s", "hang")))
+    )
     assert finding.title == "torch hangs"
     assert "faulthandler" in finding.fix[0]
     assert "download.pytorch.org" in finding.fix[1]
@@ -140,27 +144,27 @@ def test_a_hang_says_where_to_look(of: Any, case: Any, find: Any) -> None:
 
 def test_it_blocks_only_where_there_is_something_to_block(of: Any, case: Any, find: Any, h200: Machine) -> None:
     failed = broken(of, "ImportError: something new")
-    (on_cpu,) = find(FrameworkBroken, case(with_frameworks(of, failed, cards=())))
+    (on_cpu,) = find(FrameworkImportFailed, case(with_frameworks(of, failed, cards=())))
     assert not on_cpu.blocks
     frameworks = h200.interpreter.frameworks
     assert not isinstance(frameworks, Unknown)
     beside = msgspec.structs.replace(
         h200, interpreter=of(Interpreter, frameworks=(*frameworks.value, broken(of, "ImportError: x", name="jax")))
     )
-    (finding,) = find(FrameworkBroken, case(beside))
+    (finding,) = find(FrameworkImportFailed, case(beside))
     assert not finding.blocks
 
 
 def test_a_pasted_report_without_a_cause_does_not_block(of: Any, case: Any, find: Any) -> None:
     failed = broken(of, "torch could not be imported in the Python that ran collect_env")
     machine = msgspec.structs.replace(with_frameworks(of, failed), origin="pasted")
-    (finding,) = find(FrameworkBroken, case(machine))
+    (finding,) = find(FrameworkImportFailed, case(machine))
     assert not finding.blocks
 
 
 def test_pasted_words_that_tell_by_themselves(case: Any, find: Any) -> None:
     words = "ImportError: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent"
-    (finding,) = find(FrameworkBroken, case(None, words))
+    (finding,) = find(FrameworkImportFailed, case(None, words))
     assert finding.evidence == (f"pasted text: {words}",)
     assert not finding.blocks
 
@@ -175,14 +179,14 @@ def test_pasted_words_that_tell_by_themselves(case: Any, find: Any) -> None:
     ],
 )
 def test_pasted_words_that_do_not(words: str, case: Any, find: Any) -> None:
-    assert find(FrameworkBroken, case(None, words)) == []
+    assert find(FrameworkImportFailed, case(None, words)) == []
 
 
 # --- framework-absent -------------------------------------------------------------------------------------------------
 
 
 def test_no_framework_beside_a_card(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(FrameworkAbsent, case(with_frameworks(of, cards=("Tesla P100-PCIE-16GB",))))
+    (finding,) = find(FrameworkNotInstalled, case(with_frameworks(of, cards=("Tesla P100-PCIE-16GB",))))
     assert finding.severity == "note"
     assert finding.fix == (
         "/home/me/.venv/bin/python -m pip install 'torch==2.14.*' --index-url https://download.pytorch.org/whl/cu126",
@@ -205,24 +209,26 @@ def test_what_to_install_depends_on_the_accelerator(
 ) -> None:
     cards = (of(Card, vendor=vendor, index=0),) if vendor else ()
     machine = of(Machine, cards=cards, interpreter=of(Interpreter, frameworks=(), others=("/opt/conda/bin/python3",)))
-    (finding,) = find(FrameworkAbsent, case(machine))
+    (finding,) = find(FrameworkNotInstalled, case(machine))
     assert finding.fix[0].startswith("ownlab doctor --python /opt/conda/bin/python3")
     assert finding.fix[-1] == f"pip install {what}"
 
 
 def test_frameworks_that_were_not_asked_are_not_absent(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, interpreter=of(Interpreter, frameworks=Unknown("frameworks were not asked")))
-    assert find(FrameworkAbsent, case(machine)) == []
+    assert find(FrameworkNotInstalled, case(machine)) == []
 
 
 def test_a_card_that_no_wheel_serves(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(FrameworkAbsent, case(with_frameworks(of, cards=("Tesla M2090",))))
+    (finding,) = find(FrameworkNotInstalled, case(with_frameworks(of, cards=("Tesla M2090",))))
     assert "compute on the CPU" in finding.fix[0]
 
 
 def test_graphics_inside_the_cpu_get_the_cpu_build(of: Any, case: Any, find: Any) -> None:
     inside = of(Card, vendor="intel", index=0, integrated=True)
-    (finding,) = find(FrameworkAbsent, case(of(Machine, cards=(inside,), interpreter=of(Interpreter, frameworks=()))))
+    (finding,) = find(
+        FrameworkNotInstalled, case(of(Machine, cards=(inside,), interpreter=of(Interpreter, frameworks=())))
+    )
     assert finding.fix == ("pip install torch --index-url https://download.pytorch.org/whl/cpu",)
 
 
@@ -231,18 +237,18 @@ def test_graphics_inside_the_cpu_get_the_cpu_build(of: Any, case: Any, find: Any
 
 def test_alpine_needs_another_c_library_first(of: Any, case: Any, find: Any) -> None:
     alpine = of(Machine, cards=(), host=of(Host, libc="musl"), interpreter=of(Interpreter, frameworks=()))
-    (finding,) = find(Musl, case(alpine))
+    (finding,) = find(MuslLibc, case(alpine))
     assert (finding.severity, finding.blocks) == ("note", False)
     assert finding.evidence == ("C library: musl (recorded)",)
-    (absent,) = find(FrameworkAbsent, case(alpine))
+    (absent,) = find(FrameworkNotInstalled, case(alpine))
     assert "glibc" in absent.fix[0]
     assert not any("pip install" in step for step in absent.fix)
 
 
 def test_glibc_and_what_works_are_left_alone(of: Any, case: Any, find: Any, h200: Machine) -> None:
-    assert find(Musl, case(of(Machine, host=of(Host, libc="glibc 2.39")))) == []
+    assert find(MuslLibc, case(of(Machine, host=of(Host, libc="glibc 2.39")))) == []
     works = msgspec.structs.replace(h200, host=msgspec.structs.replace(h200.host, libc=Known("musl", source="/lib")))
-    assert find(Musl, case(works)) == []
+    assert find(MuslLibc, case(works)) == []
 
 
 # --- alloc-conf -------------------------------------------------------------------------------------------------------
@@ -271,7 +277,7 @@ def with_allocator(of: Any, variables: Any) -> Any:
 def test_an_option_that_torch_refuses(
     torch: str, text: str, evidence: str, with_allocator: Any, case: Any, find: Any
 ) -> None:
-    (finding,) = find(AllocConf, case(with_allocator(torch, PYTORCH_CUDA_ALLOC_CONF=text)))
+    (finding,) = find(AllocatorConfig, case(with_allocator(torch, PYTORCH_CUDA_ALLOC_CONF=text)))
     assert (finding.severity, finding.blocks) == ("warning", False)
     assert evidence in finding.evidence[0]
     assert finding.fix[0] == "unset PYTORCH_CUDA_ALLOC_CONF"
@@ -285,20 +291,20 @@ def test_an_option_that_torch_refuses(
     ],
 )
 def test_torchs_refusal_blocks(words: str, case: Any, find: Any) -> None:
-    (finding,) = find(AllocConf, case(None, words))
+    (finding,) = find(AllocatorConfig, case(None, words))
     assert (finding.severity, finding.blocks) == ("error", True)
 
 
 def test_the_new_name_has_no_effect_on_an_older_torch(with_allocator: Any, case: Any, find: Any) -> None:
     machine = with_allocator("2.9.1", PYTORCH_ALLOC_CONF="expandable_segments:True")
-    (finding,) = find(AllocConf, case(machine))
+    (finding,) = find(AllocatorConfig, case(machine))
     assert finding.title == "torch 2.9 does not read PYTORCH_ALLOC_CONF"
     assert finding.fix == ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",)
 
 
 def test_the_old_name_on_a_newer_torch_is_a_note(with_allocator: Any, case: Any, find: Any) -> None:
     machine = with_allocator("2.11.0", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
-    (finding,) = find(AllocConf, case(machine))
+    (finding,) = find(AllocatorConfig, case(machine))
     assert finding.severity == "note"
     assert finding.fix == ("export PYTORCH_ALLOC_CONF=expandable_segments:True",)
 
@@ -312,12 +318,12 @@ def test_the_old_name_on_a_newer_torch_is_a_note(with_allocator: Any, case: Any,
     ],
 )
 def test_settings_that_are_right(torch: str, name: str, text: str, with_allocator: Any, case: Any, find: Any) -> None:
-    assert find(AllocConf, case(with_allocator(torch, **{name: text}))) == []
+    assert find(AllocatorConfig, case(with_allocator(torch, **{name: text}))) == []
 
 
 def test_the_rule_and_the_machines_page_know_the_same_options(with_allocator: Any, case: Any, find: Any) -> None:
     for option in ("roundup_bypass_threshold_mb", "expandable_segments_reserve", *ALLOCATOR_OPTIONS):
-        assert find(AllocConf, case(with_allocator("2.11.0", PYTORCH_ALLOC_CONF=f"{option}:1"))) == []
+        assert find(AllocatorConfig, case(with_allocator("2.11.0", PYTORCH_ALLOC_CONF=f"{option}:1"))) == []
         (meaning,) = (
             one.meaning for one in value_of(read_environment({"PYTORCH_ALLOC_CONF": f"{option}:1"}, ())) or ()
         )

@@ -6,24 +6,24 @@ import re
 from collections.abc import Iterable
 
 from ownlab.instruments.doctor.queries import (
+    any_framework_works,
     architecture,
     architecture_name,
     card_name,
-    container_of,
+    container_kind,
+    describe_cards,
+    describe_fact,
     is_wsl,
     join,
     nvidia_cards,
-    of_cards,
-    some_framework_works,
-    told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.remedies import as_root, on_host, rented
-from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.remedies import as_root, on_host, rented_platform
+from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import Fact, Known, value_of
 from ownlab.machine.records import Card, Machine
 
-__all__ = ["CardLost", "EccErrors", "NoBf16", "Persistence", "SlowLink", "Throttling"]
+__all__ = ["CardLost", "EccErrors", "NoBfloat16", "PersistenceOff", "SlowPcieLink", "Throttling"]
 
 # Health of a card that answers, and asks for a reset: NVML's recovery action, and its words for a card that needs one.
 _ASKS = re.compile(r"recovery action: |requires? (?:a )?reset", re.IGNORECASE)
@@ -31,7 +31,7 @@ _ASKS = re.compile(r"recovery action: |requires? (?:a )?reset", re.IGNORECASE)
 _USABLE = re.compile(r"drain (?:peer-to-peer|p2p)|IMEX", re.IGNORECASE)
 
 
-class CardLost(SignRule):
+class CardLost(MessageRule):
     """A card has dropped off the bus, or its driver can no longer read it.
 
     **Why it matters.** "GPU is lost" and "Unable to determine the device handle" mean that the card stopped answering:
@@ -47,7 +47,7 @@ class CardLost(SignRule):
     code = "card-lost"
     severity = "error"
     title = "A card no longer answers"
-    signs = (
+    patterns = (
         r"GPU is lost",
         r"Unable to determine the device handle",
         r"has fallen off the bus",
@@ -55,26 +55,26 @@ class CardLost(SignRule):
         r"\| +\d+ +ERR! ",  # nvidia-smi's table, where the name of the card should be
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = nvidia_cards(machine)
         ill = [card for card in cards if (value_of(card.health) or "OK") != "OK"]
         asking = [card for card in ill if _ASKS.search(value_of(card.health) or "")]
         lost = [card for card in ill if card not in asking]
-        sound = any(card not in ill for card in cards) or some_framework_works(machine)
+        sound = any(card not in ill for card in cards) or any_framework_works(machine)
         said_of = {f"card {card.index}" for card in ill}
         quotes = tuple(line for line in self.quotes(case) if line.split(":", 1)[0] not in said_of)
         if asking:
             yield self._asks(machine, asking, sound)
         if not (lost or quotes):
             return
-        yield self.found(
-            evidence=[*of_cards(lost, lambda card: told(":", card.health)), *quotes],
+        yield self.finding(
+            evidence=[*describe_cards(lost, lambda card: describe_fact(":", card.health)), *quotes],
             meaning="The card stopped answering its driver: power, heat, seating, or a failing card. It comes back with a"
             " restart of the machine at the earliest.",
             fix=(
                 "Stop the session and start a new one: it gets another machine."
-                if rented(machine)
+                if rented_platform(machine)
                 else on_host(
                     machine, "Restart the machine (reboot); if the card stays away: switch off, wait, switch on."
                 ),
@@ -88,18 +88,18 @@ class CardLost(SignRule):
         usable = all(_USABLE.search(value_of(card.health) or "") for card in cards)
         numbers = ",".join(str(card.index) for card in cards)
         reset = as_root(machine, f"nvidia-smi --gpu-reset -i {numbers}")
-        return self.found(
+        return self.finding(
             title="The driver asks for a reset or a restart of a card"
             if not usable
             else "The driver asks that work between cards be ended",
-            evidence=of_cards(cards, lambda card: told(":", card.health)),
+            evidence=describe_cards(cards, lambda card: describe_fact(":", card.health)),
             meaning="The card answers, but the driver met a fault that it can clear only so; until then programs on the card"
             " may fail."
             if not usable
             else "The card itself computes; what cards exchange with each other may fail.",
             fix=(
                 "Stop the session and start a new one: it gets another machine."
-                if rented(machine)
+                if rented_platform(machine)
                 else on_host(machine, f"End all programs on it, then: {reset}   # or reboot, where it asks for that"),
                 "The kernel log says what happened: look for Xid lines (the finding xid).",
             ),
@@ -108,7 +108,7 @@ class CardLost(SignRule):
         )
 
 
-class EccErrors(SignRule):
+class EccErrors(MessageRule):
     """A card has memory errors that ECC could not correct, or rows that wait to be replaced.
 
     **Why it matters.** An uncorrected error ends the program that met it, and means wrong data if it did not. Cards since
@@ -123,9 +123,9 @@ class EccErrors(SignRule):
     code = "ecc"
     severity = "error"
     title = "A card has uncorrected memory errors"
-    signs = (r"uncorrectable ECC error encountered", r"cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE")
+    patterns = (r"uncorrectable ECC error encountered", r"cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
         erring = [card for card in nvidia_cards(machine) if (value_of(card.ecc.uncorrected) or 0) > 0]
@@ -135,9 +135,9 @@ class EccErrors(SignRule):
             return
         evidence = [
             *quotes,
-            *of_cards(erring, lambda card: told(": uncorrected errors", card.ecc.uncorrected)),
-            *of_cards(pending, lambda card: told(": row remap pending:", card.ecc.remap_pending)),
-            *of_cards(failed, lambda card: told(": row remap failed:", card.ecc.remap_failed)),
+            *describe_cards(erring, lambda card: describe_fact(": uncorrected errors", card.ecc.uncorrected)),
+            *describe_cards(pending, lambda card: describe_fact(": row remap pending:", card.ecc.remap_pending)),
+            *describe_cards(failed, lambda card: describe_fact(": row remap failed:", card.ecc.remap_failed)),
         ]
         index = next((card.index for card in (*failed, *pending, *erring)), "N")
         reset = on_host(
@@ -155,7 +155,7 @@ class EccErrors(SignRule):
                 "A card waits for a reset to replace a memory row",
                 "The bad row is out of use after a reset.",
             )
-        yield self.found(
+        yield self.finding(
             title=title,
             evidence=evidence,
             meaning=meaning,
@@ -178,7 +178,7 @@ def _loaded(card: Card) -> bool:
     return (value_of(card.utilisation) or 0) >= _LOADED
 
 
-class Throttling(SignRule):
+class Throttling(MessageRule):
     """A card runs slower than it could: too hot, or short of power.
 
     **Why it matters.** A card that slows down for heat or power loses a large part of its speed, silently. The power cap
@@ -193,9 +193,9 @@ class Throttling(SignRule):
     code = "throttle"
     severity = "warning"
     title = "A card is slowed down"
-    signs = (r"(?:HW Slowdown|HW Thermal Slowdown|HW Power Brake Slowdown|SW Thermal Slowdown)\s+: Active",)
+    patterns = (r"(?:HW Slowdown|HW Thermal Slowdown|HW Power Brake Slowdown|SW Thermal Slowdown)\s+: Active",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         slowed: list[tuple[str, list[str]]] = []
         capped: list[list[str]] = []
         if not nvidia_cards(case.machine) and (quotes := self.quotes(case)):
@@ -203,18 +203,18 @@ class Throttling(SignRule):
         for card in nvidia_cards(case.machine):
             reasons = value_of(card.throttle_reasons) or ()
             named = [_SLOWED[reason] for reason in reasons if reason in _SLOWED]
-            about = [told(f"{card_name(card)}:", card.throttle_reasons)]
+            about = [describe_fact(f"{card_name(card)}:", card.throttle_reasons)]
             if isinstance(card.temperature, Known):
-                about.append(told("temperature", card.temperature))
+                about.append(describe_fact("temperature", card.temperature))
             if isinstance(card.power_draw, Known):
                 limit = value_of(card.power_limit)
-                about.append(told("power", card.power_draw) + (f" of {limit:g} W" if limit else ""))
+                about.append(describe_fact("power", card.power_draw) + (f" of {limit:g} W" if limit else ""))
             if named:
                 slowed.append((join(named), about))
             elif "sw-power-cap" in reasons and _loaded(card):
                 capped.append(about)
         if slowed:
-            yield self.found(
+            yield self.finding(
                 evidence=[line for _, about in slowed for line in about],
                 meaning=f"{slowed[0][0].capitalize()}. It loses speed as long as this lasts.",
                 fix=(
@@ -223,7 +223,7 @@ class Throttling(SignRule):
                 ),
             )
         if capped:
-            yield self.found(
+            yield self.finding(
                 title="A card works at its power limit",
                 evidence=[line for about in capped for line in about],
                 meaning="Under full load this is normal: the driver lowers clocks to stay within the limit.",
@@ -232,7 +232,7 @@ class Throttling(SignRule):
             )
 
 
-class Persistence(Rule):
+class PersistenceOff(Rule):
     """Persistence is off: the driver lets go of idle cards, and the first call is slow.
 
     **Why it matters.** Without it, and without a display, the driver unloads a card's state when its last program ends,
@@ -248,7 +248,7 @@ class Persistence(Rule):
     severity = "note"
     title = "Persistence is off: the first use of a card is slow"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         off = [card for card in nvidia_cards(machine) if value_of(card.persistence) is False]
         windows = value_of(machine.host.family) == "windows" or any(
@@ -257,21 +257,22 @@ class Persistence(Rule):
         if not off or windows or is_wsl(machine):
             return
         daemon = as_root(machine, "systemctl enable --now nvidia-persistenced")
-        yield self.found(
-            evidence=of_cards(off, lambda card: told(": persistence", card.persistence)),
+        yield self.finding(
+            evidence=describe_cards(off, lambda card: describe_fact(": persistence", card.persistence)),
             meaning="The driver lets go of a card when its last program ends; each start then takes seconds more. Harmless"
             " otherwise, and of no weight where a desktop keeps the card awake.",
             fix=("The platform's provider decides this.",)
-            if rented(machine)
+            if rented_platform(machine)
             else (
                 on_host(
-                    machine, f"{'sudo systemctl enable --now nvidia-persistenced' if container_of(machine) else daemon}"
+                    machine,
+                    f"{'sudo systemctl enable --now nvidia-persistenced' if container_kind(machine) else daemon}",
                 ),
             ),
         )
 
 
-class SlowLink(Rule):
+class SlowPcieLink(Rule):
     """A card's PCIe link is narrower or slower than it could be.
 
     **Why it matters.** Data reaches the card through this link: half the lanes are half the speed of loading batches,
@@ -288,19 +289,21 @@ class SlowLink(Rule):
     severity = "warning"
     title = "A card's PCIe link is narrower or slower than it could be"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         narrow = [card for card in nvidia_cards(machine) if _below(card.pcie.width, card.pcie.width_max)]
         slow = [card for card in nvidia_cards(machine) if _below(card.pcie.generation, card.pcie.generation_max)]
         evidence = [
-            *of_cards(
+            *describe_cards(
                 narrow,
-                lambda card: f"{told(': PCIe width', card.pcie.width)}, at most {value_of(card.pcie.width_max)}",
+                lambda card: (
+                    f"{describe_fact(': PCIe width', card.pcie.width)}, at most {value_of(card.pcie.width_max)}"
+                ),
             ),
-            *of_cards(
+            *describe_cards(
                 filter(_awake, slow),
                 lambda card: (
-                    f"{told(': PCIe generation', card.pcie.generation)} at work,"
+                    f"{describe_fact(': PCIe generation', card.pcie.generation)} at work,"
                     f" at most {value_of(card.pcie.generation_max)}"
                 ),
             ),
@@ -308,13 +311,13 @@ class SlowLink(Rule):
         if not evidence:
             return
         virtual = value_of(machine.host.virtualisation) not in (None, "none")
-        yield self.found(
+        yield self.finding(
             evidence=evidence,
             meaning="Copies to and from the card are slower than they could be; work on the card itself is not. Some boards"
             " and laptops are built so."
             + (" A virtual machine may show another link than the real one." if virtual else ""),
             fix=("The provider chose this link.",)
-            if rented(machine)
+            if rented_platform(machine)
             else (
                 "Seat the card anew; try another slot, without a riser; set the slot to its full width in the firmware.",
             ),
@@ -332,7 +335,7 @@ def _awake(card: Card) -> bool:
     return _loaded(card) and (clock is None or most is None or clock >= most / 2)
 
 
-class NoBf16(SignRule):
+class NoBfloat16(MessageRule):
     """A card has no bfloat16 of its own: programs that insist on it fail, others emulate it slowly.
 
     **Why it matters.** bfloat16 came with Ampere (compute capability 8.0). Turing, Volta and older cards compute it in
@@ -347,19 +350,19 @@ class NoBf16(SignRule):
     code = "no-bf16"
     severity = "note"
     title = "The card has no bfloat16 of its own"
-    signs = (
+    patterns = (
         r"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0",
         r"Your setup doesn't support bf16/gpu",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         lacking = [card for card in nvidia_cards(case.machine) if (found := architecture(card)) and not found.bf16]
         quotes = self.quotes(case)
         if not (lacking or quotes):
             return
-        yield self.found(
+        yield self.finding(
             title="A program wants bfloat16, which this card does not have" if quotes else None,
-            evidence=[*quotes, *of_cards(lacking, lambda card: f": {architecture_name(card)}, without bfloat16")],
+            evidence=[*quotes, *describe_cards(lacking, lambda card: f": {architecture_name(card)}, without bfloat16")],
             meaning="bfloat16 came with Ampere (8.0). On older cards it is refused, or emulated without gain.",
             fix=(
                 "Use float16: dtype=torch.float16, --dtype=half (vLLM), fp16=True (transformers); with a GradScaler in training.",

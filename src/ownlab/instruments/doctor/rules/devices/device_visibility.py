@@ -7,22 +7,29 @@ from collections.abc import Iterable
 
 from ownlab.instruments.doctor.queries import (
     accelerators_of,
+    any_framework_works,
     card_name,
+    describe_cards,
+    describe_fact,
     join,
     nvidia_cards,
-    of_cards,
-    some_framework_works,
-    told,
     variable,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, on_host, set_variable
-from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.environment import visible_devices
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Card, Machine
 
-__all__ = ["DeviceOrder", "ExclusiveMode", "HiddenDevices", "InvalidOrdinal", "MigMode", "assigned_to_hide"]
+__all__ = [
+    "DeviceOrder",
+    "ExclusiveComputeMode",
+    "HiddenDevices",
+    "InvalidDeviceOrdinal",
+    "MigMode",
+    "hiding_assignments",
+]
 
 # The variables that choose cards, and whose cards they choose.
 _VARIABLES = (("CUDA_VISIBLE_DEVICES", "nvidia"), ("HIP_VISIBLE_DEVICES", "amd"), ("ROCR_VISIBLE_DEVICES", "amd"))
@@ -30,7 +37,7 @@ _VARIABLES = (("CUDA_VISIBLE_DEVICES", "nvidia"), ("HIP_VISIBLE_DEVICES", "amd")
 _ASSIGNED = re.compile(r"CUDA_VISIBLE_DEVICES\W{0,4}=\s?(?P<value>[^\s;]*)")
 
 
-class HiddenDevices(SignRule):
+class HiddenDevices(MessageRule):
     """CUDA_VISIBLE_DEVICES hides cards: all of them, or those after an entry that names no card.
 
     **Why it matters.** CUDA reads the variable once, when it starts. Empty or -1 hides every card. An entry that names
@@ -45,14 +52,14 @@ class HiddenDevices(SignRule):
     severity = "error"
     title = "The cards are hidden by CUDA_VISIBLE_DEVICES"
     blocks = True
-    signs = (r"No CUDA GPUs are available",)
+    patterns = (r"No CUDA GPUs are available",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         found = list(self._by_value(case))
         yield from found
-        said = assigned_to_hide(case)
-        if not found and said and self.quotes(case) and not some_framework_works(case.machine):
-            yield self.found(
+        said = hiding_assignments(case)
+        if not found and said and self.quotes(case) and not any_framework_works(case.machine):
+            yield self.finding(
                 title="The cards may be hidden by CUDA_VISIBLE_DEVICES",
                 evidence=[*self.quotes(case), *dict.fromkeys(said)],
                 meaning="The text sets CUDA_VISIBLE_DEVICES, and no card is found with it: it may name a card that is not"
@@ -72,18 +79,18 @@ class HiddenDevices(SignRule):
 
     def _look(self, machine: Machine, name: str, value: str, cards: list[Card]) -> Iterable[Finding]:
         visible = visible_devices(value, cards, cards[0].vendor)
-        works = some_framework_works(machine)  # then the variable is not what that framework was started with
+        works = any_framework_works(machine)  # then the variable is not what that framework was started with
         if not visible.known or (visible.order and visible.problem is None) or (works and not visible.order):
             return
         blocks = not visible.order
         hidden = [card for card in cards if card.index not in visible.order and not card.integrated]
         what = visible.problem or "that value hides every card"
         list_them = "nvidia-smi -L" if name == "CUDA_VISIBLE_DEVICES" else "rocm-smi"
-        yield self.found(
+        yield self.finding(
             title=f"{name} does not mean what it seems to" if visible.order else f"The cards are hidden by {name}",
             evidence=[
                 f"{name}={value!r}: {what}",
-                *(f"hidden: {named}" for named in of_cards(hidden, lambda card: "")),
+                *(f"hidden: {named}" for named in describe_cards(hidden, lambda card: "")),
             ],
             meaning="Programs started from here see "
             + (join(f"card {index}" for index in visible.order) + " alone." if visible.order else "no card.")
@@ -94,7 +101,7 @@ class HiddenDevices(SignRule):
         )
 
 
-def assigned_to_hide(case: Case) -> list[str]:
+def hiding_assignments(case: Case) -> list[str]:
     """Where a text itself sets CUDA_VISIBLE_DEVICES, and not to cards that are known to be here."""
     cards = nvidia_cards(case.machine)
     said = [match for message in case.messages for match in _ASSIGNED.finditer(message.text)]
@@ -124,7 +131,7 @@ class DeviceOrder(Rule):
     severity = "note"
     title = "CUDA numbers the cards differently from nvidia-smi"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = nvidia_cards(machine)
         value = variable(machine, "CUDA_VISIBLE_DEVICES")
@@ -146,14 +153,14 @@ class DeviceOrder(Rule):
             meaning += " one card here and another there."
         else:
             meaning = f"In programs started from here {numbered} of nvidia-smi."
-        yield self.found(
+        yield self.finding(
             evidence=evidence,
             meaning=meaning,
             fix=(set_variable(machine, "CUDA_DEVICE_ORDER=PCI_BUS_ID"),) if uncertain else (),
         )
 
 
-class InvalidOrdinal(SignRule):
+class InvalidDeviceOrdinal(MessageRule):
     """A program asked for a card number that it cannot see.
 
     **Why it matters.** The cards work; the program wants more of them than are visible. Numbers count from 0 among the
@@ -169,14 +176,14 @@ class InvalidOrdinal(SignRule):
     code = "invalid-ordinal"
     severity = "error"
     title = "A program asked for a card number that is not there"
-    signs = (
+    patterns = (
         r"invalid device ordinal",
         r"\bInvalid device id\b",
         r"deserialize object on CUDA device \d+ but torch\.cuda\.device_count\(\) is \d+",
         r"cudaErrorInvalidDevice\b|CUDA_ERROR_INVALID_DEVICE\b",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
         if not quotes:
@@ -191,7 +198,7 @@ class InvalidOrdinal(SignRule):
             facts.append(
                 f"{len(cards)} card{'' if len(cards) == 1 else 's'} here: numbers 0 to {len(cards) - 1} at most"
             )
-        yield self.found(
+        yield self.finding(
             evidence=[*quotes, *facts],
             meaning="The program's card number is not below the count of the cards that it sees. The cards themselves"
             " are not at fault.",
@@ -203,7 +210,7 @@ class InvalidOrdinal(SignRule):
         )
 
 
-class ExclusiveMode(SignRule):
+class ExclusiveComputeMode(MessageRule):
     """A card's compute mode lets one process in, or none; or CUDA says that all devices are busy.
 
     **Why it matters.** In exclusive mode a second process is refused; in prohibited mode every one is. The words "busy or
@@ -217,13 +224,13 @@ class ExclusiveMode(SignRule):
     code = "exclusive"
     severity = "error"
     title = "The card is busy, or closed to further processes"
-    signs = (
+    patterns = (
         r"CUDA-capable devices? ?(?:\(s\) is/)?are busy or unavailable",
         r"busy or unavailable",
         r"cudaErrorDevicesUnavailable",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = nvidia_cards(machine)
         closed = [card for card in cards if value_of(card.compute_mode) == "prohibited"]
@@ -233,16 +240,16 @@ class ExclusiveMode(SignRule):
         if not (closed or single or quotes):
             return
         all_closed = bool(cards) and len(closed) + len(taken) == len(cards)
-        blocks = (all_closed or bool(quotes)) and not some_framework_works(machine)
+        blocks = (all_closed or bool(quotes)) and not any_framework_works(machine)
         pids = [f"{card_name(card)}: used by pid {one.pid}" for card in taken for one in value_of(card.processes) or ()]
         numbers = ",".join(str(card.index) for card in (*closed, *single))
         reset = as_root(machine, f"nvidia-smi -c 0{f' -i {numbers}' if numbers else ''}")
         only_mode = not (quotes or closed or taken)
-        yield self.found(
+        yield self.finding(
             title="The card's compute mode lets one process in at a time" if only_mode else None,
             evidence=[
                 *quotes,
-                *of_cards((*closed, *single), lambda card: told(": compute mode", card.compute_mode)),
+                *describe_cards((*closed, *single), lambda card: describe_fact(": compute mode", card.compute_mode)),
                 *pids,
             ],
             meaning="One process at a time may use the card in this mode; the next is refused."
@@ -279,17 +286,20 @@ class MigMode(Rule):
     severity = "note"
     title = "The card is cut into MIG slices"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = nvidia_cards(machine)
         on = [card for card in cards if value_of(card.mig) or value_of(card.mig_instances)]
         empty = [card for card in on if value_of(card.mig_instances) == ()]
         sliced = [card for card in on if card not in empty]
         if empty:
-            blocks = len(empty) == len(cards) and not some_framework_works(machine)
-            yield self.found(
+            blocks = len(empty) == len(cards) and not any_framework_works(machine)
+            yield self.finding(
                 title="MIG is on, but the card has no instance",
-                evidence=[*of_cards(empty, lambda card: told(": MIG", card.mig)), "no MIG instance is listed"],
+                evidence=[
+                    *describe_cards(empty, lambda card: describe_fact(": MIG", card.mig)),
+                    "no MIG instance is listed",
+                ],
                 meaning="CUDA finds no device on a card in MIG mode until an instance is made. From inside a container it"
                 " can also mean that none was given to it.",
                 fix=self._make_instances(machine, empty[0]),
@@ -319,7 +329,7 @@ class MigMode(Rule):
                 + (f", {len(listed)} instance{'' if len(listed) == 1 else 's'}: {profiles}" if listed else "")
             )
         several = "" if instances < 2 else " CUDA gives a process one of them, the first, unless it is told which."
-        return self.found(
+        return self.finding(
             evidence=evidence,
             meaning="A process gets a slice: its share of memory and of the card's units. Utilisation of the whole card is"
             f" not reported.{several}",

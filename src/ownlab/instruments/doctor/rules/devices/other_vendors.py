@@ -7,27 +7,27 @@ from collections.abc import Iterable
 from ownlab.catalog.versions import major_minor
 from ownlab.instruments.doctor.queries import (
     card_name,
-    container_of,
+    container_kind,
+    describe_fact,
     framework,
     framework_name,
     join,
     package,
     sees_devices,
-    told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import NOT_READ, Known, Unknown, value_of
 from ownlab.machine.records import Card, Machine
 
-__all__ = ["AscendHealth", "AscendStack", "MpsAbsent", "Rosetta", "TpuNoLibtpu"]
+__all__ = ["AscendHealth", "AscendSoftwareMissing", "LibtpuMissing", "MpsUnavailable", "RosettaPython"]
 
 
 def _cards_of(machine: Machine, vendor: str) -> list[Card]:
     return [card for card in value_of(machine.cards) or () if card.vendor == vendor]
 
 
-class AscendHealth(SignRule):
+class AscendHealth(MessageRule):
     """An Ascend NPU reports trouble, or its driver does not answer.
 
     **Why it matters.** `npu-smi info` has a column Health: OK, Warning, Alarm, Critical. What is not OK may fail at any
@@ -44,23 +44,23 @@ class AscendHealth(SignRule):
     code = "ascend-health"
     severity = "error"
     title = "An Ascend NPU reports trouble"
-    signs = (
+    patterns = (
         r"DrvMngGetConsoleLogLevel failed",
         r"dcmi (?:module|model) initialized? failed",
     )
     _MILD = ("warning",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         cards = _cards_of(case.machine, "huawei")
         sick = [(card, value_of(card.health) or "OK") for card in cards]
         sick = [(card, health) for card, health in sick if health.upper() != "OK"]
         quotes = list(self.quotes(case))
         smi = case.machine.ascend.smi
         if cards and isinstance(smi, Unknown) and smi != NOT_READ:
-            quotes.append(told("npu-smi", smi))
+            quotes.append(describe_fact("npu-smi", smi))
         if quotes:
             held = any("-8020" in line or "device is used" in line for line in quotes)
-            yield self.found(
+            yield self.finding(
                 title="The Ascend driver does not answer",
                 evidence=quotes,
                 meaning="Another container or process holds the NPU (-8020)."
@@ -72,9 +72,9 @@ class AscendHealth(SignRule):
         elif sick:
             every = len(sick) == len(cards)
             mild = all(health.lower() in self._MILD for _, health in sick)
-            yield self.found(
+            yield self.finding(
                 title=f"{join(card_name(card) for card, _ in sick)} {'reports' if len(sick) == 1 else 'report'} trouble",
-                evidence=[told(f"{card_name(card)}: health", card.health) for card, _ in sick],
+                evidence=[describe_fact(f"{card_name(card)}: health", card.health) for card, _ in sick],
                 meaning="The driver has found a fault in the NPU; work on it may fail or give wrong results.",
                 fix=(
                     f"npu-smi info -t health -i {sick[0][0].index}   # names the fault",
@@ -93,10 +93,10 @@ class AscendHealth(SignRule):
             " /dev/hisi_hdc -v /usr/local/Ascend/driver:/usr/local/Ascend/driver …"
         )
         host = "lsmod | grep drv_davinci; dmesg | grep -i davinci   # is the driver loaded, and what does it say"
-        return (container,) if container_of(machine) else (host, f"In a container: {container}")
+        return (container,) if container_kind(machine) else (host, f"In a container: {container}")
 
 
-class AscendStack(Rule):
+class AscendSoftwareMissing(Rule):
     """Ascend NPUs are here, and CANN or torch-npu is missing.
 
     **Why it matters.** torch reaches an NPU through Huawei's plug-in torch-npu, and that through CANN, Huawei's
@@ -111,7 +111,7 @@ class AscendStack(Rule):
     severity = "warning"
     title = "The NPU's software is not complete"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = _cards_of(machine, "huawei")
         torch = framework(machine, "torch")
@@ -125,11 +125,11 @@ class AscendStack(Rule):
         version = value_of(torch.version) if torch else None
         pin = f"=={major_minor(version)}.*" if version else ""
         missing = [name for name, absent in (("CANN", no_cann), ("torch-npu", no_plugin)) if absent]
-        yield self.found(
+        yield self.finding(
             title=f"{join(missing)} {'is' if len(missing) == 1 else 'are'} missing for the Ascend NPU",
             evidence=(
                 *(card_name(card) for card in cards[:1]),
-                *([told("CANN", machine.ascend.cann)] if no_cann else []),
+                *([describe_fact("CANN", machine.ascend.cann)] if no_cann else []),
                 *([f"{framework_name(torch)} without torch-npu"] if no_plugin and torch else []),
             ),
             meaning="torch reaches an NPU through torch-npu, and that through CANN.",
@@ -144,7 +144,7 @@ class AscendStack(Rule):
         )
 
 
-class Rosetta(Rule):
+class RosettaPython(Rule):
     """Python was built for Intel and runs translated on a Mac with an Apple chip.
 
     **Why it matters.** A translated (x86_64) Python cannot use the chip's GPU, gets old wheels (torch ended its builds
@@ -161,12 +161,12 @@ class Rosetta(Rule):
     title = "This Python is built for Intel and cannot use the Apple GPU"
     blocks = True
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         for card in _cards_of(case.machine, "apple"):
             health = value_of(card.health) or ""
             if "Rosetta" in health:
-                yield self.found(
-                    evidence=[told("Apple GPU:", card.health)],
+                yield self.finding(
+                    evidence=[describe_fact("Apple GPU:", card.health)],
                     meaning="The Mac has an Apple chip, but this Python runs translated, as on an Intel Mac: Metal is closed"
                     " to it.",
                     fix=(
@@ -176,7 +176,7 @@ class Rosetta(Rule):
                 )
 
 
-class MpsAbsent(Rule):
+class MpsUnavailable(Rule):
     """A Mac with an Apple GPU, and a torch that does not use it.
 
     **Why it matters.** torch reaches Apple's GPU through MPS. It needs macOS 13 or newer (14 from torch 2.9 on) and an
@@ -191,17 +191,21 @@ class MpsAbsent(Rule):
     severity = "warning"
     title = "torch does not see the Apple GPU"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         cards = [card for card in _cards_of(case.machine, "apple") if "Rosetta" not in (value_of(card.health) or "")]
         torch = framework(case.machine, "torch")
         if not cards or torch is None or torch.failure or sees_devices(torch) or not isinstance(torch.devices, Known):
             return
         built = value_of(torch.build)
-        yield self.found(
+        yield self.finding(
             evidence=(
                 card_name(cards[0]),
                 f"{framework_name(torch)} sees no device",
-                *([told("system:", case.machine.host.system)] if isinstance(case.machine.host.system, Known) else []),
+                *(
+                    [describe_fact("system:", case.machine.host.system)]
+                    if isinstance(case.machine.host.system, Known)
+                    else []
+                ),
                 *([f"torch: {torch.error.splitlines()[0]}"] if torch.error else []),
             ),
             meaning="This torch was built without MPS: work runs on the CPU."
@@ -213,7 +217,7 @@ class MpsAbsent(Rule):
         )
 
 
-class TpuNoLibtpu(Rule):
+class LibtpuMissing(Rule):
     """TPU chips are here, and libtpu, the library that drives them, is missing.
 
     **Why it matters.** JAX and torch_xla reach a TPU through libtpu. Without it they compute on the CPU, silently.
@@ -227,17 +231,17 @@ class TpuNoLibtpu(Rule):
     severity = "warning"
     title = "The TPU's library, libtpu, is missing"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         files = value_of(machine.tpu.device_files) or ()
         packages = machine.interpreter.packages
         here = any(package(machine, name) for name in ("libtpu", "libtpu-nightly"))
         if not files or here or isinstance(machine.tpu.libtpu, Known) or not isinstance(packages, Known):
             return
-        yield self.found(
+        yield self.finding(
             evidence=(
                 f"device files: {', '.join(files[:4])}",
-                told("libtpu", machine.tpu.libtpu),
+                describe_fact("libtpu", machine.tpu.libtpu),
                 f"no package libtpu ({packages.source})",
             ),
             meaning="JAX and torch_xla cannot reach the TPU without it, and compute on the CPU.",

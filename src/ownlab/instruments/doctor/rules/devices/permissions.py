@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ownlab.instruments.doctor.queries import accelerators_of, container_of, some_framework_works, told
+from ownlab.instruments.doctor.queries import accelerators_of, any_framework_works, container_kind, describe_fact
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.remedies import as_root, initramfs_command, modprobe_option, on_host, rented
-from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.remedies import as_root, initramfs_command, modprobe_option, on_host, rented_platform
+from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
 
-__all__ = ["DevicePermission", "RestrictedCounters"]
+__all__ = ["DeviceFilePermission", "RestrictedPerformanceCounters"]
 
 # What CUDA opens. The capability files of MIG (/dev/nvidia-caps) and uvm-tools are for administrators by design.
 _NEEDED = re.compile(r"^/dev/nvidia(\d+|ctl|-uvm)$")
 
 
-class DevicePermission(SignRule):
+class DeviceFilePermission(MessageRule):
     """This user may not open the device files of the card.
 
     **Why it matters.** NVIDIA's files (/dev/nvidia0, nvidiactl, nvidia-uvm) are open to all by default; sites close them
@@ -34,26 +34,26 @@ class DevicePermission(SignRule):
     severity = "error"
     title = "This user may not open the card's device files"
     blocks = True
-    signs = (
+    patterns = (
         r"/dev/kfd\b.*Permission denied",
         r"/dev/nvidia\S*.*Permission denied",
         r"Failed to initialize NVML: Insufficient Permissions",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         files = [one for one in value_of(machine.nvidia.device_files) or () if _NEEDED.match(one.path)]
         kfd = value_of(machine.amd.kfd) if _may_compute_on_amd(machine) else None
         closed = [one for one in (*files, *((kfd,) if kfd else ())) if not (one.readable and one.writable)]
         quotes = self.quotes(case)
-        if some_framework_works(machine) or not (closed or quotes):
+        if any_framework_works(machine) or not (closed or quotes):
             return
         facts = [
             f"{one.path}: {'readable' if one.readable else 'not readable'}, "
             + ("writable" if one.writable else "not writable")
             for one in closed
         ]
-        yield self.found(
+        yield self.finding(
             evidence=[*facts, *quotes],
             meaning="The card's device files are there and closed to this user, so no program of theirs reaches the card.",
             fix=self._fix(machine, rocm=any("kfd" in line for line in (*facts, *quotes))),
@@ -61,7 +61,7 @@ class DevicePermission(SignRule):
 
     @staticmethod
     def _fix(machine: Machine, *, rocm: bool) -> tuple[str, ...]:
-        if container_of(machine):
+        if container_kind(machine):
             given = "--device /dev/kfd --device /dev/dri --group-add render" if rocm else "--gpus all"
             return (f"Start the container with the card: docker run {given} …",)
         if rocm:
@@ -78,7 +78,7 @@ def _may_compute_on_amd(machine: Machine) -> bool:
     return not known or any(card.vendor == "amd" for card in accelerators_of(machine))
 
 
-class RestrictedCounters(SignRule):
+class RestrictedPerformanceCounters(MessageRule):
     """The card's performance counters are for administrators alone: profilers cannot read them.
 
     **Why it matters.** Training and inference are not touched. Nsight Compute, CUPTI and frameworks' kernel profilers
@@ -92,17 +92,17 @@ class RestrictedCounters(SignRule):
     code = "counters"
     severity = "note"
     title = "Performance counters are for administrators alone"
-    signs = (r"ERR_NVGPUCTRPERM", r"does not have permission to access NVIDIA GPU Performance Counters")
+    patterns = (r"ERR_NVGPUCTRPERM", r"does not have permission to access NVIDIA GPU Performance Counters")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
         restricted = machine.nvidia.profiling_restricted
         known = isinstance(restricted, Known) and restricted.value and value_of(machine.host.user_is_root) is not True
         if not (quotes or known):
             return
-        yield self.found(
-            evidence=[*quotes, *([told("RmProfilingAdminOnly:", restricted)] if known else [])],
+        yield self.finding(
+            evidence=[*quotes, *([describe_fact("RmProfilingAdminOnly:", restricted)] if known else [])],
             meaning="Kernel profilers (Nsight Compute, CUPTI) cannot read the card's counters as this user. Training is not touched.",
             fix=self._fix(machine),
             severity="warning" if quotes else "note",
@@ -110,11 +110,11 @@ class RestrictedCounters(SignRule):
 
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
-        if rented(machine):
+        if rented_platform(machine):
             return ("On a rented platform this is the provider's choice.",)
         option = modprobe_option(
             machine, "nvidia-counters.conf", "options nvidia NVreg_RestrictProfilingToAdminUsers=0"
         )
-        if container_of(machine):
+        if container_kind(machine):
             return ("Start the container with --cap-add=SYS_ADMIN.", on_host(machine, option))
         return (option, initramfs_command(machine), as_root(machine, "reboot"))

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from ownlab.catalog.xids import xid
-from ownlab.instruments.doctor.queries import answers, join, nvidia_cards, some_framework_works
+from ownlab.instruments.doctor.queries import any_framework_works, is_healthy, join, nvidia_cards
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.remedies import on_host, rented
+from ownlab.instruments.doctor.remedies import on_host, rented_platform
 from ownlab.instruments.doctor.rule import Rule
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Machine
@@ -25,7 +25,7 @@ _LINE_LENGTH = 240
 _CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
 
-class _Line(Struct, frozen=True):
+class _XidLine(Struct, frozen=True):
     number: int
     card: str
     text: str
@@ -48,20 +48,20 @@ class XidErrors(Rule):
     severity = "warning"
     title = "The kernel log has an Xid of NVIDIA's driver"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
-        by_number: dict[int, list[_Line]] = {}
+    def check(self, case: Case) -> Iterable[Finding]:
+        by_number: dict[int, list[_XidLine]] = {}
         for line in _lines(case):
             by_number.setdefault(line.number, []).append(line)
         for number, lines in by_number.items():
             yield self._finding(case.machine, number, lines)
 
-    def _finding(self, machine: Machine, number: int, lines: list[_Line]) -> Finding:
+    def _finding(self, machine: Machine, number: int, lines: list[_XidLine]) -> Finding:
         cards = list(dict.fromkeys(line.card for line in lines))
         times = f"{len(lines)} times, " if len(lines) > 1 else ""
         evidence = [f"Xid {number}: {times}on {join(f'PCI {card}' for card in cards)}; the last:", lines[-1].text]
         known = xid(number)
         if known is None:
-            return self.found(
+            return self.finding(
                 title=f"Xid {number} in the kernel log",
                 evidence=evidence,
                 meaning=f"None of our sources tells what Xid {number} means.",
@@ -72,13 +72,13 @@ class XidErrors(Rule):
         grave = due is not None or (known.severity == "error" and bool(re.search("reset|reboot", known.action or "")))
         blocks = grave and not _some_card_works(machine, cards)
         do = f"{due}: {known.do}" if due else known.do
-        return self.found(
+        return self.finding(
             title=f"Xid {number}: {known.name}",
             evidence=evidence,
             meaning=known.meaning,
             fix=(
                 on_host(machine, do) if grave else do,
-                *(["Or start a new session."] if grave and rented(machine) else []),
+                *(["Or start a new session."] if grave and rented_platform(machine) else []),
             ),
             severity="error" if due else known.severity,
             blocks=blocks,
@@ -87,23 +87,23 @@ class XidErrors(Rule):
 
 def _some_card_works(machine: Machine, places: list[str]) -> bool:
     """Whether a framework sees a device, a card answers its driver (the line may be days old), or others are here."""
-    ill = {_place(place) for place in places}
+    ill = {_pci_address(place) for place in places}
     cards = nvidia_cards(machine)
-    known = {_place(value_of(card.bus_id) or "") for card in cards} - {None}
-    return some_framework_works(machine) or any(map(answers, cards)) or bool(known - ill)
+    known = {_pci_address(value_of(card.bus_id) or "") for card in cards} - {None}
+    return any_framework_works(machine) or any(map(is_healthy, cards)) or bool(known - ill)
 
 
-def _place(bus_id: str) -> tuple[int, ...] | None:
+def _pci_address(bus_id: str) -> tuple[int, ...] | None:
     """Domain, bus and device: the log writes 0000:9b:00, nvidia-smi 00000000:9B:00.0."""
     match = _BUS.match(bus_id)
     return tuple(int(part, 16) for part in match.groups()) if match else None
 
 
-def _lines(case: Case) -> Iterator[_Line]:
+def _lines(case: Case) -> Iterator[_XidLine]:
     """Each log line that bears an Xid, once, in the order in which they were said."""
     texts = [*(value_of(case.machine.host.kernel_log) or ()), *(message.text for message in case.messages)]
     for text in dict.fromkeys(line.strip() for part in texts for line in part.splitlines()):
         match = _XID.search(text)
         if match is not None:
             shown = text if len(text) <= _LINE_LENGTH else text[: _LINE_LENGTH - 1] + "…"
-            yield _Line(int(match["number"]), match["card"], shown)
+            yield _XidLine(int(match["number"]), match["card"], shown)

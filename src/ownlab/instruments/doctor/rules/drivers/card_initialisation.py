@@ -6,28 +6,28 @@ from collections.abc import Iterable
 
 from ownlab.catalog.versions import parse_version
 from ownlab.instruments.doctor.queries import (
-    container_of,
+    any_framework_works,
+    container_kind,
     cuda_builds,
+    describe_cards,
+    describe_fact,
     module_loaded,
     nvidia_cards,
     nvidia_on_pci,
-    of_cards,
-    some_framework_works,
-    told,
     variable,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, driver_remedy, install_command, on_host
-from ownlab.instruments.doctor.rule import SignRule
-from ownlab.instruments.doctor.rules.devices.device_visibility import assigned_to_hide
+from ownlab.instruments.doctor.rule import MessageRule
+from ownlab.instruments.doctor.rules.devices.device_visibility import hiding_assignments
 from ownlab.machine.environment import visible_devices
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Machine
 
-__all__ = ["FabricNotReady", "NoDevice", "NoVisibleGpu", "SmiHang"]
+__all__ = ["CardInitialisationFailed", "DriverHang", "FabricManagerNotReady", "NoVisibleGpu"]
 
 
-class NoDevice(SignRule):
+class CardInitialisationFailed(MessageRule):
     """The driver is loaded, and says "No devices were found" or cannot start a card that is on the bus.
 
     **Why it matters.** The module is there, but starting the card failed: its flavour is wrong (Blackwell needs the open
@@ -44,21 +44,25 @@ class NoDevice(SignRule):
     severity = "error"
     title = "The driver is loaded, but cannot start the card"
     blocks = True
-    signs = (r"^\W*No devices were found|: No devices were found", r"RmInitAdapter failed", r"rm_init_adapter failed")
+    patterns = (
+        r"^\W*No devices were found|: No devices were found",
+        r"RmInitAdapter failed",
+        r"rm_init_adapter failed",
+    )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         on_bus = nvidia_on_pci(machine)
         bound = [one for one in on_bus or () if one.driver == "nvidia"]
         none_started = bool(bound) and isinstance(machine.cards, Known) and not nvidia_cards(machine)
         quotes = self.quotes(case)
-        if some_framework_works(machine) and not none_started:
+        if any_framework_works(machine) and not none_started:
             quotes = tuple(line for line in quotes if "No devices" not in line)
         if not (none_started or quotes):
             return
         absent = on_bus == () and not any("failed" in line for line in quotes)
-        others = bool(nvidia_cards(machine)) or some_framework_works(machine)
-        yield self.found(
+        others = bool(nvidia_cards(machine)) or any_framework_works(machine)
+        yield self.finding(
             title="The driver is loaded, but there is no card on the bus" if absent else None,
             evidence=[*(f"PCI {one.bus_id}: NVIDIA card, driver bound: nvidia" for one in bound), *quotes],
             meaning="The driver runs and finds no NVIDIA card on the PCI bus: it is not plugged in, not passed through, or"
@@ -85,7 +89,7 @@ def _why_not_started(case: Case) -> str:
 
 
 def _start_it(machine: Machine, case: Case) -> tuple[str, ...]:
-    if container_of(machine):
+    if container_kind(machine):
         return (
             "Start the container anew with the card (docker: --gpus all).",
             on_host(machine, "See whether nvidia-smi shows the card there; if not, sudo dmesg | grep NVRM says why"),
@@ -99,7 +103,7 @@ def _start_it(machine: Machine, case: Case) -> tuple[str, ...]:
     )
 
 
-class NoVisibleGpu(SignRule):
+class NoVisibleGpu(MessageRule):
     """CUDA starts and counts no card, or does not start at all, and does not say why.
 
     **Why it matters.** "No CUDA GPUs are available" and "CUDA driver initialization failed" are what is left when the
@@ -116,7 +120,7 @@ class NoVisibleGpu(SignRule):
     severity = "error"
     title = "CUDA finds no card that it can use"
     blocks = True
-    signs = (
+    patterns = (
         r"No CUDA GPUs are available",
         r"CUDA driver initialization failed",
         r"CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice",
@@ -124,21 +128,21 @@ class NoVisibleGpu(SignRule):
         r"cuda driver library init failure",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
         # A variable that hides them is the reason then, and the rule hidden says it.
         value, cards = variable(machine, "CUDA_VISIBLE_DEVICES"), nvidia_cards(machine)
         visible = visible_devices(value, cards)
         hiding = bool(cards) and visible.known and not visible.order
-        hiding = hiding or bool(assigned_to_hide(case))
+        hiding = hiding or bool(hiding_assignments(case))
         # A build that sees nothing, where no driver is known of either, is the rule no-driver's.
         driverless = not isinstance(machine.nvidia.driver, Known) and any(
             isinstance(one.devices, Known) for one in cuda_builds(machine)
         )
-        if not quotes or hiding or driverless or some_framework_works(machine):
+        if not quotes or hiding or driverless or any_framework_works(machine):
             return
-        yield self.found(
+        yield self.finding(
             evidence=(*quotes, *([f"CUDA_VISIBLE_DEVICES={value!r}"] if value is not None else [])),
             meaning="The driver's library is there and offers no card. Why cannot be told from these words: the cards may be"
             " hidden, not given to this container or job, or not started by the driver.",
@@ -150,7 +154,7 @@ class NoVisibleGpu(SignRule):
         )
 
 
-class FabricNotReady(SignRule):
+class FabricManagerNotReady(MessageRule):
     """CUDA error 802: the cards of an NVSwitch machine wait for Fabric Manager.
 
     **Why it matters.** On HGX and DGX machines NVIDIA's Fabric Manager sets up the switches between the cards. Until it
@@ -165,14 +169,14 @@ class FabricNotReady(SignRule):
     severity = "error"
     title = "The cards wait for NVIDIA's Fabric Manager"
     blocks = True
-    signs = (
+    patterns = (
         r"\berror \(?802\)?",
         r"\bcode=802\b|returned 802\b",
         r"system not yet initialized",
         r"cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         waiting = [
             card
@@ -180,12 +184,12 @@ class FabricNotReady(SignRule):
             if isinstance(card.fabric, Known) and card.fabric.value in ("in-progress", "not-started")
         ]
         quotes = self.quotes(case)
-        if some_framework_works(machine) or not (waiting or quotes):
+        if any_framework_works(machine) or not (waiting or quotes):
             return
-        facts = of_cards(waiting, lambda card: told(": fabric", card.fabric))
+        facts = describe_cards(waiting, lambda card: describe_fact(": fabric", card.fabric))
         if isinstance(machine.nvidia.driver, Known):
-            facts.append(told("driver", machine.nvidia.driver))
-        yield self.found(
+            facts.append(describe_fact("driver", machine.nvidia.driver))
+        yield self.finding(
             evidence=[*quotes, *facts],
             meaning="The switches between the cards are not set up: Fabric Manager is not installed, does not run, or is"
             " of another version than the driver.",
@@ -195,7 +199,7 @@ class FabricNotReady(SignRule):
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
         start = "systemctl enable --now nvidia-fabricmanager"
-        if container_of(machine):
+        if container_kind(machine):
             return (on_host(machine, f"install Fabric Manager of the driver's version, then sudo {start}"),)
         driver = value_of(machine.nvidia.driver)
         branch = parse_version(driver)[0] if driver and parse_version(driver) else None
@@ -210,7 +214,7 @@ class FabricNotReady(SignRule):
         )
 
 
-class SmiHang(SignRule):
+class DriverHang(MessageRule):
     """nvidia-smi or NVML did not answer in time.
 
     **Why it matters.** A question to the driver takes milliseconds (seconds at most, where persistence is off and many
@@ -225,9 +229,9 @@ class SmiHang(SignRule):
     code = "smi-hang"
     severity = "error"
     title = "NVIDIA's driver does not answer"
-    signs = (r"(?:nvidia-smi|nvml)\b.* did not answer in",)
+    patterns = (r"(?:nvidia-smi|nvml)\b.* did not answer in",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         facts = [
             f"{where}: {fact.reason}"
@@ -237,8 +241,8 @@ class SmiHang(SignRule):
         evidence = tuple(dict.fromkeys([*facts, *self.quotes(case)]))
         if not evidence:
             return
-        blocks = not some_framework_works(machine) and not nvidia_cards(machine) and module_loaded(machine) is not False
-        yield self.found(
+        blocks = not any_framework_works(machine) and not nvidia_cards(machine) and module_loaded(machine) is not False
+        yield self.finding(
             evidence=evidence,
             meaning="A driver that hangs is usually stuck on one card. If it only was slow to wake, a second try answers.",
             fix=(

@@ -8,24 +8,24 @@ from collections.abc import Iterable
 from ownlab.catalog.architectures import is_datacentre
 from ownlab.catalog.versions import parse_version
 from ownlab.instruments.doctor.queries import (
-    answers,
-    container_of,
+    any_framework_works,
+    container_kind,
+    describe_cards,
+    describe_fact,
+    is_healthy,
     nvidia_cards,
-    of_cards,
-    some_framework_works,
-    told,
     variable,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.remedies import as_root, driver_remedy, on_host, rented
-from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.remedies import as_root, driver_remedy, on_host, rented_platform
+from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
 
-__all__ = ["DriverCombination", "DriverMismatch", "ForwardCompatibility"]
+__all__ = ["DriverLibraryMismatch", "MixedDriverVersions", "UnsupportedForwardCompatibility"]
 
 
-class DriverMismatch(SignRule):
+class DriverLibraryMismatch(MessageRule):
     """The driver's library on disk and its loaded kernel module are of different versions.
 
     **Why it matters.** An upgrade (often an unattended one) put new library files under a kernel module that stays
@@ -41,13 +41,13 @@ class DriverMismatch(SignRule):
     severity = "error"
     title = "The driver's library and its kernel module are of different versions"
     blocks = True
-    signs = (
+    patterns = (
         r"Driver/library version mismatch",
         r"NVRM: API mismatch",
         r"NVML_ERROR_LIB_RM_VERSION_MISMATCH",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         module, library = machine.nvidia.module_version, machine.nvidia.library_version
         differ = (
@@ -56,17 +56,17 @@ class DriverMismatch(SignRule):
             and parse_version(module.value) != parse_version(library.value)
         )
         quotes = self.quotes(case)
-        if some_framework_works(machine) or not (differ or quotes):
+        if any_framework_works(machine) or not (differ or quotes):
             return
         facts = [
-            told(label, fact)
+            describe_fact(label, fact)
             for label, fact in (("kernel module", module), ("library", library))
             if isinstance(fact, Known)
         ]
-        if isinstance(machine.nvidia.nvml, Known) or any(map(answers, nvidia_cards(machine))):
+        if isinstance(machine.nvidia.nvml, Known) or any(map(is_healthy, nvidia_cards(machine))):
             yield self._over(facts, quotes)
             return
-        yield self.found(
+        yield self.finding(
             evidence=[*facts, *quotes],
             meaning="The driver was upgraded while its old kernel module stays loaded. Programs that run already go on;"
             " new ones cannot reach the card until the module is the new one.",
@@ -74,7 +74,7 @@ class DriverMismatch(SignRule):
         )
 
     def _over(self, facts: list[str], quotes: tuple[str, ...]) -> Finding:
-        return self.found(
+        return self.finding(
             title="A driver library that does not fit the kernel module was seen",
             evidence=[*facts, *quotes],
             meaning="NVML answers, so the library that is installed fits the loaded module. The line is of the past, or of"
@@ -86,9 +86,9 @@ class DriverMismatch(SignRule):
 
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
-        if rented(machine):
+        if rented_platform(machine):
             return ("Restart the machine from the platform's own page (a new session).",)
-        if container_of(machine):
+        if container_kind(machine):
             return (
                 on_host(machine, "sudo reboot"),
                 "Then start the container anew, so that it gets the host's new library.",
@@ -107,7 +107,7 @@ class DriverMismatch(SignRule):
         )
 
 
-class DriverCombination(SignRule):
+class MixedDriverVersions(MessageRule):
     """CUDA error 803: the libcuda that is loaded does not belong to the kernel module that is loaded.
 
     **Why it matters.** CUDA finds a driver library and a kernel module that cannot work together, so no card is usable.
@@ -123,27 +123,27 @@ class DriverCombination(SignRule):
     severity = "error"
     title = "libcuda does not fit the loaded kernel module"
     blocks = True
-    signs = (
+    patterns = (
         r"\berror 803\b",
         r"unsupported display driver ?/ ?cuda driver combination",
         r"SystemDriverMismatch|SYSTEM_DRIVER_MISMATCH",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
-        if not quotes or some_framework_works(machine):
+        if not quotes or any_framework_works(machine):
             return
         paths = variable(machine, "LD_LIBRARY_PATH")
         facts = [
-            told(label, fact)
+            describe_fact(label, fact)
             for label, fact in (
                 ("kernel module", machine.nvidia.module_version),
                 ("library", machine.nvidia.library_version),
             )
             if isinstance(fact, Known)
         ]
-        yield self.found(
+        yield self.finding(
             evidence=[*quotes, *facts, *([f"LD_LIBRARY_PATH={paths}"] if paths else [])],
             meaning="Two versions of the driver are mixed: the kernel module is of one, the libcuda that the program"
             " loads of another. After an upgrade without a reboot, or with a second libcuda in front.",
@@ -155,7 +155,7 @@ class DriverCombination(SignRule):
         )
 
 
-class ForwardCompatibility(SignRule):
+class UnsupportedForwardCompatibility(MessageRule):
     """CUDA error 804: a compatibility libcuda stands in front, and this card is not served by it.
 
     **Why it matters.** The package cuda-compat lets an old driver run a newer CUDA, but on data-centre cards (and a few
@@ -172,15 +172,15 @@ class ForwardCompatibility(SignRule):
     severity = "error"
     title = "A CUDA compatibility library is in front, and this card is not served by it"
     blocks = True
-    signs = (
+    patterns = (
         r"\berror 804\b",
         r"forward compatibility was attempted on non supported HW",
         r"CompatNotSupportedOnDevice|COMPAT_NOT_SUPPORTED_ON_DEVICE",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        if some_framework_works(machine):
+        if any_framework_works(machine):
             return
         quotes = self.quotes(case)
         paths = [
@@ -189,12 +189,12 @@ class ForwardCompatibility(SignRule):
         unserved = [card for card in nvidia_cards(machine) if is_datacentre(value_of(card.name) or "") is False]
         if not quotes and not (paths and unserved):
             return
-        facts = [*(f"LD_LIBRARY_PATH has {part}" for part in paths), *of_cards(unserved, lambda card: "")]
+        facts = [*(f"LD_LIBRARY_PATH has {part}" for part in paths), *describe_cards(unserved, lambda card: "")]
         if isinstance(machine.nvidia.driver, Known):
-            facts.append(told("driver", machine.nvidia.driver))
+            facts.append(describe_fact("driver", machine.nvidia.driver))
         proven = bool(quotes)
-        image = ", or delete /usr/local/cuda/compat in the image" if container_of(machine) or not paths else ""
-        yield self.found(
+        image = ", or delete /usr/local/cuda/compat in the image" if container_kind(machine) or not paths else ""
+        yield self.finding(
             evidence=[*quotes, *facts],
             meaning="The compatibility libcuda serves data-centre cards. On others CUDA refuses to start with it."
             + ("" if proven else " No program was seen to fail yet; one that loads this library will."),

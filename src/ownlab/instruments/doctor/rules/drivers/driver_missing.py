@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ownlab.instruments.doctor.queries import (
-    container_of,
+    any_framework_works,
+    container_kind,
     cuda_builds,
+    describe_fact,
     is_wsl,
     module_loaded,
     nvidia_cards,
     nvidia_on_pci,
-    some_framework_works,
-    told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.remedies import driver_remedy, rented
-from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.remedies import driver_remedy, rented_platform
+from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.machine.facts import Known
 from ownlab.machine.records import Machine
 
 __all__ = ["NoDriver"]
 
 
-class NoDriver(SignRule):
+class NoDriver(MessageRule):
     """A framework built for CUDA finds no NVIDIA driver, or an NVIDIA card has none.
 
     **Why it matters.** The driver is the one part that no wheel and no container image brings: it belongs to the host.
@@ -39,7 +39,7 @@ class NoDriver(SignRule):
     severity = "error"
     title = "No NVIDIA driver is found"
     blocks = True
-    signs = (
+    patterns = (
         r"Found no NVIDIA driver on your system",
         r"libcuda\.so(?:\.1)?: cannot open shared object file",
         r"Could not find cuda drivers on your machine",  # TensorFlow
@@ -47,13 +47,13 @@ class NoDriver(SignRule):
         r"nvidia-smi: (?:command )?not found",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
-        if some_framework_works(machine):
+        if any_framework_works(machine):
             return
         if nvidia_cards(machine) or isinstance(machine.nvidia.driver, Known):
-            if quotes and not (container_of(machine) and not nvidia_cards(machine)):
+            if quotes and not (container_kind(machine) and not nvidia_cards(machine)):
                 yield self._out_of_sight(machine, quotes)
             return
         on_bus = nvidia_on_pci(machine)
@@ -65,18 +65,20 @@ class NoDriver(SignRule):
             return
         if not quotes and any(one.driver == "nvidia" for one in on_bus or ()):  # it is there, as far as the bus knows
             return
-        if module_loaded(machine) and container_of(machine):  # the host has one: container-no-gpu says what is missing
+        if module_loaded(machine) and container_kind(
+            machine
+        ):  # the host has one: container-no-gpu says what is missing
             return
         evidence = [
             *(
                 f"PCI {one.bus_id}: NVIDIA{f' {one.vendor}:{one.device}' if one.device else ''}, driver: {one.driver or 'none'}"
                 for one in on_bus or ()
             ),
-            *(f"{one.name} is built with {told('CUDA', one.cuda)} and sees no device" for one in builds),
+            *(f"{one.name} is built with {describe_fact('CUDA', one.cuda)} and sees no device" for one in builds),
             *quotes,
         ]
         if on_bus and all(one.driver == "vfio-pci" for one in on_bus):
-            yield self.found(
+            yield self.finding(
                 title="The NVIDIA card is set aside for a virtual machine (vfio-pci)",
                 evidence=evidence,
                 meaning="vfio-pci holds the card, so that it can be handed to a virtual machine; the host cannot use it.",
@@ -85,14 +87,14 @@ class NoDriver(SignRule):
                 ),
             )
         elif on_bus:
-            yield self.found(
+            yield self.finding(
                 title="An NVIDIA card is here, but no driver for it",
                 evidence=evidence,
                 meaning="The card is on the bus, and NVIDIA's driver is not installed or not loaded.",
                 fix=driver_remedy(machine),
             )
         elif on_bus is None:
-            yield self.found(
+            yield self.finding(
                 title="No NVIDIA driver is found, or there is no card",
                 evidence=evidence,
                 meaning="Either there is no NVIDIA card in this machine, or its driver does not reach this program."
@@ -103,11 +105,11 @@ class NoDriver(SignRule):
 
     def _out_of_sight(self, machine: Machine, quotes: tuple[str, ...]) -> Finding:
         inside = (
-            ("Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",) if container_of(machine) else ()
+            ("Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",) if container_kind(machine) else ()
         )
-        return self.found(
+        return self.finding(
             title="The driver is here, but the program does not find its libcuda",
-            evidence=[*quotes, told("driver", machine.nvidia.driver)],
+            evidence=[*quotes, describe_fact("driver", machine.nvidia.driver)],
             meaning="The kernel module works; libcuda.so.1, the driver's library for CUDA, is not where the loader looks.",
             fix=(
                 *inside,
@@ -118,9 +120,9 @@ class NoDriver(SignRule):
 
 
 def _choose_a_gpu(machine: Machine) -> tuple[str, ...]:
-    if rented(machine) == "Colab":
+    if rented_platform(machine) == "Colab":
         return ("Runtime → Change runtime type → choose a GPU.",)
-    if rented(machine) == "Kaggle":
+    if rented_platform(machine) == "Kaggle":
         return ("Settings → Accelerator → choose a GPU.",)
     return ()
 
@@ -130,7 +132,7 @@ def _reach_a_driver(machine: Machine) -> tuple[str, ...]:
         return chosen
     if is_wsl(machine):
         return driver_remedy(machine)
-    if container_of(machine):
+    if container_kind(machine):
         return ("Start the container with the card: docker run --gpus all …", *driver_remedy(machine))
     return (
         "Look for the card: lspci | grep -i nvidia",

@@ -8,25 +8,25 @@ from datetime import datetime, timezone
 from ownlab.catalog.cuda import branch_of, driver_floor, newest_cuda
 from ownlab.catalog.versions import parse_version
 from ownlab.instruments.doctor.queries import (
+    any_framework_works,
     architecture,
     cuda_builds,
+    describe_cards,
+    describe_fact,
     driver_family,
     join,
     nvidia_cards,
-    of_cards,
-    some_framework_works,
-    told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.remedies import driver_remedy, rented, torch_wheel
-from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.remedies import driver_remedy, rented_platform, torch_wheel
+from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Framework, Machine
 
-__all__ = ["DriverEnd", "DriverOld"]
+__all__ = ["DriverEndOfLife", "DriverTooOld"]
 
 
-class DriverOld(SignRule):
+class DriverTooOld(MessageRule):
     """NVIDIA's driver is older than the CUDA that a framework was built with.
 
     **Why it matters.** A driver runs programs built with its own CUDA and with every older one. It runs newer ones of
@@ -44,35 +44,35 @@ class DriverOld(SignRule):
     severity = "error"
     title = "NVIDIA's driver is too old for this build"
     blocks = True
-    also_known_as = ("insufficient",)
-    signs = (
+    aliases = ("insufficient",)
+    patterns = (
         r"driver on your system is too old \(found version (?P<found>\d+)\)",
         r"CUDA driver version is insufficient for CUDA runtime version",
         r"cudaErrorInsufficientDriver",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        needs = [(one, floor) for one in cuda_builds(machine) if (floor := _floor_missed(machine, one))]
+        needs = [(one, floor) for one in cuda_builds(machine) if (floor := _missing_driver_floor(machine, one))]
         quotes = self.quotes(case)
         if not needs and not quotes:
             return
         newest = self._newest_served(case)
         evidence = [
             *(
-                f"{one.name} is built with {told('CUDA', one.cuda)}: it needs driver {floor} or newer"
+                f"{one.name} is built with {describe_fact('CUDA', one.cuda)}: it needs driver {floor} or newer"
                 for one, floor in needs
             ),
-            *([told("driver", machine.nvidia.driver)] if isinstance(machine.nvidia.driver, Known) else []),
+            *([describe_fact("driver", machine.nvidia.driver)] if isinstance(machine.nvidia.driver, Known) else []),
             *quotes,
         ]
         served = f" The newest CUDA that it serves is {newest}." if newest else ""
-        found = [match["found"] for _, match in self.signs_in(case) if match["found"]]
+        found = [match["found"] for _, match in self.matches(case) if match["found"]]
         decoded = f' "{found[0]}" is that CUDA version, not a driver number.' if found else ""
         named = join(f"{one.name} (CUDA {one.cuda.value})" for one, _ in needs if isinstance(one.cuda, Known))
         floors = sorted((floor for _, floor in needs), key=parse_version)
-        blocks = not some_framework_works(machine)
-        yield self.found(
+        blocks = not any_framework_works(machine)
+        yield self.finding(
             title=f"NVIDIA's driver is too old for {named}" if named else None,
             evidence=evidence,
             meaning="The driver is older than the CUDA that the program was built with, so the program refuses the card."
@@ -86,7 +86,7 @@ class DriverOld(SignRule):
 
     def _newest_served(self, case: Case) -> str | None:
         """The newest CUDA that the driver serves: as it says itself, as torch found it, or by the table."""
-        for _, match in self.signs_in(case):
+        for _, match in self.matches(case):
             if match["found"]:
                 number = int(match["found"])
                 return f"{number // 1000}.{number % 1000 // 10}"
@@ -96,7 +96,7 @@ class DriverOld(SignRule):
         )
 
 
-def _floor_missed(machine: Machine, framework: Framework) -> str | None:
+def _missing_driver_floor(machine: Machine, framework: Framework) -> str | None:
     """The driver that a framework needs and this machine does not have; None where it does, or nothing says."""
     cuda, driver = value_of(framework.cuda), value_of(machine.nvidia.driver)
     seen = value_of(framework.devices)
@@ -123,12 +123,12 @@ def _newer_driver_or_older_build(machine: Machine, floor: str | None, served: st
     newer = driver_remedy(machine, floor=floor)
     if older is None:
         return newer
-    if rented(machine):
+    if rented_platform(machine):
         return (*newer, f"Use a build that this driver runs: {older}")
     return (*newer, f"Or, without a new driver: {older}")
 
 
-class DriverEnd(Rule):
+class DriverEndOfLife(Rule):
     """The driver's branch has reached its end of life, or is the last one that serves this card.
 
     **Why it matters.** It works as well as yesterday. But a branch past its end gets no more fixes, security ones
@@ -146,7 +146,7 @@ class DriverEnd(Rule):
     severity = "note"
     title = "The driver's branch is at its end"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         driver = value_of(machine.nvidia.driver)
         if driver is None or driver_family(machine) == "windows":  # the table's branches are Linux's
@@ -159,19 +159,19 @@ class DriverEnd(Rule):
         if last:
             names = sorted({found.name for _, found in last})
             until = f" NVIDIA keeps it until {ended}." if ended else ""
-            yield self.found(
+            yield self.finding(
                 title=f"R{number[0]} is the last driver branch for {join(names)} cards",
                 evidence=[
-                    told("driver", machine.nvidia.driver),
-                    *of_cards([card for card, _ in last], lambda card: ""),
+                    describe_fact("driver", machine.nvidia.driver),
+                    *describe_cards([card for card, _ in last], lambda card: ""),
                 ],
                 meaning=f"Newer branches do not serve these cards.{until} Nothing is wrong today.",
                 fix=(f"Stay on R{number[0]}: let no upgrade put a newer branch in its place.",),
             )
         elif ended and ended[:7] < _month_of(machine):
-            yield self.found(
+            yield self.finding(
                 title=f"Driver branch R{number[0]} had its end of life in {ended}",
-                evidence=[told("driver", machine.nvidia.driver)],
+                evidence=[describe_fact("driver", machine.nvidia.driver)],
                 meaning="The driver works, but gets no more fixes.",
                 fix=driver_remedy(machine),
             )

@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ownlab.instruments.doctor.queries import (
-    container_of,
+    any_framework_works,
+    container_kind,
+    describe_fact,
     module_loaded,
     nvidia_cards,
-    some_framework_works,
-    told,
     variable,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, install_command, on_host
-from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
 from ownlab.units import GIB, format_bytes
 
-__all__ = ["ContainerWithoutGpu", "ImageNeedsDriver", "NvmlUnknown", "RuntimeMissing", "SmallShm"]
+__all__ = [
+    "ContainerToolkitMissing",
+    "ContainerWithoutGpu",
+    "ImageNeedsNewerDriver",
+    "NvmlUnknownError",
+    "SmallSharedMemory",
+]
 
 _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
@@ -33,11 +39,11 @@ _GIVE_CARD = {
 
 
 def _give_card(machine: Machine) -> str:
-    known = _GIVE_CARD.get(container_of(machine) or "")
+    known = _GIVE_CARD.get(container_kind(machine) or "")
     return known or f"Start the container with the card: {_GIVE_CARD['docker']}"
 
 
-class ContainerWithoutGpu(SignRule):
+class ContainerWithoutGpu(MessageRule):
     """A container was started without the card that its host has.
 
     **Why it matters.** A container shares the host's kernel, and so its driver's kernel module; the device files and the
@@ -53,13 +59,13 @@ class ContainerWithoutGpu(SignRule):
     severity = "error"
     title = "This container was started without the GPU"
     blocks = True
-    signs = (r"The NVIDIA Driver was not detected\.\s+GPU functionality will not be available",)
+    patterns = (r"The NVIDIA Driver was not detected\.\s+GPU functionality will not be available",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        if nvidia_cards(machine) or some_framework_works(machine):
+        if nvidia_cards(machine) or any_framework_works(machine):
             return
-        inside = container_of(machine) is not None and module_loaded(machine) is True
+        inside = container_kind(machine) is not None and module_loaded(machine) is True
         files = value_of(machine.nvidia.device_files)
         no_files = files is not None and not any(one.path.startswith("/dev/nvidia") for one in files)
         no_library = not isinstance(machine.nvidia.library_version, Known)
@@ -70,13 +76,13 @@ class ContainerWithoutGpu(SignRule):
             return
         evidence = list(quotes)
         if inside:
-            evidence.append(told("the host's kernel module:", machine.nvidia.module_version))
-            evidence.append(told("container:", machine.host.container))
+            evidence.append(describe_fact("the host's kernel module:", machine.nvidia.module_version))
+            evidence.append(describe_fact("container:", machine.host.container))
             evidence += ["no /dev/nvidia* here"] if no_files else []
-            evidence += [told("the driver's library:", machine.nvidia.library_version)] if no_library else []
+            evidence += [describe_fact("the driver's library:", machine.nvidia.library_version)] if no_library else []
         if withheld:
             evidence.append(f"NVIDIA_VISIBLE_DEVICES={asked}")
-        yield self.found(
+        yield self.finding(
             evidence=evidence,
             meaning="The host has a driver; this container was given no card."
             if inside
@@ -85,7 +91,7 @@ class ContainerWithoutGpu(SignRule):
         )
 
 
-class RuntimeMissing(SignRule):
+class ContainerToolkitMissing(MessageRule):
     """Docker cannot hand out GPUs: NVIDIA's Container Toolkit is missing or not set up.
 
     **Why it matters.** Docker and Podman know nothing of NVIDIA's driver. The toolkit puts device files and libraries into
@@ -100,26 +106,26 @@ class RuntimeMissing(SignRule):
     severity = "error"
     title = "Docker cannot hand out GPUs: NVIDIA's Container Toolkit is missing"
     blocks = True
-    signs = (
+    patterns = (
         r'could not select device driver "[^"]*" with capabilities: \[\[gpu',
         r"unknown or invalid runtime name: nvidia",
         r"unresolvable CDI devices nvidia\.com/gpu",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
         if not quotes:
             return
         install = install_command(machine, "nvidia-container-toolkit")
-        if container_of(machine) or install is None:
+        if container_kind(machine) or install is None:
             first = on_host(machine, f"Install the package nvidia-container-toolkit: {_TOOLKIT_GUIDE}")
         else:
             first = f"{install}   # from NVIDIA's package repository: {_TOOLKIT_GUIDE}"
         register = as_root(machine, "nvidia-ctk runtime configure --runtime=docker")
         if any("CDI" in line for line in quotes):
             register = as_root(machine, "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
-        yield self.found(
+        yield self.finding(
             evidence=quotes,
             meaning="The container engine has no part that knows NVIDIA's cards: the toolkit is not installed, or not"
             " registered with this engine (Docker from snap does not see it).",
@@ -129,11 +135,11 @@ class RuntimeMissing(SignRule):
                 as_root(machine, "systemctl restart docker"),
                 "Try: docker run --rm --gpus all ubuntu nvidia-smi",
             ),
-            blocks=not some_framework_works(machine),
+            blocks=not any_framework_works(machine),
         )
 
 
-class NvmlUnknown(SignRule):
+class NvmlUnknownError(MessageRule):
     """A container lost its card while it ran: "Failed to initialize NVML: Unknown Error".
 
     **Why it matters.** On hosts where systemd keeps the containers' device lists, a `systemctl daemon-reload` (any package
@@ -148,17 +154,20 @@ class NvmlUnknown(SignRule):
     severity = "error"
     title = "The container has lost its access to the GPU"
     blocks = True
-    signs = (r"Failed to initialize NVML: Unknown Error", r"\bNVML(?:Error)?\b.*: Unknown Error\s*$")
+    patterns = (r"Failed to initialize NVML: Unknown Error", r"\bNVML(?:Error)?\b.*: Unknown Error\s*$")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
-        if not quotes or some_framework_works(machine):
+        if not quotes or any_framework_works(machine):
             return
         outside = value_of(machine.host.container) == "none"
-        yield self.found(
+        yield self.finding(
             title="NVML fails with an unknown error" if outside else None,
-            evidence=[*quotes, *([told("container:", machine.host.container)] if container_of(machine) else [])],
+            evidence=[
+                *quotes,
+                *([describe_fact("container:", machine.host.container)] if container_kind(machine) else []),
+            ],
             meaning="NVML cannot open the card. Outside a container that is rare: look at the kernel log."
             if outside
             else "The device list of the container was written anew without the card, by systemd on the host. What worked"
@@ -173,7 +182,7 @@ class NvmlUnknown(SignRule):
         )
 
 
-class SmallShm(SignRule):
+class SmallSharedMemory(MessageRule):
     """Shared memory (/dev/shm) is too small for data-loader workers or NCCL: they die of a bus error.
 
     **Why it matters.** DataLoader workers pass batches through shared memory, and NCCL passes buffers. Docker gives a
@@ -188,7 +197,7 @@ class SmallShm(SignRule):
     code = "shm"
     severity = "warning"
     title = "Shared memory (/dev/shm) is too small for data-loader workers"
-    signs = (
+    patterns = (
         r"killed by signal: Bus error",
         r"insufficient shared memory",
         r"unable to (?:open|write to|mmap).*(?:torch_shm|/torch_\w+)",
@@ -196,17 +205,17 @@ class SmallShm(SignRule):
         r"Error while creating shared memory segment",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         total = machine.host.memory.shm_total
         size = value_of(total)
-        small = container_of(machine) is not None and size is not None and size < GIB
+        small = container_kind(machine) is not None and size is not None and size < GIB
         quotes = self.quotes(case)
         if not (small or quotes):
             return
         source = total.source if isinstance(total, Known) else ""
         facts = [f"size of /dev/shm: {format_bytes(size)} ({source})"] if size is not None else []
-        yield self.found(
+        yield self.finding(
             evidence=[*facts, *quotes],
             meaning="Workers pass their batches through /dev/shm. When it is full, they are killed with a bus error."
             + ("" if quotes else " Nothing was seen to fail yet; num_workers > 0 with large batches will."),
@@ -217,7 +226,7 @@ class SmallShm(SignRule):
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
         fewer = "Or, without a new container: DataLoader(num_workers=0), or fewer workers and smaller batches."
-        kind = container_of(machine)
+        kind = container_kind(machine)
         if kind == "kubernetes":
             return ("In the pod: a volume {emptyDir: {medium: Memory, sizeLimit: 8Gi}} mounted at /dev/shm.", fewer)
         if kind in ("docker", "podman"):
@@ -227,7 +236,7 @@ class SmallShm(SignRule):
         return ("In a container: docker run --shm-size=8g …   # or --ipc=host", fewer)
 
 
-class ImageNeedsDriver(SignRule):
+class ImageNeedsNewerDriver(MessageRule):
     """A container image asks for a newer driver than the host has, or the host's driver is not found for it.
 
     **Why it matters.** NVIDIA's images state the CUDA that they need (NVIDIA_REQUIRE_CUDA), and the container does not
@@ -243,18 +252,18 @@ class ImageNeedsDriver(SignRule):
     severity = "error"
     title = "The container image needs a newer driver than the host has"
     blocks = True
-    signs = (
+    patterns = (
         r"nvidia-container-cli: requirement error: unsatisfied condition",
         r"nvidia-container-cli: initialization error: load library failed: libnvidia-ml\.so",
         r"nvidia-container-cli: initialization error: driver error",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
         too_old = any("unsatisfied condition" in quote for quote in quotes)
-        yield self.found(
+        yield self.finding(
             title=None if too_old else "The container runtime finds no NVIDIA driver on the host",
             evidence=quotes,
             meaning="The host's driver serves an older CUDA than the image was made for."

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Iterator
 
 from ownlab.instruments.doctor.queries import (
     accelerators_of,
-    anything_there,
-    container_of,
+    container_kind,
+    describe_fact,
     family_of,
     frameworks_of,
+    has_accelerator,
     is_wsl,
     join,
-    told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.remedies import as_root, rented
-from ownlab.instruments.doctor.rule import Rule, SignRule, WordsRule
+from ownlab.instruments.doctor.remedies import as_root, rented_platform
+from ownlab.instruments.doctor.rule import FixedMessageRule, MessageRule, Rule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Disk, Machine
 from ownlab.units import GIB, format_bytes
 
-__all__ = ["DiskFull", "FewCores", "HostMemory", "NoAccelerator", "OomKilled", "RaidDegraded", "SlowDisk"]
+__all__ = ["DiskFull", "FewCpuCores", "HostOutOfMemory", "NoAccelerator", "OomKilled", "RaidDegraded", "SlowDisk"]
 
 # Instruction sets with which a CPU multiplies bf16 matrices without going through fp32.
 _BF16 = ("AMX BF16", "AVX-512 BF16", "BF16")
@@ -48,18 +48,18 @@ class NoAccelerator(Rule):
     severity = "note"
     title = "There is no accelerator here: work runs on the CPU"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        if not isinstance(machine.cards, Known) or anything_there(machine) or not self._looked_everywhere(machine):
+        if not isinstance(machine.cards, Known) or has_accelerator(machine) or not self._looked_everywhere(machine):
             return
         cpu = machine.host.cpu
         bf16 = [name for name in value_of(cpu.instruction_sets) or () if name in _BF16]
-        yield self.found(
+        yield self.finding(
             evidence=(
                 "no card answers any vendor's driver"
                 + (", and none is on the PCI bus" if value_of(machine.host.pci) is not None else ""),
-                *(told(label, fact) for label, fact in (("CPU", cpu.model),) if isinstance(fact, Known)),
-                *([told("usable cores:", cpu.usable_cores)] if isinstance(cpu.usable_cores, Known) else []),
+                *(describe_fact(label, fact) for label, fact in (("CPU", cpu.model),) if isinstance(fact, Known)),
+                *([describe_fact("usable cores:", cpu.usable_cores)] if isinstance(cpu.usable_cores, Known) else []),
             ),
             meaning="Writing and testing code, preparing data and small models work well on a CPU. A card would change"
             " training and larger models: it computes their matrix products many times faster.",
@@ -82,13 +82,13 @@ class NoAccelerator(Rule):
         large = [one.name for one in frameworks_of(machine) if value_of(one.build) == "cuda" and not one.failure]
         if large:
             yield f"{join(large)} for CUDA may stay: it works on the CPU, and is only larger than a CPU build."
-        if rented(machine) == "Colab":
+        if rented_platform(machine) == "Colab":
             yield "For a GPU: Runtime → Change runtime type."
-        elif rented(machine) == "Kaggle":
+        elif rented_platform(machine) == "Kaggle":
             yield "For a GPU: Settings → Accelerator."
 
 
-class FewCores(SignRule):
+class FewCpuCores(MessageRule):
     """There are few CPU cores for the cards, or a data loader starts more workers than there are cores.
 
     **Why it matters.** Batches are read, decoded and augmented on the CPU. With fewer than about four usable cores a
@@ -105,17 +105,17 @@ class FewCores(SignRule):
     code = "few-cores"
     severity = "note"
     title = "There are few CPU cores for the cards"
-    signs = (r"This DataLoader will create \d+ worker processes in total",)
+    patterns = (r"This DataLoader will create \d+ worker processes in total",)
     _PER_CARD = 4
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = [card for card in accelerators_of(machine) if card.vendor != "apple"]
         cores = value_of(machine.host.cpu.usable_cores)
         quotes = self.quotes(case)
         if quotes:
             workers = f"num_workers={max(1, int(cores))}" if cores else "num_workers of at most the suggested number"
-            yield self.found(
+            yield self.finding(
                 title="A data loader starts more workers than there are cores",
                 evidence=quotes,
                 meaning="The workers take turns on the cores: loading gets slower, and each worker needs memory.",
@@ -123,9 +123,9 @@ class FewCores(SignRule):
                 severity="warning",
             )
         elif cards and cores is not None and cores < self._PER_CARD * len(cards):
-            yield self.found(
+            yield self.finding(
                 title=f"{cores:g} usable cores for {len(cards)} card{'s' if len(cards) > 1 else ''}",
-                evidence=[told("usable cores:", machine.host.cpu.usable_cores)],
+                evidence=[describe_fact("usable cores:", machine.host.cpu.usable_cores)],
                 meaning="A data loader that decodes images or text may not keep up with the card"
                 f"{'s' if len(cards) > 1 else ''}.",
                 fix=(
@@ -135,7 +135,7 @@ class FewCores(SignRule):
             )
 
 
-class OomKilled(SignRule):
+class OomKilled(MessageRule):
     """The kernel killed a program because memory ran out: the machine's, or the container's share of it.
 
     **Why it matters.** This is the computer's memory, not the card's. The program ends at once, without a Python error:
@@ -151,7 +151,7 @@ class OomKilled(SignRule):
     code = "oom-killed"
     severity = "warning"
     title = "The kernel killed a program because memory ran out"
-    signs = (
+    patterns = (
         rf"Kill(?:ed)? process \d+,? \({_WORKERS}",
         rf"oom-kill:.*\btask={_WORKERS}",
         r"exit(?:ed with)?(?: code)?:? ?137\b",
@@ -160,7 +160,7 @@ class OomKilled(SignRule):
         r"killed by signal: Killed",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
@@ -172,7 +172,7 @@ class OomKilled(SignRule):
             *([f"the container's limit is {format_bytes(limit)}"] if limit is not None else []),
             *([f"the machine has {format_bytes(total)}"] if total is not None else []),
         ]
-        yield self.found(
+        yield self.finding(
             evidence=(*quotes[-3:], *sizes),
             meaning=(
                 "The program went over the memory that its container or group may use" if in_group else "Memory ran out"
@@ -180,7 +180,7 @@ class OomKilled(SignRule):
             + ", and the kernel ended it. This is the computer's memory, not the card's.",
             fix=(
                 "Use fewer data-loader workers, and smaller batches on the CPU; torch.load(…, mmap=True) for checkpoints.",
-                *(["docker run --memory …   # a higher limit"] if in_group and container_of(case.machine) else []),
+                *(["docker run --memory …   # a higher limit"] if in_group and container_kind(case.machine) else []),
             ),
         )
 
@@ -206,10 +206,10 @@ class DiskFull(Rule):
     # What is full by nature: boot partitions, images, volumes of the system itself.
     _ASIDE = ("/boot", "/efi", "/snap", "/etc", "/usr", "/nix", "/System", "/Library")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         full = [disk for disk in value_of(case.machine.host.disks) or () if self._matters(disk) and self._is_full(disk)]
         if full:
-            yield self.found(
+            yield self.finding(
                 title=f"The disk at {join(disk.mount for disk in full)} is nearly full",
                 evidence=[_told_space(disk) for disk in full],
                 meaning="Checkpoints, downloads and installations will stop with “No space left on device”.",
@@ -256,7 +256,7 @@ class SlowDisk(Rule):
     title = "Data lies on a turning disk"
     _DATA = ("/", "/home", "/data", "/mnt", "/media", "/workspace", "/srv", "/scratch", "/datasets", "/root")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         if not accelerators_of(machine):
             return
@@ -264,9 +264,11 @@ class SlowDisk(Rule):
         if not turning:
             return
         fast = [disk.mount for disk in value_of(machine.host.disks) or () if value_of(disk.rotational) is False]
-        yield self.found(
+        yield self.finding(
             title=f"{join(disk.mount for disk in turning)} {'is' if len(turning) == 1 else 'are'} on a turning disk",
-            evidence=[f"{told(f'{disk.mount} ({disk.device}) rotational:', disk.rotational)}" for disk in turning],
+            evidence=[
+                f"{describe_fact(f'{disk.mount} ({disk.device}) rotational:', disk.rotational)}" for disk in turning
+            ],
             meaning="Large files read well from it. Many small files (images, one a sample) come at about a hundred a"
             " second, and the card waits.",
             fix=(
@@ -295,10 +297,10 @@ class RaidDegraded(Rule):
     severity = "warning"
     title = "A RAID array has lost a disk"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         for array in value_of(case.machine.host.raid) or ():
             if array.degraded or array.state == "inactive":
-                yield self.found(
+                yield self.finding(
                     title=f"RAID array {array.name} {'has lost a disk' if array.degraded else 'is inactive'}",
                     evidence=[f"/proc/mdstat: {array.name}: {array.state} {array.level}, {' '.join(array.members)}"],
                     meaning="It works with less than all of its disks: the next one that fails may take the data with it."
@@ -313,7 +315,7 @@ class RaidDegraded(Rule):
                 )
 
 
-class HostMemory(WordsRule):
+class HostOutOfMemory(FixedMessageRule):
     """The machine's own memory ran out, not the card's.
 
     **Why it matters.** "DefaultCPUAllocator: can't allocate memory" and "Cannot allocate memory" speak of RAM. Loading a
@@ -327,7 +329,7 @@ class HostMemory(WordsRule):
     code = "host-memory"
     severity = "error"
     title = "The machine's own memory ran out"
-    signs = (r"DefaultCPUAllocator: (?:can't|not enough memory)", r"DefaultCPUAllocator: .*allocate memory")
+    patterns = (r"DefaultCPUAllocator: (?:can't|not enough memory)", r"DefaultCPUAllocator: .*allocate memory")
     meaning = "This is the computer's memory (RAM), not the card's."
     fix = (
         "Fewer workers and smaller batches in the DataLoader; free what is no longer needed.",

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ownlab.instruments.doctor.queries import (
+    any_framework_works,
+    describe_fact,
     is_wsl,
-    some_framework_works,
-    told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root
-from ownlab.instruments.doctor.rule import SignRule
+from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
 
-__all__ = ["Wsl"]
+__all__ = ["WslLimits"]
 
 
-class Wsl(SignRule):
+class WslLimits(MessageRule):
     """This is WSL: the card is Windows's, and some of it cannot be seen from here.
 
     **Why it matters.** In WSL 2 CUDA works through the driver of Windows: libcuda lies in /usr/lib/wsl/lib, and no NVIDIA
@@ -33,15 +33,15 @@ class Wsl(SignRule):
     code = "wsl"
     severity = "note"
     title = "This is WSL: parts of the card show on the Windows side alone"
-    signs = (r"WSL environment detected but no adapters were found",)
+    patterns = (r"WSL environment detected but no adapters were found",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
         if not is_wsl(machine) and not quotes:
             return
         where = self._where(machine)
-        works = some_framework_works(machine)
+        works = any_framework_works(machine)
         library = machine.nvidia.library_version
         foreign = isinstance(library, Known) and library.source.startswith("/") and "/wsl/" not in library.source
         if value_of(machine.host.virtualisation) == "wsl1":
@@ -54,7 +54,7 @@ class Wsl(SignRule):
         elif foreign and not works:
             yield self._blocking(
                 title="A Linux driver is installed inside WSL",
-                evidence=[*where, told("the driver's library:", library), *quotes],
+                evidence=[*where, describe_fact("the driver's library:", library), *quotes],
                 meaning="CUDA in WSL uses the driver of Windows, through /usr/lib/wsl/lib. A Linux driver's libcuda in front"
                 " of it cannot work.",
                 fix=(
@@ -63,7 +63,7 @@ class Wsl(SignRule):
                 ),
             )
         elif value_of(machine.cards) or works:
-            yield self.found(
+            yield self.finding(
                 evidence=where,
                 meaning="nvidia-smi in WSL cannot show processes, their memory, and on many cards utilisation; the driver's"
                 " number is that of Windows. CUDA itself works as on Linux.",
@@ -81,10 +81,12 @@ class Wsl(SignRule):
     def _where(machine: Machine) -> list[str]:
         """What shows that this is WSL."""
         if isinstance(machine.host.virtualisation, Known):
-            return [told("system:", machine.host.virtualisation)]
+            return [describe_fact("system:", machine.host.virtualisation)]
         if not is_wsl(machine):
             return []
-        return [f"{told('nvidia-smi', machine.nvidia.smi)} with {told('driver', machine.nvidia.driver)}, as WSL has it"]
+        return [
+            f"{describe_fact('nvidia-smi', machine.nvidia.smi)} with {describe_fact('driver', machine.nvidia.driver)}, as WSL has it"
+        ]
 
     def _blocking(self, *, title: str, evidence: list[str], meaning: str, fix: tuple[str, ...]) -> Finding:
-        return self.found(title=title, evidence=evidence, meaning=meaning, fix=fix, severity="error", blocks=True)
+        return self.finding(title=title, evidence=evidence, meaning=meaning, fix=fix, severity="error", blocks=True)

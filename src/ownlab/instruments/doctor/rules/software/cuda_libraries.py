@@ -9,24 +9,24 @@ from ownlab.catalog.cuda_libraries import cuda_majors, library_names, library_wh
 from ownlab.catalog.frameworks import cudnn_of_torch, cudnn_wheel, tensorflow_build, tensorflow_windows_last
 from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.instruments.doctor.queries import (
-    anything_there,
-    container_of,
+    any_framework_works,
+    container_kind,
+    describe_fact,
     framework,
     framework_name,
+    has_accelerator,
     is_wsl,
     join,
     package,
-    some_framework_works,
-    told,
     variable,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import driver_remedy, torch_command
-from ownlab.instruments.doctor.rule import SignRule, quote
+from ownlab.instruments.doctor.rule import MessageRule, quote
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import LibraryInstall, Machine
 
-__all__ = ["CudnnMissing", "CudnnShadow", "LibraryMissing"]
+__all__ = ["CudaLibraryMissing", "CudnnMissing", "ShadowedCudnn"]
 
 _DRIVERS = ("libcuda.so", "nvcuda.dll")
 _NAMES = "|".join(library_names())
@@ -51,7 +51,7 @@ def _without(library: str) -> tuple[str, ...]:
     )
 
 
-class _MissingRule(SignRule):
+class _MissingLibraryRule(MessageRule):
     """A rule that knows a library is missing by the loader's words."""
 
     library: str  # its regular expression
@@ -62,7 +62,7 @@ class _MissingRule(SignRule):
         named = re.compile(rf"({self.library}): cannot open shared|({self.library})", re.IGNORECASE)
         found: dict[str, str] = {}
         for message in case.messages:
-            for match in re.finditer("|".join(self.signs), message.text, re.IGNORECASE):
+            for match in re.finditer("|".join(self.patterns), message.text, re.IGNORECASE):
                 line = quote(message, match)
                 names = named.findall(line)
                 first = next((loader for loader, _ in names if loader), None) or next((any_ for _, any_ in names), None)
@@ -74,15 +74,15 @@ class _MissingRule(SignRule):
     def blocks_here(case: Case) -> bool:
         """Whether the program gave the GPU up, and no other framework reaches it."""
         gave_up = any(_GAVE_UP.search(message.text) for message in case.messages)
-        return gave_up and not some_framework_works(case.machine)
+        return gave_up and not any_framework_works(case.machine)
 
 
 def _harmless(machine: Machine) -> bool:
     """TensorFlow's CUDA build lists what it misses on machines without a card too, and computes on the CPU."""
-    return machine.origin == "live" and isinstance(machine.cards, Known) and not anything_there(machine)
+    return machine.origin == "live" and isinstance(machine.cards, Known) and not has_accelerator(machine)
 
 
-class LibraryMissing(_MissingRule):
+class CudaLibraryMissing(_MissingLibraryRule):
     """A program cannot find one of CUDA's shared libraries.
 
     **Why it matters.** A program built for CUDA 11 asks for `libcudart.so.11.0` by that name; a CUDA 12 beside it does
@@ -99,16 +99,16 @@ class LibraryMissing(_MissingRule):
     severity = "error"
     title = "One of CUDA's libraries is not found"
     library = _LIBRARY
-    signs = _without(_LIBRARY)
+    patterns = _without(_LIBRARY)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         if _harmless(case.machine):
             return
         found = self.missing(case)
         drivers = {name: line for name, line in found.items() if name.startswith(_DRIVERS)}
         others = {name: line for name, line in found.items() if name not in drivers}
         if drivers:
-            yield self.found(
+            yield self.finding(
                 title=f"The driver's library {next(iter(drivers))} is not found",
                 evidence=drivers.values(),
                 meaning="This library comes with NVIDIA's driver, not with a toolkit or a wheel. Either there is no driver"
@@ -120,7 +120,7 @@ class LibraryMissing(_MissingRule):
             torch = framework(case.machine, "torch")
             cuda = parse_version((value_of(torch.cuda) if torch else None) or "")
             built = _built_for(others, cuda[0] if cuda else None)
-            yield self.found(
+            yield self.finding(
                 title=f"{join(others)} {'is' if len(others) == 1 else 'are'} not found",
                 evidence=others.values(),
                 meaning=f"The loader finds no library of this very name{self._whose(built)}. Another version does not"
@@ -133,7 +133,7 @@ class LibraryMissing(_MissingRule):
     def _reach_the_driver(machine: Machine) -> Iterable[str]:
         if is_wsl(machine):
             return ("export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH", *driver_remedy(machine))
-        if container_of(machine):
+        if container_kind(machine):
             return ("Start the container with the card: docker run --gpus all …",)
         return (
             "In a container: start it with the card, docker run --gpus all …; docker build never has one.",
@@ -182,7 +182,7 @@ def _built_for(names: Iterable[str], torch: int | None) -> dict[str, tuple[int, 
     return found
 
 
-class CudnnMissing(_MissingRule):
+class CudnnMissing(_MissingLibraryRule):
     """A program cannot find cuDNN, the library of neural-network kernels.
 
     **Why it matters.** cuDNN is no part of the CUDA toolkit. torch's wheels bring theirs; TensorFlow before 2.14,
@@ -199,23 +199,25 @@ class CudnnMissing(_MissingRule):
     severity = "error"
     title = "cuDNN is not found"
     library = _CUDNN
-    signs = (
+    patterns = (
         *_without(_CUDNN),
         r"Unable to load any of \{libcudnn",
         r"DNN library is not found",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         if _harmless(case.machine):
             return
         quotes = dict.fromkeys((*self.missing(case).values(), *self.quotes(case)))
         unnamed = (
-            [] if quotes or LibraryMissing().missing(case) else _quotes_of("Cannot dlopen some GPU libraries", case)
+            []
+            if quotes or CudaLibraryMissing().missing(case)
+            else _quote_lines("Cannot dlopen some GPU libraries", case)
         )
         if not quotes and not unnamed:
             return
         asked = next((match[1] for line in quotes if (match := re.search(r"libcudnn\w*\.so\.(\d+)", line))), None)
-        yield self.found(
+        yield self.finding(
             title="TensorFlow cannot load all of CUDA's libraries" if unnamed else None,
             evidence=(*quotes, *unnamed, *self._versions(case.machine)),
             meaning="TensorFlow does not say which library it misses; mostly it is cuDNN."
@@ -223,7 +225,7 @@ class CudnnMissing(_MissingRule):
             else f"The loader finds no cuDNN {asked or ''}".rstrip()
             + "; another major version does not stand in for it.",
             fix=self._fix(case.machine, asked, bool(unnamed)),
-            blocks=not some_framework_works(case.machine),
+            blocks=not any_framework_works(case.machine),
         )
 
     @staticmethod
@@ -274,11 +276,11 @@ def _tensorflow_version(machine: Machine) -> str | None:
     return (value_of(one.version) if one else None) or package(machine, "tensorflow")
 
 
-def _quotes_of(sign: str, case: Case) -> list[str]:
+def _quote_lines(sign: str, case: Case) -> list[str]:
     return [quote(message, match) for message in case.messages if (match := re.search(sign, message.text))]
 
 
-class CudnnShadow(SignRule):
+class ShadowedCudnn(MessageRule):
     """A cuDNN of another version stands in front of the one that the framework was built with.
 
     **Why it matters.** LD_LIBRARY_PATH (or an old copy among the system's libraries) is searched before the framework's
@@ -297,7 +299,7 @@ class CudnnShadow(SignRule):
     severity = "error"
     title = "A cuDNN of another version is in front of the framework's own"
     blocks = True
-    signs = (
+    patterns = (
         r"libcudnn\S*:\s+undefined symbol",
         r"libcudnn\S*: symbol \S+, version \S+ not defined",
         r"cuDNN version incompatibility",
@@ -305,7 +307,7 @@ class CudnnShadow(SignRule):
         r"CUDNN_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
         strays = list(self._strays(machine))
@@ -313,13 +315,13 @@ class CudnnShadow(SignRule):
             return
         path = variable(machine, "LD_LIBRARY_PATH")
         torch = framework(machine, "torch")
-        blocks = bool(quotes) and not some_framework_works(machine)
+        blocks = bool(quotes) and not any_framework_works(machine)
         folders = dict.fromkeys(one.path.rpartition("/")[0] for one in strays)
-        yield self.found(
+        yield self.finding(
             title=None if quotes else "LD_LIBRARY_PATH has a cuDNN of another version than torch's",
             evidence=(
                 *quotes,
-                *(f"{told(one.path + ': cuDNN', one.version)}, on LD_LIBRARY_PATH" for one in strays),
+                *(f"{describe_fact(one.path + ': cuDNN', one.version)}, on LD_LIBRARY_PATH" for one in strays),
                 *([f"{framework_name(torch)} wants cuDNN {_wanted(machine)}"] if torch and strays else []),
                 *([f"LD_LIBRARY_PATH={path}"] if path and quotes and not strays else []),
             ),

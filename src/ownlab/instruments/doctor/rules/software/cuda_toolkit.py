@@ -10,17 +10,23 @@ from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.instruments.doctor.queries import (
     architecture_name,
     capability,
+    describe_cards,
     framework,
     nvidia_cards,
-    of_cards,
     package,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Card
 
-__all__ = ["CompilerTooNew", "CudaMismatch", "PtxTooNew", "ToolkitArch", "ToolkitDiff"]
+__all__ = [
+    "CudaVersionMismatch",
+    "HostCompilerTooNew",
+    "PtxTooNew",
+    "ToolkitLacksArchitecture",
+    "ToolkitVersionDiffers",
+]
 
 # The variant of a wheel; other local versions (a commit, NVIDIA's own builds) say nothing of CUDA.
 _VARIANT = re.compile(r"\+(cu\d+|cpu|rocm[\d.]+|xpu)$")
@@ -28,7 +34,7 @@ _VARIANT = re.compile(r"\+(cu\d+|cpu|rocm[\d.]+|xpu)$")
 _TORCH_CUDA = re.compile(r"compile\s+PyTorch \(([\d.]+)\)|PyTorch has CUDA Version=([\d.]+)")
 
 
-class CudaMismatch(SignRule):
+class CudaVersionMismatch(MessageRule):
     """Two parts that must be built with the same CUDA or the same torch are not.
 
     **Why it matters.** torch, torchvision, torchaudio and every compiled extension share memory layouts and CUDA
@@ -45,7 +51,7 @@ class CudaMismatch(SignRule):
     code = "cuda-mismatch"
     severity = "error"
     title = "Parts built with different CUDA or torch versions are mixed"
-    signs = (
+    patterns = (
         r"detected CUDA version \([\d.]+\) mismatches the version that was used to compile",
         r"compiled with different\s+CUDA (?:major )?versions",
         r"operator torchvision::nms does not exist",
@@ -53,7 +59,7 @@ class CudaMismatch(SignRule):
     )
     _COMPANIONS = ("torchvision", "torchaudio")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         torch = package(case.machine, "torch") or ""
         beside = [(name, package(case.machine, name) or "") for name in self._COMPANIONS]
@@ -63,7 +69,7 @@ class CudaMismatch(SignRule):
             if (ours := _VARIANT.search(torch)) and (other := _VARIANT.search(version)) and ours[1] != other[1]
         ]
         if mixed or quotes:
-            yield self.found(
+            yield self.finding(
                 evidence=(*mixed, *quotes),
                 meaning="These were not built for each other: they refuse to load together, or crash.",
                 fix=self._fix(case, quotes),
@@ -84,7 +90,7 @@ class CudaMismatch(SignRule):
         yield "Then reinstall the compiled extensions (flash-attn, xformers, …), so that they are built for this torch."
 
 
-class ToolkitArch(SignRule):
+class ToolkitLacksArchitecture(MessageRule):
     """The CUDA toolkit here cannot compile for this card.
 
     **Why it matters.** Each architecture has a first toolkit that knows it (Ampere 8.0: CUDA 11.0; GeForce 30, 8.6: 11.1;
@@ -101,12 +107,12 @@ class ToolkitArch(SignRule):
     code = "toolkit-arch"
     severity = "warning"
     title = "The CUDA toolkit cannot compile for this card"
-    signs = (
+    patterns = (
         r"Unsupported gpu architecture '(?:compute|sm)_\d+'",
         r"Value '(?:compute|sm)_\d+' is not defined for option",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         nvcc = value_of(case.machine.toolkits.nvcc)
         lacking = [card for card in nvidia_cards(case.machine) if nvcc and not _compiles_for(nvcc, card)]
         quotes = self.quotes(case)
@@ -114,8 +120,8 @@ class ToolkitArch(SignRule):
             first, last = _toolkits_for(lacking[0]) if lacking else (None, None)
             wanted = f"CUDA {first or 'any'} to {last or 'the newest'}"
             wanted = wanted if lacking else "a CUDA that knows the architecture in the message"
-            cards = of_cards(lacking, lambda card: f": {architecture_name(card)}, {capability(card)}")
-            yield self.found(
+            cards = describe_cards(lacking, lambda card: f": {architecture_name(card)}, {capability(card)}")
+            yield self.finding(
                 evidence=(*([f"nvcc is {nvcc}"] if lacking else []), *cards, *quotes),
                 meaning="Extensions cannot be compiled for this card with this nvcc. Wheels that bring their own CUDA"
                 " still run.",
@@ -139,7 +145,7 @@ def _compiles_for(nvcc: str, card: Card) -> bool:
     return not (first and ours < parse_version(first)) and not (last and ours > parse_version(last))
 
 
-class ToolkitDiff(Rule):
+class ToolkitVersionDiffers(Rule):
     """The system's CUDA toolkit differs from the CUDA inside the framework; this is normal.
 
     **Why it matters.** It does not, for running: torch's wheels bring their own CUDA libraries, and only the driver must
@@ -156,14 +162,14 @@ class ToolkitDiff(Rule):
     severity = "note"
     title = "The CUDA toolkit differs from the framework's CUDA, which is harmless"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         nvcc = value_of(case.machine.toolkits.nvcc)
         torch = framework(case.machine, "torch")
         cuda = value_of(torch.cuda) if torch else None
         if not nvcc or not cuda or not re.match(r"\d", nvcc) or major_minor(nvcc) == major_minor(cuda):
             return
         same_major = parse_version(nvcc)[0] == parse_version(cuda)[0]
-        yield self.found(
+        yield self.finding(
             evidence=[f"nvcc is {nvcc}; torch brings CUDA {cuda}"],
             meaning="The wheel brings its own CUDA libraries, so programs run. "
             + (
@@ -177,7 +183,7 @@ class ToolkitDiff(Rule):
         )
 
 
-class PtxTooNew(SignRule):
+class PtxTooNew(MessageRule):
     """A program's PTX was made by a newer CUDA toolkit than this driver can compile.
 
     **Why it matters.** Machine code of any CUDA 12.x (13.x) runs on every driver of its family. PTX does not: the driver
@@ -194,9 +200,9 @@ class PtxTooNew(SignRule):
     code = "ptx-toolchain"
     severity = "error"
     title = "PTX was made by a newer CUDA than the driver knows"
-    signs = (r"PTX was compiled with an unsupported toolchain", r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+    patterns = (r"PTX was compiled with an unsupported toolchain", r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
@@ -204,7 +210,7 @@ class PtxTooNew(SignRule):
         nvcc = value_of(case.machine.toolkits.nvcc)
         seen = [f"the driver serves CUDA up to {serves}"] if serves else []
         seen += [f"nvcc is {nvcc}"] if nvcc else []
-        yield self.found(
+        yield self.finding(
             evidence=(*quotes, *seen),
             meaning="The driver compiles PTX, and this PTX is of a CUDA version newer than its own. Machine code would run.",
             fix=(
@@ -216,7 +222,7 @@ class PtxTooNew(SignRule):
         )
 
 
-class CompilerTooNew(SignRule):
+class HostCompilerTooNew(MessageRule):
     """The C++ compiler is newer than this nvcc allows.
 
     **Why it matters.** Each nvcc knows C++ compilers up to a version; with a newer one, building an extension stops:
@@ -231,18 +237,18 @@ class CompilerTooNew(SignRule):
     code = "compiler-new"
     severity = "error"
     title = "The C++ compiler is too new for this nvcc"
-    signs = (
+    patterns = (
         r"unsupported GNU version! gcc versions later than (?P<gcc>\d+)",
         r"unsupported clang version! clang version must be",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
-        newest = next((match["gcc"] for _, match in self.signs_in(case) if match["gcc"]), None)
+        newest = next((match["gcc"] for _, match in self.matches(case) if match["gcc"]), None)
         version = newest or "N"
-        yield self.found(
+        yield self.finding(
             evidence=quotes,
             meaning="nvcc refuses a compiler that it was not tested with; nothing is wrong with the card or the driver.",
             fix=(

@@ -10,39 +10,39 @@ from ownlab.catalog.torch_wheels import build_of
 from ownlab.catalog.versions import parse_version
 from ownlab.instruments.doctor.queries import (
     accelerators_of,
+    any_framework_works,
     capability,
     card_name,
+    describe_cards,
     framework,
     framework_name,
     frameworks_of,
     is_musl,
     join,
     nvidia_cards,
-    of_cards,
     package,
     sees_devices,
-    some_framework_works,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import (
     framework_command,
-    instead_of_wheel,
+    no_wheel_advice,
     rocm_requirement,
     torch_command,
     torch_platform,
     xpu_requirement,
 )
-from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Card, Framework, Machine
 
-__all__ = ["CpuBuild", "NoKernel", "RocmBuild", "XpuBuild"]
+__all__ = ["CpuOnlyBuild", "NoKernelImage", "RocmBuildMissing", "XpuBuildMissing"]
 
 # torch names the card's capability in its warnings: "with CUDA capability sm_120 is not", "of cuda capability 6.1".
-_SAID_CAPABILITY = re.compile(r"CUDA capability (?:sm_)?(\d+?)\.?(\d)\b", re.IGNORECASE)
+_CAPABILITY_IN_MESSAGE = re.compile(r"CUDA capability (?:sm_)?(\d+?)\.?(\d)\b", re.IGNORECASE)
 
 
-class CpuBuild(SignRule):
+class CpuOnlyBuild(MessageRule):
     """A framework was installed in its build for CPUs, and so cannot use the GPU.
 
     **Why it matters.** torch, TensorFlow and JAX come in builds for CPUs alone and builds for CUDA or ROCm. The CPU build
@@ -62,7 +62,7 @@ class CpuBuild(SignRule):
     severity = "error"
     title = "The framework was built without GPU support"
     blocks = True
-    signs = (
+    patterns = (
         r"not comp(?:i|l)l?ied with CUDA enabled",
         r"not compiled with CUDA",
         r"PyTorch is not linked with support for cuda devices",
@@ -70,7 +70,7 @@ class CpuBuild(SignRule):
         r"no GPU will be used.*not built with CUDA",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         if value_of(machine.host.family) == "darwin":
             yield from self._on_a_mac(self.quotes(case))
@@ -83,8 +83,8 @@ class CpuBuild(SignRule):
         if not quotes and not (on_cpu and (cards or self._may_have_a_card(machine))):
             return
         names = {one.name: None for one in on_cpu} or {self._speaker(quote): None for quote in quotes}
-        blocks = not some_framework_works(machine)
-        yield self.found(
+        blocks = not any_framework_works(machine)
+        yield self.finding(
             title=f"{join(names)} {'was' if len(names) == 1 else 'were'} built without GPU support",
             evidence=(*(f"{framework_name(one)} is a CPU build" for one in on_cpu), *quotes),
             meaning="This build cannot use any GPU, though there is one here: it was installed from a CPU-only index, or"
@@ -99,7 +99,7 @@ class CpuBuild(SignRule):
 
     def _on_a_mac(self, quotes: tuple[str, ...]) -> Iterator[Finding]:
         if quotes:
-            yield self.found(
+            yield self.finding(
                 title="The program asks for CUDA on a Mac",
                 evidence=quotes,
                 meaning="No Mac of today has CUDA. torch uses Apple's GPU under the name mps.",
@@ -119,7 +119,7 @@ class CpuBuild(SignRule):
 
     @staticmethod
     def _fix(machine: Machine, names: Iterable[str], cards: bool) -> Iterator[str]:
-        yield from (framework_command(machine, name) or instead_of_wheel(machine, name=name) for name in names)
+        yield from (framework_command(machine, name) or no_wheel_advice(machine, name=name) for name in names)
         if not cards:
             yield (
                 "Without a GPU: let the program choose, device = 'cuda' if torch.cuda.is_available() else 'cpu', and"
@@ -134,7 +134,7 @@ def _for_another_vendor(machine: Machine, vendor: str) -> tuple[list[Card], Fram
     """
     cards = [card for card in accelerators_of(machine) if card.vendor == vendor]
     torch = framework(machine, "torch")
-    if not cards or torch is None or torch.failure or some_framework_works(machine):
+    if not cards or torch is None or torch.failure or any_framework_works(machine):
         return cards, None
     wrong = ("cpu",) if nvidia_cards(machine) else ("cpu", "cuda")
     return cards, torch if value_of(torch.build) in wrong else None
@@ -144,7 +144,7 @@ def _is_build_for(torch: Framework) -> str:
     return f"{framework_name(torch)} is a build for {(value_of(torch.build) or '').upper()}"
 
 
-class RocmBuild(SignRule):
+class RocmBuildMissing(MessageRule):
     """An AMD card is here, and the framework was not built for ROCm, or not for this card.
 
     **Why it matters.** AMD's cards are reached through ROCm; the CUDA and CPU builds of torch do not see them. A ROCm
@@ -162,21 +162,21 @@ class RocmBuild(SignRule):
     severity = "error"
     title = "The framework was not built for this AMD card"
     blocks = True
-    signs = (r"HIP error: (?:invalid device function|no kernel image)", r"hipErrorNoBinaryForGpu")
+    patterns = (r"HIP error: (?:invalid device function|no kernel image)", r"hipErrorNoBinaryForGpu")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards, torch = _for_another_vendor(machine, "amd")
         quotes = self.quotes(case)
         if torch is None and not quotes:
             return
-        evidence = of_cards(cards, lambda card: "")
+        evidence = describe_cards(cards, lambda card: "")
         if torch is not None:
             evidence.append(_is_build_for(torch))
         fix = [_reinstall(machine, rocm_requirement())]
         if quotes:
             fix.insert(0, "export HSA_OVERRIDE_GFX_VERSION=10.3.0   # RDNA 2; 11.0.0 for RDNA 3; before Python starts")
-        yield self.found(
+        yield self.finding(
             evidence=(*evidence, *quotes),
             meaning="The card is AMD's, and this build has no code for it: AMD's cards need a ROCm build with their chip"
             " in it.",
@@ -185,10 +185,10 @@ class RocmBuild(SignRule):
 
 
 def _reinstall(machine: Machine, requirement: str) -> str:
-    return instead_of_wheel(machine) if is_musl(machine) else f"pip install --force-reinstall {requirement}"
+    return no_wheel_advice(machine) if is_musl(machine) else f"pip install --force-reinstall {requirement}"
 
 
-class XpuBuild(Rule):
+class XpuBuildMissing(Rule):
     """An Intel card is here, and torch was not built for it.
 
     **Why it matters.** torch reaches Intel's cards (Arc, Data Center GPU Max) through its XPU builds, as
@@ -206,15 +206,15 @@ class XpuBuild(Rule):
     title = "torch was not built for this Intel card"
     blocks = True
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards, torch = _for_another_vendor(machine, "intel")
         # Gaudi is Intel's too, and has a torch of its own.
         cards = [card for card in cards if "Gaudi" not in (value_of(card.name) or "")]
         if torch is None or not cards:
             return
-        yield self.found(
-            evidence=(*of_cards(cards, lambda card: ""), _is_build_for(torch)),
+        yield self.finding(
+            evidence=(*describe_cards(cards, lambda card: ""), _is_build_for(torch)),
             meaning="The card is Intel's, and this build has no code for it: Intel's cards need an XPU build.",
             fix=(
                 _reinstall(machine, xpu_requirement()),
@@ -223,7 +223,7 @@ class XpuBuild(Rule):
         )
 
 
-class NoKernel(SignRule):
+class NoKernelImage(MessageRule):
     """A framework's build has no code for this card's compute capability.
 
     **Why it matters.** A CUDA build carries machine code for some compute capabilities (`torch.cuda.get_arch_list()`).
@@ -244,7 +244,7 @@ class NoKernel(SignRule):
     severity = "error"
     title = "The framework's build has no code for this card"
     blocks = True
-    signs = (
+    patterns = (
         r"no kernel image is available for execution",
         r"with CUDA capability sm_\d+ is not compatible",
         r"PyTorch no longer supports this GPU because it is too old",
@@ -253,7 +253,7 @@ class NoKernel(SignRule):
         r"CUDA_ERROR_NO_BINARY_FOR_GPU",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         torch = framework(machine, "torch")
         quotes = self.quotes(case)
@@ -262,7 +262,9 @@ class NoKernel(SignRule):
         left_out = [(card, found) for card, found in cards if arch_list and not runs_on(arch_list, found)]
         if torch is not None and left_out:
             evidence = (
-                *of_cards((card for card, _ in left_out), lambda card: f" has compute capability {capability(card)}"),
+                *describe_cards(
+                    (card for card, _ in left_out), lambda card: f" has compute capability {capability(card)}"
+                ),
                 f"{framework_name(torch)} has code for {' '.join(arch_list)} ({source})",
                 *quotes,
             )
@@ -272,7 +274,7 @@ class NoKernel(SignRule):
         elif quotes and torch is not None and cards and arch_list:
             yield self._extension_lacks(torch, cards, quotes)
         elif quotes:
-            yield self._words_alone(case, quotes)
+            yield self._from_messages_alone(case, quotes)
 
     @staticmethod
     def _arch_list(machine: Machine, torch: Framework | None) -> tuple[tuple[str, ...], str]:
@@ -304,18 +306,18 @@ class NoKernel(SignRule):
         why = f"{named} is not among the cards of this build."
         if newest and parse_version(found) > newest:
             why = f"{named} is newer than anything in this build" + (f"; its first CUDA is {first}." if first else ".")
-        return self.found(
+        return self.finding(
             title=f"{torch} has no code for {name or card_name(card)}",
             evidence=evidence,
             meaning=f"{why} torch.cuda.is_available() may say True; the first operation on the card fails.",
-            fix=[torch_command(machine, found) or instead_of_wheel(machine, found)],
+            fix=[torch_command(machine, found) or no_wheel_advice(machine, found)],
             severity="error" if blocks else "warning",
             blocks=blocks,
         )
 
     def _extension_lacks(self, torch: Framework, cards: list[tuple[Card, str]], quotes: tuple[str, ...]) -> Finding:
         architectures = ";".join(sorted({found for _, found in cards}, key=parse_version))
-        return self.found(
+        return self.finding(
             title="An extension was compiled without this card",
             evidence=(*quotes, f"{framework_name(torch)} itself has code for {card_name(cards[0][0])}"),
             meaning="torch runs on this card, so the kernel that is missing is one of an extension (flash-attn,"
@@ -326,12 +328,12 @@ class NoKernel(SignRule):
             blocks=False,
         )
 
-    def _words_alone(self, case: Case, quotes: tuple[str, ...]) -> Finding:
-        said = [code for message in case.messages for code in _SAID_CAPABILITY.findall(message.text)]
+    def _from_messages_alone(self, case: Case, quotes: tuple[str, ...]) -> Finding:
+        said = [code for message in case.messages for code in _CAPABILITY_IN_MESSAGE.findall(message.text)]
         named = next((".".join(part) for part in said if all(part)), None)
         command = torch_command(case.machine, named) if named or nvidia_cards(case.machine) else None
         index = "--index-url https://download.pytorch.org/whl"
-        return self.found(
+        return self.finding(
             evidence=quotes,
             meaning="The program has no machine code for this card: the build is too old for a new card, or has dropped"
             " an old one.",

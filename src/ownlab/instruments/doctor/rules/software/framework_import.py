@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ownlab.instruments.doctor.queries import (
-    anything_there,
+    any_framework_works,
     framework_name,
     frameworks_of,
-    some_framework_works,
+    has_accelerator,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import (
     torch_command,
 )
-from ownlab.instruments.doctor.rule import SignRule, quote
+from ownlab.instruments.doctor.rule import MessageRule, quote
 from ownlab.machine.records import Framework, Machine
 
-__all__ = ["FrameworkBroken"]
+__all__ = ["FrameworkImportFailed"]
 
 _LAST_LINES = 3
 
@@ -90,7 +90,7 @@ _CAUSES = (
 )
 
 
-class FrameworkBroken(SignRule):
+class FrameworkImportFailed(MessageRule):
     """A framework is installed, and fails, crashes or hangs when it is imported.
 
     **Why it matters.** Nothing that needs it will run. The last words of the import mostly name the cause: NumPy of the
@@ -107,19 +107,19 @@ class FrameworkBroken(SignRule):
     code = "framework-broken"
     severity = "error"
     title = "A framework cannot be imported"
-    signs = tuple(cause.sign for cause in _CAUSES if cause.tells_by_itself)
+    patterns = tuple(cause.sign for cause in _CAUSES if cause.tells_by_itself)
     _HAPPENED = (("import", "cannot be imported"), ("crash", "crashes when it is imported"), ("hang", "hangs"))
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         broken = [one for one in frameworks_of(machine) if one.failure]
         for one in broken:
             yield self._of(machine, one)
         if not broken and machine.origin == "pasted":
-            for message, match in self.signs_in(case):
+            for message, match in self.matches(case):
                 cause = _cause_in(match[0])
                 if cause is not None:
-                    yield self.found(
+                    yield self.finding(
                         title="A compiled package cannot be loaded",
                         evidence=[quote(message, match)],
                         meaning=cause.meaning,
@@ -137,7 +137,7 @@ class FrameworkBroken(SignRule):
         )
         main = one.name in ("torch", "tensorflow", "jax") or all(other.failure for other in frameworks_of(machine))
         happened = dict(self._HAPPENED).get(one.failure or "", "does not work")
-        return self.found(
+        return self.finding(
             title=f"{one.name} {happened}",
             evidence=(
                 f"{framework_name(one)}: {said[0] if said else happened}",
@@ -151,8 +151,8 @@ class FrameworkBroken(SignRule):
             fix=(cause.fix,) if cause else fallback,
             # A pasted report may come from a Python that never had it: only a known cause makes that sure.
             blocks=main
-            and anything_there(machine)
-            and not some_framework_works(machine)
+            and has_accelerator(machine)
+            and not any_framework_works(machine)
             and (machine.origin == "live" or cause is not None),
         )
 

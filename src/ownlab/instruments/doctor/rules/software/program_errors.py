@@ -5,28 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ownlab.instruments.doctor.queries import capability, card_name, container_of, nvidia_cards, variable
+from ownlab.instruments.doctor.queries import capability, card_name, container_kind, nvidia_cards, variable
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import set_variable
-from ownlab.instruments.doctor.rule import QUOTES_SHOWN, SignRule, WordsRule
+from ownlab.instruments.doctor.rule import QUOTES_SHOWN, FixedMessageRule, MessageRule
 from ownlab.machine.facts import value_of
 from ownlab.units import GIB, format_bytes
 
 __all__ = [
-    "CheckpointCuda",
+    "BitsandbytesWithoutCuda",
+    "CheckpointDeviceMissing",
     "CublasError",
+    "CudaAfterFork",
     "DeviceAssert",
-    "DeviceMixed",
-    "FlashAttentionCard",
-    "ForkedCuda",
-    "IllegalAccess",
+    "FlashAttentionUnsupported",
+    "IllegalMemoryAccess",
+    "KvCacheTooSmall",
+    "MixedDevices",
     "NcclError",
-    "QuantisationBuild",
-    "ServingMemory",
 ]
 
 
-class DeviceAssert(SignRule):
+class DeviceAssert(MessageRule):
     """A check inside a kernel failed on the card: mostly a label or an index that is out of range.
 
     **Why it matters.** Kernels check their indices, and one was wrong: a class label as large as the number of classes
@@ -43,16 +43,16 @@ class DeviceAssert(SignRule):
     code = "device-assert"
     severity = "error"
     title = "A check inside a kernel failed: mostly an index or a label out of range"
-    signs = (
+    patterns = (
         r"device-side assert triggered",
         r"cudaErrorAssert\b",
         r"Assertion `[^`']*(?:t >= 0 && t < n_classes|srcIndex < srcSelectDimSize|index out of bounds)[^`']*` failed",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if quotes:
-            yield self.found(
+            yield self.finding(
                 evidence=quotes[:QUOTES_SHOWN],
                 meaning="The card is fine. A value that was used as an index or a class label was out of range, and the"
                 " program's hold on the card is lost: whatever follows in the same process fails too.",
@@ -66,7 +66,7 @@ class DeviceAssert(SignRule):
             )
 
 
-class IllegalAccess(SignRule):
+class IllegalMemoryAccess(MessageRule):
     """A kernel touched memory that is not its own, or ended in a way that nobody can name.
 
     **Why it matters.** Mostly a bug in a custom kernel or an extension (or one that was built for another version of
@@ -82,7 +82,7 @@ class IllegalAccess(SignRule):
     code = "illegal-access"
     severity = "error"
     title = "A kernel touched memory that is not its own"
-    signs = (
+    patterns = (
         r"an illegal memory access was encountered",
         r"CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
         r"misaligned address",
@@ -90,14 +90,14 @@ class IllegalAccess(SignRule):
         r"CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
         logged = [
             line for message in case.messages for line in re.findall(r"NVRM: Xid[^\n]*: (?:13|31),[^\n]*", message.text)
         ]
-        yield self.found(
+        yield self.finding(
             evidence=(*quotes[:QUOTES_SHOWN], *(f"kernel log: {line[:200]}" for line in dict.fromkeys(logged[:1]))),
             meaning="A bug in a kernel (an extension's, mostly) or an extension that was built for another torch. The"
             " process has lost the card; a new one can use it."
@@ -111,7 +111,7 @@ class IllegalAccess(SignRule):
         )
 
 
-class CublasError(SignRule):
+class CublasError(MessageRule):
     """cuBLAS, which multiplies matrices on the card, could not start or failed.
 
     **Why it matters.** `NOT_INITIALIZED` and `ALLOC_FAILED` mostly mean that the card's memory was full when cuBLAS
@@ -127,16 +127,16 @@ class CublasError(SignRule):
     code = "cublas"
     severity = "error"
     title = "cuBLAS could not start, or failed"
-    signs = (r"CUBLAS_STATUS_(?P<status>[A-Z_]+)",)
+    patterns = (r"CUBLAS_STATUS_(?P<status>[A-Z_]+)",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
-        statuses = {match["status"].upper() for _, match in self.signs_in(case)}
+        statuses = {match["status"].upper() for _, match in self.matches(case)}
         no_room = bool(statuses & {"NOT_INITIALIZED", "ALLOC_FAILED"})
         path = variable(case.machine, "LD_LIBRARY_PATH")
-        yield self.found(
+        yield self.finding(
             title="cuBLAS could not start: mostly the card's memory was full" if no_room else "cuBLAS failed",
             evidence=(*quotes[:QUOTES_SHOWN], *([f"LD_LIBRARY_PATH={path}"] if path else [])),
             meaning="The card's memory was full when cuBLAS wanted its workspace, or an earlier error (an index out of"
@@ -152,7 +152,7 @@ class CublasError(SignRule):
         )
 
 
-class NcclError(SignRule):
+class NcclError(MessageRule):
     """NCCL, through which cards speak to each other, failed or waited in vain.
 
     **Why it matters.** "Unhandled system error" is the network or shared memory: the wrong interface, a blocked port, a
@@ -170,7 +170,7 @@ class NcclError(SignRule):
     code = "nccl"
     severity = "error"
     title = "NCCL failed: cards could not speak to each other"
-    signs = (
+    patterns = (
         r"NCCL error",
         r"ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclRemoteError|ncclInvalidUsage",
         r"Watchdog caught collective operation timeout",
@@ -192,7 +192,7 @@ class NcclError(SignRule):
     )
     _SMALL_SHM = GIB
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
@@ -203,7 +203,7 @@ class NcclError(SignRule):
         )
         shm = value_of(case.machine.host.memory.shm_total)
         small = shm is not None and shm < self._SMALL_SHM
-        yield self.found(
+        yield self.finding(
             evidence=(
                 *quotes[:QUOTES_SHOWN],
                 *([f"shared memory is {format_bytes(shm)}"] if shm is not None and small else []),
@@ -218,7 +218,7 @@ class NcclError(SignRule):
         yield (
             set_variable(machine, "NCCL_DEBUG=INFO") + "   # then read the first warning of the first rank that failed"
         )
-        if small or container_of(machine):
+        if small or container_kind(machine):
             yield "docker run --ipc=host …   # or --shm-size=8g: NCCL passes data through /dev/shm"
         yield (
             set_variable(machine, "NCCL_SOCKET_IFNAME=eth0")
@@ -230,7 +230,7 @@ class NcclError(SignRule):
         )
 
 
-class DeviceMixed(WordsRule):
+class MixedDevices(FixedMessageRule):
     """Tensors on different devices meet in one operation.
 
     **Why it matters.** torch moves nothing by itself: model, inputs and every tensor that is made on the way must lie on
@@ -246,7 +246,7 @@ class DeviceMixed(WordsRule):
     code = "device-mixed"
     severity = "error"
     title = "Tensors on different devices meet in one operation"
-    signs = (
+    patterns = (
         r"Expected all tensors to be on the same device",
         r"Input type \(\S+\) and weight type \((?:torch\.)?\S+\) should be the same",
         r"indices should be either on cpu or on the same device",
@@ -259,7 +259,7 @@ class DeviceMixed(WordsRule):
     )
 
 
-class CheckpointCuda(WordsRule):
+class CheckpointDeviceMissing(FixedMessageRule):
     """A checkpoint that was saved on a GPU is loaded where there is none.
 
     **Why it matters.** torch.load puts each tensor where it was when it was saved. Without a usable GPU (or with fewer
@@ -273,7 +273,7 @@ class CheckpointCuda(WordsRule):
     code = "checkpoint-cuda"
     severity = "error"
     title = "A checkpoint from a GPU is loaded where there is none"
-    signs = (
+    patterns = (
         r"Attempting to deserialize object on a CUDA\s+device but torch\.cuda\.is_available\(\) is False",
         r"Attempting to deserialize object on CUDA device \d+ but torch\.cuda\.device_count\(\) is \d+",
     )
@@ -284,7 +284,7 @@ class CheckpointCuda(WordsRule):
     )
 
 
-class ForkedCuda(WordsRule):
+class CudaAfterFork(FixedMessageRule):
     """A process that had used CUDA was forked, and its child used CUDA as well.
 
     **Why it matters.** CUDA does not survive fork(). Python's multiprocessing forks by default on Linux (before Python
@@ -299,7 +299,7 @@ class ForkedCuda(WordsRule):
     code = "forked-cuda"
     severity = "error"
     title = "CUDA was used before a fork, and again after it"
-    signs = (r"Cannot re-initialize CUDA in forked subprocess",)
+    patterns = (r"Cannot re-initialize CUDA in forked subprocess",)
     meaning = "The parent process had started CUDA, and the worker that was forked from it cannot use it."
     fix = (
         "In code, before CUDA is touched: torch.multiprocessing.set_start_method('spawn')",
@@ -307,7 +307,7 @@ class ForkedCuda(WordsRule):
     )
 
 
-class ServingMemory(WordsRule):
+class KvCacheTooSmall(FixedMessageRule):
     """vLLM (or a server like it) found too little free memory for its cache.
 
     **Why it matters.** vLLM reserves a share of the card (0.9 by default) when it starts. Model weights, other processes
@@ -322,7 +322,7 @@ class ServingMemory(WordsRule):
     code = "serving-memory"
     severity = "error"
     title = "The server has too little card memory for its cache"
-    signs = (
+    patterns = (
         r"No available memory for the cache blocks",
         r"Free memory on device .* is less than desired GPU memory utilization",
         r"The model's max seq len .* is larger than the maximum number of tokens that can be stored in KV cache",
@@ -336,7 +336,7 @@ class ServingMemory(WordsRule):
     )
 
 
-class FlashAttentionCard(SignRule):
+class FlashAttentionUnsupported(MessageRule):
     """FlashAttention 2 was asked of a card before Ampere.
 
     **Why it matters.** FlashAttention 2 has kernels for compute capability 8.0 and newer. On Volta and Turing it refuses.
@@ -349,9 +349,9 @@ class FlashAttentionCard(SignRule):
     code = "flash-attention-card"
     severity = "error"
     title = "FlashAttention needs an Ampere card or newer"
-    signs = (r"FlashAttention only supports Ampere GPUs or newer",)
+    patterns = (r"FlashAttention only supports Ampere GPUs or newer",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if quotes:
             cards = [
@@ -359,7 +359,7 @@ class FlashAttentionCard(SignRule):
                 for card in nvidia_cards(case.machine)
                 if (found := capability(card))
             ]
-            yield self.found(
+            yield self.finding(
                 evidence=(*quotes, *cards),
                 meaning="Its kernels exist for compute capability 8.0 and newer; this card is older.",
                 fix=(
@@ -369,7 +369,7 @@ class FlashAttentionCard(SignRule):
             )
 
 
-class QuantisationBuild(WordsRule):
+class BitsandbytesWithoutCuda(FixedMessageRule):
     """bitsandbytes was loaded without its CUDA library.
 
     **Why it matters.** bitsandbytes chooses its library by the CUDA version of torch. Where it finds none that fits, or
@@ -384,7 +384,7 @@ class QuantisationBuild(WordsRule):
     code = "bitsandbytes"
     severity = "error"
     title = "bitsandbytes works without its CUDA library"
-    signs = (
+    patterns = (
         r"bitsandbytes was compiled without GPU support",
         r"libbitsandbytes_cpu\.so: undefined symbol",
         r"CUDA Setup failed despite (?:GPU|CUDA) being available",

@@ -9,28 +9,28 @@ from ownlab.catalog.frameworks import allocator_names
 from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.instruments.doctor.queries import (
     accelerators_of,
+    any_framework_works,
+    describe_fact,
     framework,
     is_musl,
     package,
-    some_framework_works,
-    told,
     variable,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import (
-    instead_of_wheel,
+    no_wheel_advice,
     rocm_requirement,
     set_variable,
     torch_command,
     torch_wheel,
     xpu_requirement,
 )
-from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.environment import ALLOCATOR_OPTIONS
 from ownlab.machine.facts import NOT_READ, Unknown, value_of
 from ownlab.machine.records import Machine
 
-__all__ = ["AllocConf", "FrameworkAbsent", "InterpreterBroken", "ModuleMissing", "Musl"]
+__all__ = ["AllocatorConfig", "FrameworkNotInstalled", "InterpreterBroken", "MuslLibc", "PythonModuleMissing"]
 
 
 def _other_pythons(machine: Machine) -> Iterator[str]:
@@ -57,7 +57,7 @@ class InterpreterBroken(Rule):
     severity = "error"
     title = "The Python that was asked about cannot be run"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         python = case.machine.interpreter
         silent = next(
             (fact for fact in (python.version, python.packages, python.frameworks) if isinstance(fact, Unknown)),
@@ -67,9 +67,9 @@ class InterpreterBroken(Rule):
             return
         folder = _environment_of(value_of(python.path) or "")
         version = value_of(python.version)
-        yield self.found(
+        yield self.finding(
             title=f"Python {version} is too old to be asked" if version else None,
-            evidence=(told("asked:", python.path), silent.reason),
+            evidence=(describe_fact("asked:", python.path), silent.reason),
             meaning="Its frameworks could not be asked. What is said of the machine itself still holds.",
             fix=(
                 *_other_pythons(case.machine),
@@ -86,7 +86,7 @@ def _environment_of(python: str) -> str | None:
     return match[1] if match and not match[1].startswith("/usr") else None
 
 
-class FrameworkAbsent(Rule):
+class FrameworkNotInstalled(Rule):
     """The Python that is asked about has no framework: no torch, TensorFlow, JAX, CuPy or numba.
 
     **Why it matters.** The machine may be ready, but this environment cannot use it. Often the framework is installed,
@@ -102,14 +102,14 @@ class FrameworkAbsent(Rule):
     severity = "note"
     title = "There is no deep-learning framework in this Python"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         found = machine.interpreter.frameworks
         if isinstance(found, Unknown) or found.value:
             return
         python = value_of(machine.interpreter.path)
         pip = f"{python} -m pip install" if python else "pip install"
-        yield self.found(
+        yield self.finding(
             evidence=[f"no torch, tensorflow, jax, cupy or numba in {python or 'the Python that was asked'}"],
             meaning="This environment cannot use an accelerator yet; another Python may have what is missing here.",
             fix=(*_other_pythons(machine), self._install(machine, pip)),
@@ -120,11 +120,11 @@ class FrameworkAbsent(Rule):
         """The line that installs what suits the accelerators that are here."""
         vendors = {card.vendor for card in accelerators_of(machine)}
         if is_musl(machine):
-            return instead_of_wheel(machine)
+            return no_wheel_advice(machine)
         if "nvidia" in vendors:
             wheel = torch_wheel(machine)
-            return wheel.command.replace("pip install --force-reinstall", pip) if wheel else instead_of_wheel(machine)
-        return f"{pip} {FrameworkAbsent._what(vendors)}"
+            return wheel.command.replace("pip install --force-reinstall", pip) if wheel else no_wheel_advice(machine)
+        return f"{pip} {FrameworkNotInstalled._what(vendors)}"
 
     @staticmethod
     def _what(vendors: set[str]) -> str:
@@ -140,7 +140,7 @@ class FrameworkAbsent(Rule):
         return "torch" if "apple" in vendors else "torch --index-url https://download.pytorch.org/whl/cpu"
 
 
-class Musl(Rule):
+class MuslLibc(Rule):
     """The system's C library is musl (Alpine), and the wheels of the frameworks are made for glibc.
 
     **Why it matters.** torch, TensorFlow, JAX and CuPy publish wheels for glibc (manylinux) alone: on musl pip finds "no
@@ -156,12 +156,12 @@ class Musl(Rule):
     severity = "note"
     title = "The C library is musl, and frameworks' wheels need glibc"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        if not is_musl(machine) or some_framework_works(machine):
+        if not is_musl(machine) or any_framework_works(machine):
             return
-        yield self.found(
-            evidence=[told("C library:", machine.host.libc)],
+        yield self.finding(
+            evidence=[describe_fact("C library:", machine.host.libc)],
             meaning="pip finds no wheel of torch, TensorFlow, JAX or CuPy for this system, and NVIDIA's driver libraries do"
             " not load on it.",
             fix=("Use a system with glibc; in a container: FROM python:3.12-slim   # Debian, instead of …-alpine",),
@@ -171,7 +171,7 @@ class Musl(Rule):
 _EXPANDABLE_SINCE = (2, 1)  # torch 2.0.1 refuses it: pytorch/pytorch#123505, deepseek-ai/DeepSeek-VL2#103
 
 
-class AllocConf(SignRule):
+class AllocatorConfig(MessageRule):
     """The variable of torch's memory allocator has an option that torch refuses, or a name that it does not read.
 
     **Why it matters.** torch reads it when CUDA starts. An option that this release does not know ends in "Unrecognized
@@ -188,12 +188,12 @@ class AllocConf(SignRule):
     code = "alloc-conf"
     severity = "warning"
     title = "torch's allocator is told something that it does not understand"
-    signs = (
+    patterns = (
         r"Unrecognized CachingAllocator option:? ?(?P<option>\w*)",
         r"Unrecognized key '(?P<key>\w*)' in \w+ allocator config",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         names = allocator_names()
         torch = framework(machine, "torch")
@@ -203,7 +203,7 @@ class AllocConf(SignRule):
         refused = [f"{name}={text}: {word}" for name, text in settings.items() for word in _refused(text, release)]
         quotes = self.quotes(case)
         if refused or quotes:
-            yield self.found(
+            yield self.finding(
                 evidence=(*refused, *quotes),
                 meaning="torch refuses an option that it does not know when CUDA starts, and then no card can be used.",
                 fix=(
@@ -211,7 +211,7 @@ class AllocConf(SignRule):
                     "Or correct it: the options of this torch are in pytorch.org's CUDA semantics, “Memory management”.",
                 ),
                 severity="error" if quotes else "warning",
-                blocks=bool(quotes) and not some_framework_works(machine),
+                blocks=bool(quotes) and not any_framework_works(machine),
             )
         elif release:
             yield from self._names(machine, settings, release, parse_version(names.works_for_cuda_since))
@@ -222,7 +222,7 @@ class AllocConf(SignRule):
         names = allocator_names()
         shown = major_minor(".".join(map(str, release)))
         if names.new_name in settings and names.old_name not in settings and release < since:
-            yield self.found(
+            yield self.finding(
                 title=f"torch {shown} does not read {names.new_name}",
                 evidence=[f"{names.new_name}={settings[names.new_name]}"],
                 meaning=f"The CUDA allocator reads this name from torch {names.works_for_cuda_since} on: here it has no"
@@ -230,7 +230,7 @@ class AllocConf(SignRule):
                 fix=[set_variable(machine, f"{names.old_name}={settings[names.new_name]}")],
             )
         elif names.old_name in settings and release >= since:
-            yield self.found(
+            yield self.finding(
                 title=f"{names.old_name} has a new name",
                 evidence=[f"{names.old_name}={settings[names.old_name]}"],
                 meaning=f"torch {shown} still reads it; the name for all accelerators is {names.new_name}.",
@@ -249,7 +249,7 @@ def _refused(text: str, release: tuple[int, ...]) -> Iterator[str]:
             yield f"torch {'.'.join(map(str, release))} does not know {option}: it came with 2.1"
 
 
-class ModuleMissing(SignRule):
+class PythonModuleMissing(MessageRule):
     """A program imports a framework that its Python does not have.
 
     **Why it matters.** Mostly the framework is installed, in another environment than the one that runs the program: pip
@@ -263,15 +263,15 @@ class ModuleMissing(SignRule):
     code = "module-missing"
     severity = "error"
     title = "The program's Python does not have the framework"
-    signs = (r"No module named '(?P<module>torch|tensorflow|jax|cupy|torchvision|torchaudio|torch_npu)'",)
+    patterns = (r"No module named '(?P<module>torch|tensorflow|jax|cupy|torchvision|torchaudio|torch_npu)'",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
-        names = sorted({match["module"] for _, match in self.signs_in(case)})
+        names = sorted({match["module"] for _, match in self.matches(case)})
         command = torch_command(case.machine) if "torch" in names else None
-        yield self.found(
+        yield self.finding(
             title=f"The program's Python does not have {' and '.join(names)}",
             evidence=quotes,
             meaning="It may be installed in another environment than the one that runs this program.",

@@ -16,7 +16,7 @@ from ownlab.lab.remote_notebooks.addresses import resolve
 from ownlab.lab.remote_notebooks.importer import (
     filename_of,
     import_notebook,
-    parse_notebook,
+    read_notebook,
     safe_name,
     save_new,
 )
@@ -98,7 +98,7 @@ def test_the_name_in_the_address_wins_over_the_servers(web: Web) -> None:
 )
 def test_a_file_that_is_not_a_notebook_is_named_for_what_it_is(data: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        parse_notebook(data, "it")
+        read_notebook(data, "it")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_a_notebook_is_named_for_what_it_is(data: bytes, mess
     [NOTEBOOK, b"\xef\xbb\xbf" + NOTEBOOK, b'{"nbformat": 3, "worksheets": []}', b'{"nbformat": 4, "cells": [NaN]}'],
 )
 def test_notebooks_of_all_formats_are_accepted(data: bytes) -> None:
-    assert parse_notebook(data, "it")["nbformat"] in (3, 4)
+    assert read_notebook(data, "it")["nbformat"] in (3, 4)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-import msgspec
-
 from ownlab.download import Downloaded, download, without_secrets
 from ownlab.errors import InputError
 from ownlab.lab.colab.detection import wants_colab
+from ownlab.lab.notebooks.parsing import parse_notebook
 from ownlab.lab.remote_notebooks.addresses import RemoteFile, is_address, resolve
 from ownlab.lab.secrets.store import forget_notebook
 from ownlab.text import text
@@ -22,7 +20,7 @@ __all__ = [
     "filename_of",
     "import_notebook",
     "is_visible_in",
-    "parse_notebook",
+    "read_notebook",
     "safe_name",
     "save_new",
 ]
@@ -60,7 +58,7 @@ def _import_address(address: str, folder: str) -> ImportedNotebook:
     remote = resolve(address)
     shown = without_secrets(remote.url)
     downloaded = download(remote.url)
-    notebook = parse_notebook(downloaded.data, shown)
+    notebook = read_notebook(downloaded.data, shown)
     path = _save(folder, filename_of(remote, downloaded), downloaded.data)
     return ImportedNotebook(path, shown, copied=True, colab=wants_colab(notebook))
 
@@ -80,14 +78,14 @@ def _import_file(given: str, folder: str, root: str) -> ImportedNotebook:
             data = file.read()
     except OSError as exc:
         raise InputError(text("cannot read {path}: {cause}", path=shown, cause=exc.strerror)) from exc
-    colab = wants_colab(parse_notebook(data, shown))
+    colab = wants_colab(read_notebook(data, shown))
     if is_visible_in(path, root):
         return ImportedNotebook(path, shown, copied=False, colab=colab)
     return ImportedNotebook(_save(folder, name, data), shown, copied=True, colab=colab)
 
 
-def parse_notebook(data: bytes, source: str) -> dict[str, Any]:
-    """Parse a notebook's file. Where it is none, InputError names what it is instead."""
+def read_notebook(data: bytes, source: str) -> dict[str, Any]:
+    """Parse a notebook that may be something else. InputError names what it is instead: a web page, a Git LFS pointer."""
     begin = data[:512].decode(errors="replace").lstrip("\ufeff \t\r\n").lower()
     if begin.startswith(("<!doctype", "<html", "<?xml", "<head", "<!--")):
         raise InputError(
@@ -99,25 +97,10 @@ def parse_notebook(data: bytes, source: str) -> dict[str, Any]:
             text("{source} is a Git LFS pointer, not the notebook itself", source=source),
             hint=text("Open the file's page in a browser, download it there, then run: ownlab open FILE"),
         )
-    try:
-        content = _decode(data)
-    except (ValueError, RecursionError):
-        raise InputError(text("{source} is not a notebook: it is not JSON", source=source)) from None
-    cells = (content.get("cells"), content.get("worksheets")) if isinstance(content, dict) else ()
-    if not isinstance(content, dict) or type(content.get("nbformat")) is not int or not any(map(_is_list, cells)):
-        raise InputError(text("{source} is not a notebook: it is JSON of another kind", source=source))
-    return content
-
-
-def _decode(data: bytes) -> object:
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError:  # NaN, a byte order mark, and whatever else only Python's reader accepts
-        return json.loads(data.decode("utf-8-sig"))
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
+    notebook = parse_notebook(data, source)
+    if not isinstance(notebook.get("cells"), list) and not isinstance(notebook.get("worksheets"), list):
+        raise InputError(text("{name} is not a notebook: it is JSON of another kind", name=source))
+    return notebook
 
 
 # --- file names -------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ DOCUMENTS = {
     "config": "ownlab.config.listing:Configuration",
     "doctor": "ownlab.instruments.doctor.records:Diagnosis",
     "down": "ownlab.lab.service.records:LabDown",
-    "env": "ownlab.lab.runtimes.listings:EnvironmentList",
+    "env": "ownlab.lab.environments.registry:EnvironmentList",
     "error": "ownlab.render.documents:Failure",
     "explain": "ownlab.instruments.doctor.rule:RulePage",
     "explain-all": "ownlab.instruments.doctor.rule:RuleList",

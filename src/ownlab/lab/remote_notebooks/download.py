@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import threading
 import time
@@ -14,12 +13,12 @@ from contextlib import suppress
 from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-import msgspec
-
 from ownlab import __version__
 from ownlab.errors import DeadlineError, InputError, OwnlabError
+from ownlab.lab.notebooks.parsing import parse_notebook
 from ownlab.lab.remote_notebooks.addresses import Download, without_secrets
 from ownlab.lab.secrets.store import forget_notebook
+from ownlab.text import text
 
 __all__ = ["Fetched", "fetch", "notebook_in", "safe_name", "save_new"]
 
@@ -73,13 +72,9 @@ def notebook_in(data: bytes, where: str) -> dict[str, Any]:
             f"{where} is a pointer to a file that is kept elsewhere (Git LFS)",
             hint="Open the page of the file in a browser, download it there, then: ownlab open FILE",
         )
-    try:
-        found = _parse(data)
-    except (ValueError, RecursionError):
-        raise InputError(f"{where} is no notebook: it is not JSON") from None
-    cells = (found.get("cells"), found.get("worksheets")) if isinstance(found, dict) else ()
-    if not isinstance(found, dict) or type(found.get("nbformat")) is not int or not any(map(_is_list, cells)):
-        raise InputError(f"{where} is no notebook: it is JSON of another kind")
+    found = parse_notebook(data, where)
+    if not any(map(_is_list, (found.get("cells"), found.get("worksheets")))):
+        raise InputError(text("{name} is not a notebook: it is JSON of another kind", name=where))
     return found
 
 
@@ -206,13 +201,6 @@ def _refused(status: int, shown: str) -> InputError:
     if status == 429:
         return InputError(f"{shown} was asked too often (status 429)", hint="Try again in some minutes.")
     return InputError(f"{shown} answered with status {status}", hint="Try again later, or in a browser.")
-
-
-def _parse(data: bytes) -> object:
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError:  # NaN, a mark of the byte order, and what else Python's own reader takes
-        return json.loads(data.decode("utf-8-sig"))
 
 
 def _is_list(value: object) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import nbformat
 from tests.lab.journal.scene import Scene, fold_of, random_scene
 
-from ownlab.lab.journal.merge import merge
+from ownlab.lab.notebooks.merging import merge_state
 
 
 def notebook_of(*cells: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_cells_get_outputs_count_and_times() -> None:
     run(scene, "b", "two", recordTiming=False)
     run(scene, "gone", "three")
     fold, notebook = fold_of(scene.records), notebook_of("a", "b", "c")
-    assert merge(notebook, fold, 0)
+    assert merge_state(notebook, fold, 0)
     first, second, third, _text = notebook["cells"]
     assert first["outputs"] == [{"output_type": "stream", "name": "stdout", "text": "one"}]
     assert first["execution_count"] == fold.by_cell["a"].execution_count
@@ -43,14 +43,14 @@ def test_cells_get_outputs_count_and_times() -> None:
     assert second["metadata"] == {}
     assert third == notebook_of("a", "b", "c")["cells"][2]
     nbformat.validate(notebook)
-    assert not merge(notebook, fold, 0)
+    assert not merge_state(notebook, fold, 0)
 
 
 def test_what_a_person_did_after_the_notebook_was_up_to_date_stays() -> None:
     scene = Scene()
     run(scene, "a", "one")
     fold, notebook = fold_of(scene.records), notebook_of("a")
-    assert not merge(notebook, fold, fold.position)
+    assert not merge_state(notebook, fold, fold.position)
     assert notebook == notebook_of("a")
 
 
@@ -61,7 +61,7 @@ def test_outputs_and_count_are_brought_up_to_date_apart() -> None:
     scene.stream(request, " late")
     fold, notebook = fold_of(scene.records), notebook_of("a")
     notebook["cells"][0]["execution_count"] = 77
-    assert merge(notebook, fold, done)
+    assert merge_state(notebook, fold, done)
     assert notebook["cells"][0]["outputs"][0]["text"] == "one late"
     assert notebook["cells"][0]["execution_count"] == 77
 
@@ -70,10 +70,10 @@ def test_a_cell_that_was_executed_again_loses_what_the_first_time_left() -> None
     scene = Scene()
     run(scene, "a", "one")
     notebook = notebook_of("a")
-    merge(notebook, fold_of(scene.records), 0)
+    merge_state(notebook, fold_of(scene.records), 0)
     seen = len(scene.records)
     scene.execute("a")
-    assert merge(notebook, fold_of(scene.records), seen)
+    assert merge_state(notebook, fold_of(scene.records), seen)
     assert notebook["cells"][0]["outputs"] == []
     assert notebook["cells"][0]["execution_count"] is None
     assert notebook["cells"][0]["metadata"] == {}
@@ -85,9 +85,9 @@ def test_hidden_outputs_are_shown_again_when_a_cell_is_executed() -> None:
     fold, notebook = fold_of(scene.records), notebook_of("a")
     hidden = {"collapsed": True, "jupyter": {"outputs_hidden": True, "source_hidden": True}}
     notebook["cells"][0]["metadata"] = copy.deepcopy(hidden)
-    merge(notebook, fold, fold.position - 1)
+    merge_state(notebook, fold, fold.position - 1)
     assert notebook["cells"][0]["metadata"] == hidden
-    merge(notebook, fold, 0)
+    merge_state(notebook, fold, 0)
     assert notebook["cells"][0]["metadata"] == {"jupyter": {"source_hidden": True}}
 
 
@@ -96,12 +96,12 @@ def test_from_wherever_it_is_brought_up_to_date_it_becomes_the_same() -> None:
     for seed in range(40):
         scene = random_scene(seed, 100)
         whole = notebook_of("a", "b", "c")
-        merge(whole, fold_of(scene.records), 0)
+        merge_state(whole, fold_of(scene.records), 0)
         nbformat.validate(whole)
         for moment in range(0, 100, 9):
             notebook = notebook_of("a", "b", "c")
-            merge(notebook, fold_of(scene.records[:moment]), 0)
+            merge_state(notebook, fold_of(scene.records[:moment]), 0)
             for seen in (moment, moment // 2, 0):
                 again = copy.deepcopy(notebook)
-                merge(again, fold_of(scene.records), seen)
+                merge_state(again, fold_of(scene.records), seen)
                 assert again == whole, f"seed {seed}, merged at {moment}, from {seen}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.colab.accelerator import propose
+from ownlab.lab.runtimes.accelerator import propose
 from ownlab.lab.runtimes.records import RuntimeType
 
 

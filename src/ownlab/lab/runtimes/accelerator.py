@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
 from ownlab.lab.colab.mode import accelerator_of, gpu_type_of
+from ownlab.lab.runtimes.records import RuntimeType
 
-__all__ = ["Proposal", "Type", "propose"]
+__all__ = ["Proposal", "propose"]
 
 # "a T4", "an L4": the letters whose names begin with a vowel.
 _AN = "AEFHILMNORSX8"
-
-
-class Type(Protocol):
-    """What has to be known of a runtime type: `lab.runtimes.records.RuntimeType`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def environment(self) -> str: ...
-    @property
-    def kind(self) -> str | None: ...
-    @property
-    def cards(self) -> int: ...
-    @property
-    def parts(self) -> int: ...
-    @property
-    def free(self) -> bool: ...
-    @property
-    def why_not(self) -> str: ...
 
 
 class Proposal(Struct, frozen=True):
@@ -47,7 +27,7 @@ class Proposal(Struct, frozen=True):
     free: bool = False  # it could start at once
 
 
-def propose(notebook: Mapping[str, Any], types: Iterable[Type], present: str) -> Proposal | None:
+def propose(notebook: Mapping[str, Any], types: Iterable[RuntimeType], present: str) -> Proposal | None:
     """For a notebook on the type `present`; None where that fits, or nothing is asked for.
 
     Where a person said so before (`ownlab.accelerator` is false in the metadata) nothing is proposed.

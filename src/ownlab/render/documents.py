@@ -22,8 +22,8 @@ DocumentType = type[Struct] | type[tuple[Struct, ...]]
 # the record (make golden) and checked.
 DOCUMENTS = {
     "bench": "ownlab.instruments.bench.records:BenchReport",
-    "bench-compare": "ownlab.instruments.bench.compare:Comparison",
-    "bench-list": "ownlab.instruments.bench.listing:ReportList",
+    "bench-compare": "ownlab.instruments.bench.comparison:Comparison",
+    "bench-list": "ownlab.instruments.bench.report_files:ReportList",
     "clouds": "ownlab.catalog.platforms:PlatformList",
     "clouds-cost": "ownlab.instruments.advise.records:Advice",
     "completion": "ownlab.cli.completion:CompletionScript",

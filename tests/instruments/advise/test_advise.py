@@ -18,8 +18,8 @@ from ownlab.instruments.advise.pipeline import advise
 from ownlab.instruments.advise.platform_costs import schedule
 from ownlab.instruments.advise.question import Wishes, question_of
 from ownlab.instruments.advise.records import Span
-from ownlab.instruments.bench.files import save_report
 from ownlab.instruments.bench.records import BenchReport, CardSummary, MachineSummary, Measure
+from ownlab.instruments.bench.report_files import save_report
 from ownlab.instruments.fit.records import Device, Fit, Measured, Spread
 from ownlab.json_encoding import encode_json
 

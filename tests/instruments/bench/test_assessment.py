@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.instruments.bench.results import COOL, HOT, an_h200, machine, product, result
+from tests.instruments.bench.bench_reports import COOL, HOT, an_h200, machine, product, result
 
-from ownlab.instruments.bench.judge import judge_all
+from ownlab.instruments.bench.assessment import judge_all
+from ownlab.instruments.bench.machine_summary import torch_of
 from ownlab.instruments.bench.records import Measure, Result
-from ownlab.instruments.bench.summary import torch_of
 from ownlab.machine.facts import Known
 from ownlab.machine.records import CardProcess, Disk, Machine
 

@@ -1,4 +1,4 @@
-"""Measures everything in small sizes, in the interpreter that has torch: `every.py LAUNCH.py FOLDER`; prints one JSON object.
+"""Measures everything in small sizes, in the interpreter that has torch: `measure_everything.py LAUNCH.py FOLDER`; prints one JSON object.
 
 An import of torch takes seconds: so one process does all that needs it.
 """
@@ -20,18 +20,18 @@ Measured = dict[str, dict[str, Any]]
 
 def small(place: Any, module: Callable[[str], Any]) -> Measured:
     """One of each kind, on the CPU or on what is taken for a card."""
-    products, moving, launching, steps = (module(name) for name in ("products", "moving", "launching", "steps"))
+    operations, steps = module("torch_operations"), module("model_steps")
     kinds = ("fp64", "fp32", "tf32", "fp16", "bf16")
     tried: dict[str, Callable[[], Any]] = {
-        **{f"matmul {kind}": partial(products.product, place, SECONDS, kind, 64) for kind in kinds},
-        "batch": lambda: products.batch_product(place, SECONDS, 32),
-        "copy": lambda: moving.copy_within(place, SECONDS, 1),
-        "triad": lambda: moving.triad(place, SECONDS, 1),
-        "to card": lambda: moving.between(place, SECONDS, 1, False, True),
-        "from card": lambda: moving.between(place, SECONDS, 1, False, False),
-        "back to back": lambda: launching.back_to_back(place, SECONDS),
-        "and wait": lambda: launching.and_wait(place, SECONDS),
-        "without waiting": lambda: launching.without_waiting(place, SECONDS, 32),
+        **{f"matmul {kind}": partial(operations.product, place, SECONDS, kind, 64) for kind in kinds},
+        "batch": lambda: operations.batch_product(place, SECONDS, 32),
+        "copy": lambda: operations.copy_within(place, SECONDS, 1),
+        "triad": lambda: operations.triad(place, SECONDS, 1),
+        "to card": lambda: operations.between(place, SECONDS, 1, False, True),
+        "from card": lambda: operations.between(place, SECONDS, 1, False, False),
+        "back to back": lambda: operations.back_to_back(place, SECONDS),
+        "and wait": lambda: operations.and_wait(place, SECONDS),
+        "without waiting": lambda: operations.without_waiting(place, SECONDS, 32),
         "convolution": lambda: steps.convolution(place, SECONDS, "fp32", 1, 8, 14, False),
         "convolution backward": lambda: steps.convolution(place, SECONDS, "fp32", 1, 8, 14, True),
         "attention": lambda: steps.attention(place, SECONDS, "fp32", 1, 2, 16, False),
@@ -42,7 +42,7 @@ def small(place: Any, module: Callable[[str], Any]) -> Measured:
 
 def models(place: Any, module: Callable[[str], Any]) -> Measured:
     """A step of each, of small images and few layers; in fp32 and in autocast."""
-    steps, sizes = module("training_steps"), module("models")
+    steps, sizes = module("model_steps"), module("models")
     steps.SIDE, sizes.LAYERS, sizes.VOCABULARY, sizes.ROWS = 64, 1, 500, 512
     return {
         "train gpt2": steps.train_gpt2(place, 0.0, "bf16", 1, 8)._asdict(),
@@ -73,11 +73,11 @@ def counted(torch: Any, module: Callable[[str], Any]) -> dict[str, list[float]]:
     return found
 
 
-def on_card(torch: Any, pretended: Any, module: Callable[[str], Any]) -> dict[str, Any]:
+def on_card(torch: Any, fake_cuda: Any, module: Callable[[str], Any]) -> dict[str, Any]:
     """The card's own ways: events, cache, what it cannot do, memory shared with others, a card that is lost."""
     places, plan = module("device"), module("plan")
     request = module("request").Request(profile="full", memory_bytes=4 << 30)
-    place = places.Place(pretended.Torch(torch, (8, 0)), None, "cpu", request)
+    place = places.Place(fake_cuda.Torch(torch, (8, 0)), None, "cpu", request)
     places._take_card(place, request)
     answer = {
         "device": place.device,
@@ -90,14 +90,14 @@ def on_card(torch: Any, pretended: Any, module: Callable[[str], Any]) -> dict[st
         profile: [one.name for one in plan.tests_of(_in(place, request._replace(profile=profile)))]
         for profile in plan.PROFILES
     }
-    old = places.Place(pretended.Torch(torch, (6, 1)), None, "cpu", request)
+    old = places.Place(fake_cuda.Torch(torch, (6, 1)), None, "cpu", request)
     places._take_card(old, request)
     answer["old half"] = old.half
     answer["old"] = {dtype: refused(old, dtype, module) for dtype in ("bf16", "fp8", "tf32")}
     place.torch.cuda.lost = True
     answer["failure"] = place.failure(RuntimeError("CUDA error: unspecified launch failure")).reason
     answer["lost"] = place.lost
-    absent = places.Place(pretended.Torch(torch, (8, 0)), None, "cpu", request)
+    absent = places.Place(fake_cuda.Torch(torch, (8, 0)), None, "cpu", request)
     places._take_card(absent, request._replace(device="cuda:3"))
     answer["absent"] = [absent.device, absent.why]
     return answer
@@ -106,7 +106,7 @@ def on_card(torch: Any, pretended: Any, module: Callable[[str], Any]) -> dict[st
 def refused(place: Any, dtype: str, module: Callable[[str], Any]) -> list[str]:
     """The reason for which there is no product of this type."""
     try:
-        module("matrix_products").product(place, SECONDS, dtype, 64)
+        module("torch_operations").product(place, SECONDS, dtype, 64)
     except module("timing").Skipped as exc:
         return [exc.reason, str(exc)]
     return []
@@ -133,14 +133,14 @@ def main(launch: str, here: str) -> None:
         "cpu": {
             **small(place, module),
             **models(place, module),
-            "train resnet50": module("training_steps").train_resnet50(place, 0.0, "fp32", 1)._asdict(),
+            "train resnet50": module("model_steps").train_resnet50(place, 0.0, "fp32", 1)._asdict(),
         },
         "numpy": {
-            "matmul fp64": module("cpu_numpy").product(place, SECONDS, "fp64", 64)._asdict(),
-            "batch": module("cpu_numpy").batch_product(place, SECONDS, 32)._asdict(),
-            "copy": module("cpu_numpy").copy_within(place, SECONDS, 1)._asdict(),
+            "matmul fp64": module("numpy_operations").product(place, SECONDS, "fp64", 64)._asdict(),
+            "batch": module("numpy_operations").batch_product(place, SECONDS, 32)._asdict(),
+            "copy": module("numpy_operations").copy_within(place, SECONDS, 1)._asdict(),
         },
-        "card": on_card(torch, _loaded("pretended", str(Path(here) / "pretended.py")), module),
+        "card": on_card(torch, _loaded("fake_cuda", str(Path(here) / "fake_cuda.py")), module),
     }
     sys.stdout.write("ANSWER" + json.dumps(answer))
 

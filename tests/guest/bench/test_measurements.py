@@ -17,9 +17,9 @@ Every = dict[str, Any]
 
 @pytest.fixture(scope="session")
 def every(torch_python: str) -> Every:
-    """What every.py measured."""
+    """What measure_everything.py measured."""
     ran = subprocess.run(
-        [torch_python, str(HERE / "every.py"), str(LAUNCH), str(HERE)],
+        [torch_python, str(HERE / "measure_everything.py"), str(LAUNCH), str(HERE)],
         capture_output=True,
         text=True,
         timeout=110,
@@ -103,7 +103,7 @@ def test_a_lost_card_is_told_from_a_failure(every: Every) -> None:
 
 def test_names_are_as_they_were(every: Every) -> None:
     """They join results of different machines and years: a test may come, none may be renamed."""
-    golden = HERE / "names.json"
+    golden = HERE / "test_names.json"
     if os.environ.get("OWNLAB_GOLDEN") == "write":
         golden.write_text(json.dumps(every["card"]["names"], indent=1) + "\n")
     assert every["card"]["names"] == json.loads(golden.read_text())

@@ -1,4 +1,4 @@
-"""The picture of `ownlab top` in the README: `python -m tests.instruments.top.screen.picture docs/images/top.svg`."""
+"""The picture of `ownlab top` in the README: `python -m tests.instruments.top.screen.readme_screenshot docs/images/top.svg`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 from msgspec.structs import replace
-from tests.instruments.top.screen.scenes import Played, processes, sample
+from tests.instruments.top.scenes import Played, processes, sample
 
 from ownlab.instruments.top.recording import read
 from ownlab.instruments.top.records import CardSample, Sample
 from ownlab.instruments.top.screen.app import TopApp
-from ownlab.instruments.top.screen.feed import Feed
-from ownlab.instruments.top.screen.view import View
+from ownlab.instruments.top.screen.model import Feed, View
 from ownlab.instruments.top.window import Window
 
 STREAMS = Path(__file__).resolve().parents[3] / "streams"

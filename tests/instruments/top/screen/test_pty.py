@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.instruments.top.screen.scenes import scene
+from tests.instruments.top.scenes import scene
 
 from ownlab.json_encoding import encode_json
 

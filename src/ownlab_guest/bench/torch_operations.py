@@ -2,9 +2,9 @@
 
 from typing import Any, List, Tuple
 
-from ownlab_guest.bench.cpu_numpy import part_of_batch
 from ownlab_guest.bench.device import Place
-from ownlab_guest.bench.timing import Outcome, Skipped
+from ownlab_guest.bench.numpy_operations import part_of_batch
+from ownlab_guest.bench.timing import HostClock, Outcome, Skipped, percentiles, thinned
 
 # Ours -> torch's. tf32 is fp32 in memory, and rounded by the tensor cores.
 TYPES = {
@@ -105,3 +105,71 @@ def _scaled_step(place: Place, kind: Any, size: int, count: int) -> Any:
         )
 
     return step
+
+
+MIB = 1 << 20
+
+
+def copy_within(place: Place, seconds: float, mib: int) -> Outcome:
+    """b = a."""
+    source, target = _buffers(place, mib, 2)
+    return place.time(lambda number: target.copy_(source), seconds, 2.0 * mib * MIB, note=place.threads)
+
+
+def triad(place: Place, seconds: float, mib: int) -> Outcome:
+    """c = a + 3 b, as STREAM does it."""
+    torch = place.torch
+    left, right, result = _buffers(place, mib, 3)
+    return place.time(lambda number: torch.add(left, right, alpha=3.0, out=result), seconds, 3.0 * mib * MIB)
+
+
+def between(place: Place, seconds: float, mib: int, pinned: bool, to_card: bool) -> Outcome:
+    """One copy after the other, each waited for only where the driver does that itself (pageable memory)."""
+    torch = place.torch
+    host = torch.randn(MIB // 4).repeat(mib)
+    host = host.pin_memory() if pinned else host
+    card = torch.empty(mib * MIB // 4, device=place.device)
+    source, target = (host, card) if to_card else (card, host)
+
+    def step(number: int) -> Any:
+        return target.copy_(source, non_blocking=pinned)
+
+    return place.time(step, seconds, float(mib * MIB), by_host=True)
+
+
+def _buffers(place: Place, mib: int, count: int) -> Tuple[Any, ...]:
+    torch = place.torch
+    place.need(count * mib * MIB)
+    # Drawing a GiB takes seconds on a CPU, and nothing on the way to memory sees that a MiB comes again.
+    return tuple(torch.randn(MIB // 4, device=place.device).repeat(mib) for _ in range(count))
+
+
+def back_to_back(place: Place, seconds: float) -> Outcome:
+    """The smallest kernel, many times without waiting: Python, torch and the driver together."""
+    one = place.torch.zeros(1, device=place.device)
+    return place.time(lambda number: one.add_(1.0), seconds, 1.0, by_host=True)
+
+
+def and_wait(place: Place, seconds: float) -> Outcome:
+    """The smallest kernel, and until the host knows that it is done."""
+    one = place.torch.zeros(1, device=place.device)
+    taken, before, after = place.time_each(lambda number: one.add_(1.0), seconds)
+    return Outcome(thinned(taken), 1.0, percentiles(taken), before=before, after=after)
+
+
+def without_waiting(place: Place, seconds: float, size: int) -> Outcome:
+    """Until the call of a large product returns. The product itself is not even begun then: this is no time of it."""
+    torch = place.torch
+    torch.backends.cuda.matmul.allow_tf32 = False
+    place.need(2 * 4 * size**3)
+    left = torch.rand(size, size, size, device=place.device)
+    result = torch.empty_like(left)
+
+    clock, taken = HostClock(), []
+    for _ in range(12):
+        place.wait()
+        taken.append(clock.batch(lambda number: torch.bmm(left, left, out=result), 0, 1))
+    place.wait()
+    return Outcome(
+        taken[2:], 1.0, note="the call returned; the card had not computed yet: never time a product like this"
+    )

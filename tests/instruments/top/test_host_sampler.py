@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.instruments.top.host import Host
+from ownlab.instruments.top.host_sampler import Host
 from ownlab.instruments.top.records import HostSample
 
 KIB = 1024

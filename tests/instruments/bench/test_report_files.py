@@ -7,11 +7,18 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.instruments.bench.results import an_h200, report
+from tests.instruments.bench.bench_reports import an_h200, report
 
 from ownlab.errors import InputError, LabError, RecordError
-from ownlab.instruments.bench.files import find_report, kept_reports, load_report, references, save_report, where_kept
-from ownlab.instruments.bench.listing import list_reports
+from ownlab.instruments.bench.report_files import (
+    find_report,
+    kept_reports,
+    list_reports,
+    load_report,
+    references,
+    save_report,
+    where_kept,
+)
 
 
 @pytest.fixture

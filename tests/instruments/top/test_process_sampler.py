@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.top.processes import Processes
+from ownlab.instruments.top.process_sampler import Processes
 from ownlab.instruments.top.records import CardProcess, CardSample, Owner, ProcessSample
 
 MIB = 1024**2

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.instruments.top.screen.scenes import scene
+from tests.instruments.top.scenes import scene
 
 from ownlab.instruments.top.records import Look
 from ownlab.instruments.top.terminal import show_look
 from ownlab.instruments.top.window import Window
 
-GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "top"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "top"
 
 
 @pytest.mark.parametrize("width", [80, 10_000])

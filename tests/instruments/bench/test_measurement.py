@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.instruments.bench.results import an_h200, lines
+from tests.instruments.bench.bench_reports import an_h200, lines
 
 from ownlab.errors import DeadlineError, InterpreterError
-from ownlab.instruments.bench.guest_client import CutOff, ask_events
+from ownlab.instruments.bench.measurement import CutOff, ask_events
 from ownlab.instruments.bench.records import Done, Event, Request
 
 GUEST = Path(__file__).resolve().parents[2] / "fakes" / "bench" / "guest.py"

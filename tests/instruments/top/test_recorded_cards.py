@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import InputError
+from ownlab.instruments.top.recorded_cards import RecordedCards
 from ownlab.instruments.top.records import CardProcess, CardSample, HostSample, Owner, ProcessSample, Sample
 from ownlab.instruments.top.source import StreamEnded, open_source, settle
-from ownlab.instruments.top.streams import RecordedCards
 from ownlab.json_encoding import encode_json
 
 TESTS = Path(__file__).resolve().parents[2]

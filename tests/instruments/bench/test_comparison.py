@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.instruments.bench.results import an_h200, product, report, result
+from tests.instruments.bench.bench_reports import an_h200, product, report, result
 
 from ownlab.errors import InputError
-from ownlab.instruments.bench.compare import compare_reports
+from ownlab.instruments.bench.comparison import compare_reports
 
 
 def test_ratios_and_what_is_noise() -> None:

@@ -8,11 +8,26 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ownlab.catalog.card_speeds import WORKLOADS, Speed, Workload, ladder
 from ownlab.errors import InputError
 from ownlab.instruments.bench.records import GROUPS, BenchReport, Measure, Unit, device_kind
+from ownlab.instruments.bench.report_files import references
 from ownlab.instruments.bench.statistics import least_chance, rank_test
 
-__all__ = ["METHOD", "NOISE", "Cell", "Comparison", "Mean", "Row", "Side", "compare_reports", "machine_of"]
+__all__ = [
+    "METHOD",
+    "NOISE",
+    "Cell",
+    "Comparison",
+    "Mean",
+    "Ranking",
+    "ReferenceRatios",
+    "Row",
+    "Side",
+    "compare_reports",
+    "compare_with_references",
+    "rank_card",
+]
 
 Difference = Literal["differs", "likely", "same", "other-size", "unknown"]
 
@@ -79,7 +94,7 @@ class Comparison(Struct, frozen=True):
 def compare_reports(named: Sequence[tuple[str, BenchReport]]) -> Comparison:
     """Reports with their labels, against the first of them."""
     tables = [{_key(measure): measure for measure in report.results} for _, report in named]
-    keys = sorted(dict.fromkeys(key for table in tables for key in table), key=lambda key: _place(key, tables))
+    keys = sorted(dict.fromkeys(key for table in tables for key in table), key=lambda key: _sort_key(key, tables))
     shared = [key for key in keys if sum(key in table for table in tables) > 1]
     if not shared:
         raise InputError(
@@ -87,7 +102,7 @@ def compare_reports(named: Sequence[tuple[str, BenchReport]]) -> Comparison:
         )
     rows = tuple(_row(key, [table.get(key) for table in tables]) for key in shared)
     return Comparison(
-        sides=tuple(Side(label, report.when, machine_of(report), report.complete) for label, report in named),
+        sides=tuple(Side(label, report.when, report.machine.description, report.complete) for label, report in named),
         rows=rows,
         means=tuple(_means(rows)),
         only=tuple(tuple(key[0] for key in table if key not in shared) for table in tables),
@@ -99,7 +114,7 @@ def _key(measure: Measure) -> Key:
     return (measure.name, device_kind(measure.device), measure.unit)
 
 
-def _place(key: Key, tables: list[dict[Key, Measure]]) -> tuple[int, int]:
+def _sort_key(key: Key, tables: list[dict[Key, Measure]]) -> tuple[int, int]:
     """By group, then as measured."""
     for table in tables:
         if key in table:
@@ -162,10 +177,54 @@ def _means(rows: Sequence[Row]) -> list[Mean]:
     return means
 
 
-def machine_of(report: BenchReport) -> str:
-    """ "NVIDIA H200 ×8, torch 2.13.0"; the CPU where there is no card."""
-    machine = report.machine
-    cards = dict.fromkeys(card.name for card in machine.cards)
-    counts = [(name, sum(card.name == name for card in machine.cards)) for name in cards]
-    what = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counts) or machine.cpu or "a machine"
-    return f"{what}, torch {machine.torch}" if machine.torch else what
+class Ranking(Struct, frozen=True):
+    """Where a card stands for one kind of work."""
+
+    workload: str
+    speed: Speed
+    rank: int  # 1: the fastest
+    of: int
+    next_above: str  # the card just above it; "" for the fastest
+    next_below: str
+
+
+class ReferenceRatios(Struct, frozen=True):
+    """One's own report against one that came with ownlab: how many times as fast, by group."""
+
+    name: str
+    machine: str
+    means: tuple[Mean, ...]
+
+
+def rank_card(report: BenchReport) -> tuple[Ranking, ...]:
+    """For each kind of work; none where the card that was measured is not in the catalogue."""
+    limits = [measure.limit for measure in report.results if device_kind(measure.device) == "cuda" and measure.limit]
+    name = next((limit.card for limit in limits if limit.card), None)
+    if name is None:
+        return ()
+    found = (_rank(name, workload) for workload in WORKLOADS)
+    return tuple(place for place in found if place is not None)
+
+
+def _rank(card: str, workload: Workload) -> Ranking | None:
+    steps = ladder(workload)
+    names = [step.card for step in steps]
+    if card not in names:  # nothing can be said of it
+        return None
+    at = names.index(card)
+    below = names[at + 1] if at + 1 < len(names) else ""
+    return Ranking(workload, steps[at], at + 1, len(steps), names[at - 1] if at else "", below)
+
+
+def compare_with_references(report: BenchReport) -> tuple[ReferenceRatios, ...]:
+    """Against each reference that has tests in common with it, but itself."""
+    found = []
+    for name, reference in references().items():
+        if reference == report:
+            continue
+        try:
+            comparison = compare_reports([(name, reference), ("here", report)])
+        except InputError:  # no test in common: nothing to say of this one
+            continue
+        found.append(ReferenceRatios(name, comparison.sides[0].machine, comparison.means))
+    return tuple(found)

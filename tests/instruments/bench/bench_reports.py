@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ownlab.instruments.bench.judge import judge_all
+from ownlab.instruments.bench.assessment import judge_all
+from ownlab.instruments.bench.machine_summary import notes_on, summarise
 from ownlab.instruments.bench.records import BenchReport, Event, Result, State
-from ownlab.instruments.bench.summary import notes_on, summarise
 from ownlab.json_encoding import encode_json
 from ownlab.machine.recorded import load_machine
 from ownlab.machine.records import Machine

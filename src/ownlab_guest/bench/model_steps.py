@@ -4,8 +4,8 @@ import contextlib
 from typing import Any, Callable, ContextManager, Tuple
 
 from ownlab_guest.bench.device import Place
-from ownlab_guest.bench.matrix_products import TYPES
 from ownlab_guest.bench.timing import Outcome, percentiles, thinned
+from ownlab_guest.bench.torch_operations import TYPES
 
 SIDE = 224
 

@@ -8,17 +8,21 @@ import re
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from ownlab.config.paths import state_folder
-from ownlab.errors import InputError, LabError, RecordError
+from ownlab.errors import InputError, LabError, OwnlabError, RecordError
 from ownlab.files import write_whole
 from ownlab.instruments.bench.records import BenchReport
 from ownlab.json_encoding import encode_json
 
 __all__ = [
     "FORMAT",
+    "Listed",
+    "ReportList",
     "find_report",
     "kept_reports",
+    "list_reports",
     "load_report",
     "reference_files",
     "references",
@@ -112,3 +116,48 @@ def _folder(*, make: bool = True) -> Path:
 class _Versioned(msgspec.Struct):
     version: int
     results: list[msgspec.Raw]
+
+
+class Listed(Struct, frozen=True):
+    """One result, by the name that `compare` and `show` take."""
+
+    name: str
+    path: str
+    reference: bool  # it came with ownlab
+    when: str = ""
+    machine: str = ""
+    results: int = 0
+    complete: bool = False
+    source: str = ""
+    trouble: str = ""  # why it cannot be read
+
+
+class ReportList(Struct, frozen=True):
+    """`ownlab bench list --json`."""
+
+    reports: tuple[Listed, ...]
+
+
+def list_reports() -> ReportList:
+    """All of them, the newest last; one that cannot be read says why."""
+    listed = []
+    for path in (*reference_files(), *kept_reports()):
+        own = path in kept_reports()
+        try:
+            report = load_report(path)
+        except OwnlabError as exc:
+            listed.append(Listed(path.stem, str(path), not own, trouble=exc.message))
+            continue
+        listed.append(
+            Listed(
+                path.stem,
+                str(path),
+                not own,
+                report.when,
+                report.machine.description,
+                len(report.results),
+                report.complete,
+                report.source,
+            )
+        )
+    return ReportList(tuple(listed))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ownlab.catalog.oom_messages import OomMessage, read_messages
+from ownlab.catalog.oom_messages import OomMessage, parse_messages
 from ownlab.errors import NotRecognised
 from ownlab.instruments.fit.oom_explanations import Cause, Holding, advise, state
 from ownlab.instruments.fit.remedies import Remedy, remedy_named
@@ -77,10 +77,10 @@ def explain_oom(data: bytes | str, *, name: str = "pasted text") -> OomExplanati
     """Why the memory ran out, by the message in this text. Raises NotRecognised where there is none."""
     text = decode(data, name)
     lines = _telling(clean(text).bare)
-    messages = read_messages(lines)
+    messages = parse_messages(lines)
     if not messages:
         raise NotRecognised(f"nothing in {name} says that memory ran out", hint=_UNDERSTOOD)
-    message = max(messages, key=lambda one: one.told)  # the first of those that tell most
+    message = max(messages, key=lambda one: one.figure_count)  # the first of those that tell most
     place = find_place(lines)
     holding = hold(message)
     cause = find_cause(message, holding)

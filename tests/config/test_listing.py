@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ownlab.config.listing import ConfigFile, read_configuration, write_first_config
-from ownlab.config.loader import LabOptions, resolve_lab_options
-from ownlab.config.presets import PRESETS
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
+from ownlab.config.settings import PRESETS
 from ownlab.config.settings import SETTINGS, UNITS
 from ownlab.errors import InputError
 

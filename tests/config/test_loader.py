@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ownlab.config.loader import TWELFTHS, LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import CARD_PARTS, LabOptions
 from ownlab.errors import InputError, UsageError
-from ownlab.lab.runtimes.plan import Limits
-from ownlab.lab.store.rows import PARTS
+from ownlab.config.limits import Limits, limits_of
+from ownlab.config.settings import CARD_PARTS
 
 
 def resolve(path: Path, text: str = "", environ: dict[str, str] | None = None, **flags: Any) -> LabOptions:
@@ -23,7 +24,7 @@ def test_without_any_word_there_are_no_limits(tmp_path: Path) -> None:
     options = resolve_lab_options(environ={"OWNLAB_CONFIG": str(tmp_path / "none.toml")})
     assert options == LabOptions(origins=options.origins)
     assert set(options.origins.values()) == {"default"}
-    assert Limits(**options.limits) == Limits()
+    assert limits_of(options) == Limits()
 
 
 def test_the_command_line_comes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_a_preset_fills_what_nobody_said(tmp_path: Path) -> None:
 
 def test_limits_are_in_seconds_by_the_names_of_a_plan(tmp_path: Path) -> None:
     options = resolve(tmp_path, environ={"OWNLAB_LIMITS_PRESET": "colab", "OWNLAB_LIMITS_EXTEND_MINUTES": "0"})
-    assert Limits(**options.limits) == Limits(idle=5400, session=43200, extend=0)
+    assert limits_of(options) == Limits(idle=5400, session=43200, extend=0)
 
 
 def test_units_are_by_the_hour_of_a_whole_card(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_units_are_by_the_hour_of_a_whole_card(tmp_path: Path) -> None:
 
 
 def test_a_whole_card_has_as_many_parts_as_the_store_gives_it() -> None:
-    assert TWELFTHS == PARTS
+    assert TWELFTHS == CARD_PARTS
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
 from ownlab.config.paths import SYSTEM_CONFIG, config_file, config_files
-from ownlab.config.presets import PRESETS
+from ownlab.config.settings import PRESETS
 from ownlab.config.settings import NONE, SETTINGS, TABLES, UNITS, Setting
 from ownlab.errors import InputError
 

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-from ownlab.config.loader import LabOptions
+from ownlab.config.settings import LabOptions
 from ownlab.lab.environments.registry import own_python
 from ownlab.lab.runtimes.listings import Environment
 from ownlab.lab.runtimes.types import runtime_types

@@ -16,7 +16,7 @@ import pytest
 
 import ownlab
 from ownlab.errors import CardsTaken, DeviceUnusable, StoreError
-from ownlab.lab.runtimes.plan import Limits
+from ownlab.config.limits import Limits
 from ownlab.lab.store.layout import LIMITS
 from ownlab.lab.store.rows import Device, Lease, Place, Process, RuntimeRow, Want
 from ownlab.lab.store.runtime_processes import boot_id

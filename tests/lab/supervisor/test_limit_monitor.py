@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.plan import Limits
+from ownlab.config.limits import Limits
 from ownlab.lab.store.rows import Want
 
 KIND = "NVIDIA GeForce GTX 1080 Ti"

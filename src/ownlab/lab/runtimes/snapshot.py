@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ownlab.config.loader import LabOptions
+from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
 from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
-from ownlab.lab.runtimes.limit_policy import stricter
+from ownlab.config.limits import limits_of, stricter
 from ownlab.lab.runtimes.live_usage import Figures
-from ownlab.lab.runtimes.plan import Limits
+from ownlab.config.limits import Limits
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
-from ownlab.lab.store.rows import PARTS, Device, Lease, RuntimeRow, Want
+from ownlab.config.settings import CARD_PARTS
+from ownlab.lab.store.rows import Device, Lease, RuntimeRow, Want
 from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
 from ownlab.lab.store.store import Store
 from ownlab.units import format_seconds
@@ -84,7 +85,7 @@ def take_snapshot(
         store.reap()
     except StoreError as exc:  # what is there can still be shown
         told.append(exc.message)
-    limits = stricter(Limits(**options.limits), store.limits())
+    limits = stricter(limits_of(options), store.limits())
     scene = _Scene(store.runtimes(), store.leases(), devices)
     told += [notice for row in scene.rows.values() if (notice := _unkept(row))]
     spent = _why_spent(store, limits)
@@ -108,7 +109,7 @@ def with_freedom(
     """The same types, each with whether it could start now."""
     store.reap()
     scene = _Scene(store.runtimes(), store.leases(), devices)
-    spent = _why_spent(store, stricter(Limits(**options.limits), store.limits()))
+    spent = _why_spent(store, stricter(limits_of(options), store.limits()))
     return tuple(_type(each, scene, spent) for each in types)
 
 
@@ -172,7 +173,7 @@ def _share(lease: Lease, row: RuntimeRow, scene: _Scene, figures: Figures) -> Ca
         name=device.name if device is not None else row.want.kind or "",
         parts=lease.parts,
         vram=figures.vram.get((row.id, lease.device)),
-        booked=device.memory * lease.parts // PARTS if device is not None and device.memory is not None else None,
+        booked=device.memory * lease.parts // CARD_PARTS if device is not None and device.memory is not None else None,
         utilisation=_utilisation(lease, device, figures),
     )
 
@@ -183,7 +184,7 @@ def _utilisation(lease: Lease, device: Device | None, figures: Figures) -> float
     card = figures.cards.get(lease.device)
     if told is not None or card is None:
         return told
-    alone = device is not None and not device.strangers and lease.parts == PARTS
+    alone = device is not None and not device.strangers and lease.parts == CARD_PARTS
     return card.utilisation if alone or not card.utilisation else None
 
 
@@ -197,7 +198,7 @@ def _card(device: Device, scene: _Scene, figures: Figures) -> CardState:
         memory=device.memory,
         memory_used=reading.memory_used,
         utilisation=None if reading.utilisation is None else round(reading.utilisation),
-        free_parts=0 if device.strangers else PARTS - scene.booked[device.uuid],
+        free_parts=0 if device.strangers else CARD_PARTS - scene.booked[device.uuid],
         holders=tuple(_holder(lease, scene) for lease in scene.leases if lease.device == device.uuid),
         strangers=device.strangers,
         saturation=reading.saturation,

@@ -15,15 +15,17 @@ from typing import Any
 
 import zmq
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
 from ownlab.config.paths import kernels_folder, state_folder
 from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError
 from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
 from ownlab.lab.runtimes.colab_kernel import colab_variables
 from ownlab.lab.runtimes.kernelspecs import read_specs
-from ownlab.lab.runtimes.limit_policy import stricter
-from ownlab.lab.runtimes.plan import Limits, Plan
+from ownlab.config.limits import limits_of, stricter
+from ownlab.lab.runtimes.plan import Plan
+from ownlab.config.limits import Limits
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.startup_scripts import startup_variables
 from ownlab.lab.runtimes.state import end, read_state, remove
@@ -231,4 +233,4 @@ def _last_words(plan: Plan) -> str:
 
 def _limits(options: LabOptions, store: str) -> Limits:
     with Store.open(store) as opened:
-        return stricter(Limits(**options.limits), opened.limits())
+        return stricter(limits_of(options), opened.limits())

@@ -6,7 +6,8 @@ import os
 import socket
 import time
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import LabError
 from ownlab.lab.environments.registry import list_environments

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ownlab.config.loader import DEFAULT, LabOptions
+from ownlab.config.loader import DEFAULT
+from ownlab.config.settings import LabOptions
 from ownlab.config.paths import state_folder
 from ownlab.errors import StoreError
 from ownlab.lab.store.layout import read_layout

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["PARTS", "Device", "Lease", "Place", "Process", "RuntimeRow", "State", "UsageRow", "Want"]
+from ownlab.config.settings import CARD_PARTS
 
-# A card is booked in twelfths: halves, thirds, quarters and sixths are whole numbers of them.
-PARTS = 12
+__all__ = ["Device", "Lease", "Place", "Process", "RuntimeRow", "State", "UsageRow", "Want"]
 
 # waiting: in the queue for a card; starting: has its cards, the kernel is not there yet; ending: asked to end.
 State = Literal["waiting", "starting", "running", "ending"]
@@ -43,7 +42,7 @@ class Want(NamedTuple):
 
     kind: str | None = None
     cards: int = 0
-    parts: int = PARTS
+    parts: int = CARD_PARTS
 
 
 class Lease(NamedTuple):

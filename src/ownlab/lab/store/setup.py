@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from ownlab.errors import StoreError, UsageError
 from ownlab.lab.store import schema
 from ownlab.lab.store.errors import told
-from ownlab.lab.store.layout import LIMITS, Layout
+from ownlab.config.limits import LIMITS
+from ownlab.lab.store.layout import Layout
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.atomic_write import write_private
-from ownlab.lab.store.rows import PARTS, Process
+from ownlab.config.settings import CARD_PARTS
+from ownlab.lab.store.rows import Process
 
 if TYPE_CHECKING:
     from ownlab.lab.store.store import Store
@@ -129,4 +130,4 @@ class Book:
 
 def cards_held(plan: Plan) -> float:
     """How many whole cards a runtime's leases come to."""
-    return plan.want.cards * plan.want.parts / PARTS if plan.want.kind else 0.0
+    return plan.want.cards * plan.want.parts / CARD_PARTS if plan.want.kind else 0.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ownlab.lab.runtimes.limit_policy import stricter
-from ownlab.lab.runtimes.plan import Limits
+from ownlab.config.limits import stricter
+from ownlab.config.limits import Limits
 
 
 def test_without_a_policy_ones_own_limits_hold() -> None:

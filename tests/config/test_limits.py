@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ownlab.config.limits import stricter
-from ownlab.config.limits import Limits
+from ownlab.config.limits import Limits, stricter
 
 
 def test_without_a_policy_ones_own_limits_hold() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ownlab.config.settings import SETTINGS, LabOptions
+from ownlab.config.settings import SETTINGS, LabOptions, Preset
 
-__all__ = ["LIMITS", "Limits", "limits_of", "stricter"]
+__all__ = ["LIMITS", "Limits", "limits_of", "preset_limits", "stricter"]
 
 # Field of Limits -> the setting it comes from.
 LIMITS = {setting.limit.field: setting for setting in SETTINGS if setting.limit is not None}
@@ -41,6 +41,15 @@ assert set(Limits._fields) == set(LIMITS), "each limit has its setting"
 def limits_of(options: LabOptions) -> Limits:
     """Return the limits that the settings give to a runtime."""
     return Limits(**{field: _seconds(field, getattr(options, setting.field)) for field, setting in LIMITS.items()})
+
+
+def preset_limits(preset: Preset) -> dict[str, float]:
+    """Return the limits that a preset sets, in seconds, by the fields of Limits."""
+    return {
+        field: _seconds(field, preset.limits[setting.field])
+        for field, setting in LIMITS.items()
+        if setting.field in preset.limits
+    }
 
 
 def stricter(own: Limits, policy: Mapping[str, float | None] | None) -> Limits:

@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ownlab.config.paths import SYSTEM_CONFIG, config_file
-from ownlab.config.settings import NONE, PRESET_LIMITS, PRESETS, SETTINGS, TABLES, UNITS, BadValue, LabOptions, Setting, check_units
+from ownlab.config.settings import (
+    NONE,
+    PRESET_LIMITS,
+    PRESETS,
+    SETTINGS,
+    TABLES,
+    UNITS,
+    BadValue,
+    LabOptions,
+    Setting,
+    check_units,
+)
 from ownlab.errors import InputError, OwnlabError, UsageError
 from ownlab.text import text
 
@@ -140,7 +151,11 @@ def _refuse_unknown_settings(content: Mapping[str, Any], path: Path) -> None:
             continue
         if name in (*TABLES, "units") and not isinstance(value, dict):
             raise InputError(
-                text("{path}: {table} must be a table: write [{table}] and its settings below it.", path=path, table=table)
+                text(
+                    "{path}: {table} must be a table: write [{table}] and its settings below it.",
+                    path=path,
+                    table=table,
+                )
             )
         if name not in known:
             raise _unknown_setting(name, path, _nearest(name, known))
@@ -148,12 +163,8 @@ def _refuse_unknown_settings(content: Mapping[str, Any], path: Path) -> None:
 
 def _unknown_setting(name: str, path: Path, near: str | None) -> InputError:
     if near:
-        return InputError(
-            text("{path}: unknown setting {name}. Did you mean {near}?", path=path, name=name, near=near)
-        )
-    return InputError(
-        text("{path}: unknown setting {name}. `ownlab config` lists all settings.", path=path, name=name)
-    )
+        return InputError(text("{path}: unknown setting {name}. Did you mean {near}?", path=path, name=name, near=near))
+    return InputError(text("{path}: unknown setting {name}. `ownlab config` lists all settings.", path=path, name=name))
 
 
 def _names_in(content: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

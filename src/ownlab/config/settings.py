@@ -200,7 +200,7 @@ class Setting:
     def __init__(
         self,
         name: str,
-        default: object,
+        default: Any,
         check: Check,
         meaning: str,
         *,
@@ -349,7 +349,7 @@ class LabOptions:
             raise TypeError(f"unknown settings: {', '.join(sorted(unknown))}")
         self.__dict__.update(values)
         # The price of an hour: without a card ("cpu"), of a whole card by its name, of any other card ("default").
-        self.units: dict[str, float] = dict(units) if units is not None else {each.field: each.default for each in UNITS}  # type: ignore[misc]  # their defaults are numbers
+        self.units: dict[str, float] = dict(units or {each.field: each.default for each in UNITS})
         # Setting -> --port, OWNLAB_LAB_PORT, the path of a file, preset "colab", default.
         self.origins: dict[str, str] = dict(origins or {})
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, LabError, RecordError
-from ownlab.files import write_whole
+from ownlab.files import write_file
 from ownlab.instruments.bench.records import BenchReport
 from ownlab.json_encoding import encode_json
 
@@ -36,7 +36,7 @@ _LAST = "last"
 
 def save_report(report: BenchReport, path: Path) -> None:
     """Write a report, whole or not at all."""
-    write_whole(msgspec.json.format(encode_json(report), indent=1) + b"\n", path)
+    write_file(path, msgspec.json.format(encode_json(report), indent=1) + b"\n")
 
 
 def where_kept(report: BenchReport) -> Path:

@@ -7,12 +7,11 @@ import time
 import click
 
 from ownlab.cli.options import json_option
+from ownlab.config.limits import limits_of, stricter
 from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import DeadlineError
 from ownlab.lab.cli.runtime_log import command as log
-from ownlab.config.limits import limits_of, stricter
 from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
-from ownlab.config.limits import Limits
 from ownlab.lab.runtimes.records import RuntimeTold
 from ownlab.lab.runtimes.usage_report import usage_report
 from ownlab.lab.server.machine_reader import Sight, open_store

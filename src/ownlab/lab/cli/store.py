@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from ownlab.cli.options import json_below, json_option
+from ownlab.config.limits import preset_limits
 from ownlab.config.loader import resolve_lab_options
-from ownlab.config.settings import PRESETS, LabOptions
+from ownlab.config.settings import PRESETS
 from ownlab.errors import LabError, UsageError
-from ownlab.config.limits import LIMITS, limits_of
 from ownlab.lab.store.location import SHARED_FOLDER, choose_store, view_store
 from ownlab.lab.store.records import StoreChoice
 from ownlab.lab.terminal.config import show_store
@@ -91,9 +91,7 @@ def _refuse_without_rights(folder: str, command: str) -> None:
 
 def _limits(preset: str) -> dict[str, float] | None:
     """Return the limits of a preset, in seconds, by the fields of Limits."""
-    limits = limits_of(LabOptions(**PRESETS[preset].limits))
-    fields = [field for field, setting in LIMITS.items() if setting.field in PRESETS[preset].limits]
-    return {field: getattr(limits, field) for field in fields} or None
+    return preset_limits(PRESETS[preset]) or None
 
 
 def _show(choice: StoreChoice, as_json: bool) -> None:

@@ -7,7 +7,6 @@ future hears of its request until the cell is executed again or the kernel start
 from __future__ import annotations
 
 from ownlab.config.settings import LabOptions
-
 from ownlab.lab.journal.comms import Comms
 from ownlab.lab.journal.execution import Execution, iso, whole_number
 from ownlab.lab.journal.installed_packages import MESSAGE, Changes, add_changes

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from logging import Logger, LoggerAdapter
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO
 
 import msgspec
 
+from ownlab import files
 from ownlab.lab.journal.installed_packages import Changes, remember
 from ownlab.lab.journal.merge import merge
 from ownlab.lab.notebooks.journal_cache import Journal
@@ -30,7 +31,7 @@ __all__ = [
     "give_ids",
     "mark_trusted",
     "read_notebook",
-    "replace_file",
+    "replace_notebook",
     "whole_characters",
 ]
 
@@ -114,7 +115,7 @@ def bring_up_to_date(
     return merged._replace(changed=merged.changed or any(remembered))
 
 
-def replace_file(path: str, write: Callable[[TextIO], None]) -> bool:
+def replace_notebook(path: str, write: Callable[[TextIO], None]) -> bool:
     """Write a file anew so that nobody, at no moment, finds a part of it. False: here that cannot be done.
 
     The new file has the old one's owner, mode and attributes; one with several names has to be written in its place.
@@ -126,22 +127,23 @@ def replace_file(path: str, write: Callable[[TextIO], None]) -> bool:
         return False
     # Always the same name: what an interrupted write left is gone with the next one.
     temporary = os.path.join(folder, f".~{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}.tmp")
-    try:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        mode = 0o666 if old is None else 0o600
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+    def write_text(file: BinaryIO) -> None:
+        wrapped = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
-            with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                write(file)
-                file.flush()
-                os.fsync(descriptor)
-            if old is not None:
-                _make_alike(path, old, temporary)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            write(wrapped)
+        finally:
+            wrapped.detach()  # flushes, and leaves the file open
+
+    try:
+        files.replace_file(
+            path,
+            write_text,
+            mode=0o666 if old is None else 0o600,
+            durable=True,
+            temporary=temporary,
+            finish=None if old is None else lambda new: _make_alike(path, old, new),
+        )
     except OSError as exc:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT):
             raise

@@ -46,7 +46,7 @@ def write_new(path: str, notebook: dict[str, Any]) -> None:
 
 def write_over(path: str, notebook: dict[str, Any]) -> None:
     """Write a file in the place of what is there, so that nobody finds a part of it. InputError where that fails."""
-    from ownlab.lab.notebooks.documents import replace_file
+    from ownlab.lab.notebooks.documents import replace_notebook
 
     text = as_text(notebook)
 
@@ -54,7 +54,7 @@ def write_over(path: str, notebook: dict[str, Any]) -> None:
         file.write(text)
 
     try:
-        if not replace_file(path, write):
+        if not replace_notebook(path, write):
             with open(path, "w", encoding="utf-8", newline="\n") as file:
                 write(file)
     except OSError as exc:

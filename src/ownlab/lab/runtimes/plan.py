@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 
 
 def read_plan(path: str) -> Plan:
-    """The plan in a file that `store.private.write_private` wrote."""
+    """Read a plan that `Plan.to_json` wrote."""
     with open(path, encoding="utf-8") as file:
         given = json.load(file)
     given["want"] = Want(**given["want"])

@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ownlab.config.settings import LabOptions
+from ownlab.config.limits import Limits, limits_of, stricter
+from ownlab.config.settings import CARD_PARTS, LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
 from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
-from ownlab.config.limits import limits_of, stricter
 from ownlab.lab.runtimes.live_usage import Figures
-from ownlab.config.limits import Limits
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
-from ownlab.config.settings import CARD_PARTS
 from ownlab.lab.store.rows import Device, Lease, RuntimeRow, Want
 from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
 from ownlab.lab.store.store import Store

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ownlab.config.settings import LabOptions
+from ownlab.config.settings import CARD_PARTS, LabOptions
 from ownlab.lab.environments.registry import DEFAULT, own_python
 from ownlab.lab.runtimes.listings import Environment
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.config.settings import CARD_PARTS
 from ownlab.lab.store.rows import Device
 
 __all__ = ["runtime_types"]

@@ -29,7 +29,7 @@ from ownlab.lab.notebooks.documents import (
     give_ids,
     mark_trusted,
     read_notebook,
-    replace_file,
+    replace_notebook,
     whole_characters,
 )
 from ownlab.lab.notebooks.journal_cache import Journals
@@ -195,7 +195,7 @@ class OwnlabContents(AsyncLargeFileManager):
         write = partial(
             nbformat.write, nb, version=nbformat.NO_CONVERT, capture_validation_error=capture_validation_error
         )
-        if not self.use_atomic_writing or not await asyncio.to_thread(replace_file, os_path, write):
+        if not self.use_atomic_writing or not await asyncio.to_thread(replace_notebook, os_path, write):
             await super()._save_notebook(os_path, nb, capture_validation_error)
 
     def _merge(self, os_path: str, notebook: dict[str, Any], seen: Seen | None) -> Merged:

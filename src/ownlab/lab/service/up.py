@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ownlab.config.settings import LabOptions
 from ownlab.config.paths import kernels_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import InputError, LabError
 from ownlab.lab.service.health import wait_until
 from ownlab.lab.service.labs import Lab, Role, holder, read_lab
@@ -49,9 +49,8 @@ def check_folder(folder: str) -> str:
 
 def look_around(options: LabOptions, environ: Mapping[str, str]) -> Look:
     """The cards, so the runtime types, which are written to disk; and where runtimes are recorded."""
-    from ownlab.lab.runtimes.kernelspecs import write_specs
     from ownlab.config.limits import limits_of, stricter
-    from ownlab.config.limits import Limits
+    from ownlab.lab.runtimes.kernelspecs import write_specs
     from ownlab.lab.runtimes.refresh import current_types
     from ownlab.lab.store.layout import read_layout
     from ownlab.lab.store.location import choose_store

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ownlab.config.loader import DEFAULT
-from ownlab.config.settings import LabOptions
 from ownlab.config.paths import state_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import StoreError
 from ownlab.lab.store.layout import read_layout
 from ownlab.lab.store.records import StoreChoice, StoreView

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ownlab.errors import DeviceUnusable
 from ownlab.config.settings import CARD_PARTS
+from ownlab.errors import DeviceUnusable
 from ownlab.lab.store.rows import Device, RuntimeRow, Want
 
 __all__ = ["Holding", "allot", "choose", "explain", "refuse_the_impossible", "share_in_words"]
@@ -112,7 +112,9 @@ def _clock(at: float) -> str:
 
 
 def _candidates(want: Want, devices: Sequence[Device]) -> list[Device]:
-    return [device for device in devices if device.name == want.kind and (want.parts == CARD_PARTS or not device.whole_only)]
+    return [
+        device for device in devices if device.name == want.kind and (want.parts == CARD_PARTS or not device.whole_only)
+    ]
 
 
 def _count_by_name(devices: Sequence[Device]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, Usage, UsageLine
 from ownlab.config.settings import CARD_PARTS
+from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, Usage, UsageLine
 from ownlab.render.console import labelled
 from ownlab.units import format_bytes, format_seconds
 

@@ -84,5 +84,5 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_does_not_exist_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Cannot write .*missing/a: No such file or directory"):
+    with pytest.raises(InputError, match=r"Cannot write .*missing/a: No such file or directory"):
         write_file(tmp_path / "missing" / "a", b"")

@@ -139,7 +139,7 @@ def test_a_file_that_is_no_text_or_may_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"[lab]\nport = 1 # \xff\n")
     with pytest.raises(InputError, match="not UTF-8 text"):
         resolve_lab_options(environ={"OWNLAB_CONFIG": str(tmp_path / "bytes.toml")})
-    with pytest.raises(InputError, match="Cannot read .*: Is a directory"):
+    with pytest.raises(InputError, match=r"Cannot read .*: Is a directory"):
         resolve_lab_options(environ={"OWNLAB_CONFIG": str(tmp_path)})
 
 

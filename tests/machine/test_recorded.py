@@ -25,10 +25,10 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="Cannot write"):
         save_machine(MACHINE, tmp_path / "no-folder" / "m.json")
     (tmp_path / "m.json").mkdir()
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="Cannot write"):
         save_machine(MACHINE, tmp_path / "m.json")
     assert [path.name for path in tmp_path.iterdir()] == ["m.json"]
 

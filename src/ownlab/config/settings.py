@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ownlab.text import listing, text
+from ownlab.units import PARTS
 
 __all__ = [
-    "CARD_PARTS",
     "NONE",
     "PRESETS",
     "PRESET_LIMITS",
@@ -33,8 +33,6 @@ __all__ = [
 ]
 
 NONE = "none"
-# A card is booked in twelfths, so that halves, thirds, quarters and sixths are whole numbers.
-CARD_PARTS = 12
 # The numbers of equal parts that a card can be divided into.
 SHARES = (2, 3, 4, 6, 12)
 
@@ -365,11 +363,11 @@ class LabOptions:
     def _values(self) -> tuple[object, ...]:
         return (*(getattr(self, setting.field) for setting in SETTINGS), self.units, self.origins)
 
-    def units_for(self, kind: str | None, cards: int = 1, parts: int = CARD_PARTS) -> float:
+    def units_for(self, kind: str | None, cards: int = 1, parts: int = PARTS) -> float:
         """Return the price of one hour of a runtime with `parts` twelfths of each of `cards` cards. kind None: no card."""
         if kind is None:
             return self.units["cpu"]
-        return self.units.get(kind, self.units["default"]) * cards * parts / CARD_PARTS
+        return self.units.get(kind, self.units["default"]) * cards * parts / PARTS
 
 
 SETTINGS: tuple[Setting, ...] = tuple(each for each in vars(LabOptions).values() if isinstance(each, Setting))

@@ -24,10 +24,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from ownlab.config.settings import CARD_PARTS
 from ownlab.lab.store.rows import Device, Place, Process, RuntimeRow, Want
 from ownlab.lab.store.runtime_processes import boot_id, process_started
 from ownlab.lab.store.store import Store
+from ownlab.units import PARTS
 
 KIND = "Fake card"
 DEVICES = [Device(f"GPU-{number}", "nvidia", number, KIND) for number in range(4)]
@@ -73,7 +73,7 @@ class Ledger:
             booked: Counter[str] = Counter()
             for some in held.values():
                 booked.update(some)
-            assert all(parts <= CARD_PARTS for parts in booked.values()), (line, held)
+            assert all(parts <= PARTS for parts in booked.values()), (line, held)
         assert held == {}, f"held to the end: {held}"
         return seen
 
@@ -85,7 +85,7 @@ def put(descriptor: int, *entry: object) -> None:
 def lock_card(folder: Path, device: str, parts: int) -> int:
     card = os.open(folder / f"{device}.card", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(card, (fcntl.LOCK_EX if parts == CARD_PARTS else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        fcntl.flock(card, (fcntl.LOCK_EX if parts == PARTS else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError as exc:
         raise AssertionError(f"{parts} parts of {device} were handed out while another uses it") from exc
     return card
@@ -236,7 +236,7 @@ class Storm:
             store.reap()
             left = [row.id for row in store.runtimes()], store.leases(), os.listdir(self.folder / "store" / "locks")
         for device in DEVICES:
-            os.close(lock_card(self.folder, device.uuid, CARD_PARTS))  # nobody has it, also not what was left behind
+            os.close(lock_card(self.folder, device.uuid, PARTS))  # nobody has it, also not what was left behind
         return {
             "failures": self.failures,
             "left": left,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from ownlab.config.limits import Limits, limits_of, stricter
-from ownlab.config.settings import CARD_PARTS, LabOptions
+from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
 from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
@@ -19,7 +19,7 @@ from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point,
 from ownlab.lab.store.rows import Device, Lease, RuntimeRow, Want
 from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
 from ownlab.lab.store.store import Store
-from ownlab.units import format_seconds
+from ownlab.units import PARTS, format_seconds
 
 __all__ = ["take_snapshot", "with_freedom"]
 
@@ -171,7 +171,7 @@ def _share(lease: Lease, row: RuntimeRow, scene: _Scene, figures: Figures) -> Ca
         name=device.name if device is not None else row.want.kind or "",
         parts=lease.parts,
         vram=figures.vram.get((row.id, lease.device)),
-        booked=device.memory * lease.parts // CARD_PARTS if device is not None and device.memory is not None else None,
+        booked=device.memory * lease.parts // PARTS if device is not None and device.memory is not None else None,
         utilisation=_utilisation(lease, device, figures),
     )
 
@@ -182,7 +182,7 @@ def _utilisation(lease: Lease, device: Device | None, figures: Figures) -> float
     card = figures.cards.get(lease.device)
     if told is not None or card is None:
         return told
-    alone = device is not None and not device.strangers and lease.parts == CARD_PARTS
+    alone = device is not None and not device.strangers and lease.parts == PARTS
     return card.utilisation if alone or not card.utilisation else None
 
 
@@ -196,7 +196,7 @@ def _card(device: Device, scene: _Scene, figures: Figures) -> CardState:
         memory=device.memory,
         memory_used=reading.memory_used,
         utilisation=None if reading.utilisation is None else round(reading.utilisation),
-        free_parts=0 if device.strangers else CARD_PARTS - scene.booked[device.uuid],
+        free_parts=0 if device.strangers else PARTS - scene.booked[device.uuid],
         holders=tuple(_holder(lease, scene) for lease in scene.leases if lease.device == device.uuid),
         strangers=device.strangers,
         saturation=reading.saturation,

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ownlab.config.settings import CARD_PARTS, LabOptions
-from ownlab.lab.environments.registry import DEFAULT, own_python
-from ownlab.lab.runtimes.listings import Environment
+from ownlab.config.settings import LabOptions
+from ownlab.lab.environments.registry import DEFAULT, Environment, own_python
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.store.rows import Device
+from ownlab.units import PARTS
 
 __all__ = ["runtime_types"]
 
@@ -25,7 +25,7 @@ class _Form(NamedTuple):
     slug: str
     kind: str | None = None
     cards: int = 0
-    parts: int = CARD_PARTS
+    parts: int = PARTS
 
 
 def runtime_types(
@@ -66,7 +66,7 @@ def _forms(kind: str, devices: Sequence[Device], shares: Sequence[int]) -> Itera
     if not all(device.whole_only for device in devices):
         for share in shares:
             mark, word = _FRACTIONS[share]
-            yield _Form(f"{mark} × {kind}", f"{word}-{slug}", kind, 1, CARD_PARTS // share)
+            yield _Form(f"{mark} × {kind}", f"{word}-{slug}", kind, 1, PARTS // share)
     # CUDA gives a process one MIG instance, however many it is shown (NVIDIA's MIG User Guide).
     if not any(device.uuid.startswith("MIG-") for device in devices):
         for count in _several(len(devices)):

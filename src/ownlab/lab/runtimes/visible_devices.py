@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ownlab.config.settings import CARD_PARTS
 from ownlab.lab.store.rows import Device
+from ownlab.units import PARTS
 
 __all__ = ["VENDORS", "variables"]
 
@@ -36,7 +36,7 @@ def variables(devices: Sequence[Device], parts: int, all_vendors: Iterable[str])
         found.update(_HIDDEN.get(vendor, {}))
     for vendor in sorted(leased):
         found.update(_shown(vendor, [device for device in devices if device.vendor == vendor]))
-    if devices and parts < CARD_PARTS:
+    if devices and parts < PARTS:
         found.update(_sharing(parts))
     return found
 
@@ -64,7 +64,7 @@ def _sharing(parts: int) -> dict[str, str]:
     return {
         # https://docs.jax.dev/en/latest/gpu_memory_allocation.html: 75 % by default, at the first operation.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{parts / CARD_PARTS:.3f}",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{parts / PARTS:.3f}",
         # https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth: all of it by default.
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }

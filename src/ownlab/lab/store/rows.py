@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ownlab.config.settings import CARD_PARTS
+from ownlab.units import PARTS
 
 __all__ = ["Device", "Lease", "Place", "Process", "RuntimeRow", "State", "UsageRow", "Want"]
 
@@ -42,7 +42,7 @@ class Want(NamedTuple):
 
     kind: str | None = None
     cards: int = 0
-    parts: int = CARD_PARTS
+    parts: int = PARTS
 
 
 class Lease(NamedTuple):

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ownlab.config.settings import CARD_PARTS
 from ownlab.errors import DeviceUnusable
 from ownlab.lab.store.rows import Device, RuntimeRow, Want
+from ownlab.units import PARTS
 
 __all__ = ["Holding", "allot", "choose", "explain", "refuse_the_impossible", "share_in_words"]
 
@@ -48,7 +48,7 @@ def choose(want: Want, devices: Sequence[Device], booked: Mapping[str, int]) -> 
     fitting = [
         device
         for device in _candidates(want, devices)
-        if not device.strangers and booked.get(device.uuid, 0) + want.parts <= CARD_PARTS
+        if not device.strangers and booked.get(device.uuid, 0) + want.parts <= PARTS
     ]
     fitting.sort(key=lambda device: (-booked.get(device.uuid, 0), device.number, device.uuid))
     chosen = sorted(fitting[: want.cards], key=lambda device: (device.number, device.uuid))
@@ -96,7 +96,7 @@ def explain(want: Want, devices: Sequence[Device], holdings: Sequence[Holding], 
 
 def share_in_words(parts: int) -> str:
     """6 -> "½"; "" for a whole card."""
-    return _FRACTIONS.get(parts, f"{parts}/{CARD_PARTS}")
+    return _FRACTIONS.get(parts, f"{parts}/{PARTS}")
 
 
 def _holder(holding: Holding) -> str:
@@ -112,9 +112,7 @@ def _clock(at: float) -> str:
 
 
 def _candidates(want: Want, devices: Sequence[Device]) -> list[Device]:
-    return [
-        device for device in devices if device.name == want.kind and (want.parts == CARD_PARTS or not device.whole_only)
-    ]
+    return [device for device in devices if device.name == want.kind and (want.parts == PARTS or not device.whole_only)]
 
 
 def _count_by_name(devices: Sequence[Device]) -> str:

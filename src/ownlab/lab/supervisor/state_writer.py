@@ -11,11 +11,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ownlab.config.settings import CARD_PARTS
 from ownlab.errors import StoreError
 from ownlab.files import replace_file
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.rows import Process
+from ownlab.units import PARTS
 
 if TYPE_CHECKING:
     from ownlab.lab.store.store import Store
@@ -130,4 +130,4 @@ class Book:
 
 def cards_held(plan: Plan) -> float:
     """How many whole cards a runtime's leases come to."""
-    return plan.want.cards * plan.want.parts / CARD_PARTS if plan.want.kind else 0.0
+    return plan.want.cards * plan.want.parts / PARTS if plan.want.kind else 0.0

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.config.settings import CARD_PARTS
 from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, Usage, UsageLine
 from ownlab.render.console import labelled
-from ownlab.units import format_bytes, format_seconds
+from ownlab.units import PARTS, format_bytes, format_seconds
 
 __all__ = ["describe_state", "name_of", "short_id", "short_path", "show_runtimes", "show_usage"]
 
@@ -104,7 +103,7 @@ def _show_card(card: CardState, snapshot: Snapshot, out: Console) -> None:
     if not card.holders and not card.strangers:
         parts.append("free")
     elif card.holders and card.free_parts:
-        parts.append(f"{_SHARES.get(card.free_parts, f'{card.free_parts}/{CARD_PARTS}')} free")
+        parts.append(f"{_SHARES.get(card.free_parts, f'{card.free_parts}/{PARTS}')} free")
     labelled(out, f"card {card.index}", ", ".join(parts), indent=0, width=8)
     known = {runtime.id: name_of(runtime) for runtime in snapshot.runtimes}
     for one in card.holders:
@@ -177,10 +176,10 @@ def _line(out: Console, text: Text) -> None:
 
 def _share(index: int | None, parts: int) -> str:
     """ "½ of card 0", "card 0"; without an index "½ " or nothing."""
-    share = _SHARES.get(parts, f"{parts}/{CARD_PARTS}")
+    share = _SHARES.get(parts, f"{parts}/{PARTS}")
     if index is None:
-        return "" if parts == CARD_PARTS else f"{share} "
-    return f"card {index}" if parts == CARD_PARTS else f"{share} of card {index}"
+        return "" if parts == PARTS else f"{share} "
+    return f"card {index}" if parts == PARTS else f"{share} of card {index}"
 
 
 def _placed(text: str, width: int) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.paste import read_paste
 from ownlab.instruments.doctor.paste.line_wraps import unwrap
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.paste import read_paste
 from ownlab.instruments.doctor.paste.program_output import spoken
 

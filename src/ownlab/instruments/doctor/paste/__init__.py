@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ownlab.errors import NotRecognised
-from ownlab.instruments.doctor.diagnose import case_of
+from ownlab.instruments.doctor.diagnosis import case_of
 from ownlab.instruments.doctor.paste import saved_json
 from ownlab.instruments.doctor.paste.card_mentions import cards_in_prose
 from ownlab.instruments.doctor.paste.facts_in_messages import cards_named, read_said

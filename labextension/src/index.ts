@@ -1,20 +1,17 @@
 /** ownlab in JupyterLab: the list of its plugins. */
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import type { ServiceManagerPlugin } from '@jupyterlab/services';
-import { attach } from './plugins/attach';
-import { colab } from './plugins/colab';
-import { connectionLost, connectionNotice, line, ownEnds, reachability, serverSettings } from './plugins/connection';
-import { drive } from './plugins/drive';
-import { forms } from './plugins/forms';
-import { indicator } from './plugins/indicator';
-import { packages } from './plugins/packages';
-import { panel } from './plugins/panel';
-import { proposal } from './plugins/proposal';
-import { queue } from './plugins/queue';
-import { runtimes } from './plugins/runtimes';
-import { secrets } from './plugins/secrets';
-import { stream } from './plugins/stream';
-import { warnings } from './plugins/warnings';
+import { colab } from './colab/plugin';
+import { drive } from './drive/plugin';
+import { forms } from './forms/plugin';
+import { attach } from './notebook/plugin';
+import { packages } from './packages/plugin';
+import { runtimes } from './runtimes/commands';
+import { warnings } from './runtimes/limitNotices';
+import { indicator, panel, proposal, stream } from './runtimes/plugin';
+import { queue } from './runtimes/queueDialog';
+import { secrets } from './secrets/plugin';
+import { connectionLost, connectionNotice, line, ownEnds, reachability, serverSettings } from './session/plugin';
 
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
   reachability,

@@ -1,10 +1,10 @@
 /** What plugins of ours provide for each other. */
 import { Token } from '@lumino/coreutils';
-import type { ILine as Line } from './attachment';
-import type { ColabModes } from './colab/modes';
-import type { OwnEnds } from './ends';
-import type { LiveSnapshot } from './live';
-import type { Reachability } from './reachability';
+import type { ColabModes } from './colab/colabMode';
+import type { ILine as Line } from './notebook/attachment';
+import type { LiveSnapshot } from './runtimes/liveSnapshot';
+import type { OwnEnds } from './session/ownShutdowns';
+import type { Reachability } from './session/reachability';
 
 export const IReachability = new Token<Reachability>('ownlab:IReachability', 'Whether the server answers.');
 

@@ -160,7 +160,7 @@ def test_files_come_and_go(page: LabPage, lab: Lab) -> None:
 
     notebook.run(2)
     box(notebook, 2).get_by_role("button", name="Cancel").click()
-    expect(notebook.output(2)).to_contain_text("the upload was cancelled in the page")
+    expect(notebook.output(2)).to_contain_text("The upload was cancelled in the page")
     expect(box(notebook, 2)).to_have_count(0)
     with page.page.expect_download() as downloaded:
         notebook.run(3)
@@ -210,7 +210,7 @@ def test_secrets_are_granted_or_refused(page: LabPage, lab: Lab) -> None:
     expect(notebook.output(0)).to_have_text("length 16")
 
     notebook.run(2)
-    expect(box(notebook, 2)).to_contain_text("there is none of that name yet")
+    expect(box(notebook, 2)).to_contain_text("which does not exist yet")
     box(notebook, 2).get_by_label("Value of NEW_TOKEN").fill("typed in")
     box(notebook, 2).get_by_role("button", name="Save and grant access").click()
     expect(notebook.output(2)).to_contain_text("{'granted': True}")

@@ -400,7 +400,7 @@ def test_while_the_server_is_away(page: LabPage, lab: Lab) -> None:
         forms.press("Home")
         page.page.keyboard.insert_text("third = 3 #@param {type:'number'}\n")
         forms.field(0, "name").fill("typed meanwhile")
-        expect(page.page.locator(".ownlab-Absence")).to_be_visible()
+        expect(page.page.locator(".ownlab-ServerNotice")).to_be_visible()
         cable.mend()
         expect(forms.field(0, "third")).to_have_value("3")
         expect(forms.line(0, 2)).to_contain_text('name = "typed meanwhile"')

@@ -56,7 +56,7 @@ def test_each_card_says_what_it_does(page: LabPage, lab: Lab) -> None:
 
 
 def work_of(page: LabPage, card: int) -> Locator:
-    return page.panel().get_by_role("group", name=f"Work of card {card}", exact=True)
+    return page.panel().get_by_role("group", name=f"Utilization of card {card}", exact=True)
 
 
 def shares_of(work: Locator) -> Locator:

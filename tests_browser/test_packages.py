@@ -70,7 +70,7 @@ def test_what_a_runtime_lacks_is_installed_by_one_click(page: LabPage, lab: Lab,
     name = write(lab, "restore.ipynb", "import first_thing, second_thing\nprint(first_thing.VERSION)", packages=wanted)
     beside(lab, name, pip_variables(tmp_path / "place", wheels))
     notebook = page.notebook(name).ready()
-    words = "This notebook needs 2 packages that this runtime has not got: first-thing 1.0, second-thing 2.0."
+    words = "This notebook needs 2 packages that are not installed in this runtime: first-thing 1.0, second-thing 2.0."
     expect(notice(page, words)).to_be_visible()
     notebook.run(0)  # it fails, after the notebook's own script has said where pip finds things
     expect(notebook.output(0)).to_contain_text("ModuleNotFoundError")
@@ -86,11 +86,11 @@ def test_an_install_that_fails_says_why(page: LabPage, lab: Lab, wheels: Path, t
     wanted = {"pip": ["third-thing @ file:///not/here.whl", "--index-url=http://example.org/"]}
     name = write(lab, "failing.ipynb", "pass", packages=wanted)
     notebook = page.notebook(name).ready()
-    offer = notice(page, "This notebook needs a package that this runtime has not got: third-thing.")
+    offer = notice(page, "This notebook needs a package that is not installed in this runtime: third-thing.")
     offer.get_by_role("button", name="Install").click()
     expect(page.dialog).to_contain_text("third-thing @ file:///not/here.whl")
     page.answer("Install")
-    failed = notice(page, "Not all was installed: third-thing came from a file that is not here")
+    failed = notice(page, "Some packages were not installed: third-thing came from a file that is not here")
     failed.get_by_role("button", name="Details").click()
     expect(page.dialog).to_contain_text("third-thing came from a file that is not here: file:///not/here.whl")
     page.answer("Ok")

@@ -43,7 +43,7 @@ def test_a_runtime_is_stopped_from_the_panel(page: LabPage, lab: Lab) -> None:
     notebook = page.notebook(lab.write("stopped.ipynb", CARD, WHICH)).ready()
     kernel = lab.kernel_of("stopped.ipynb")
     page.row("stopped.ipynb").get_by_role("button", name="Stop the runtime of stopped.ipynb").click()
-    expect(page.dialog).to_contain_text("Its variables and the work that it is doing are lost")
+    expect(page.dialog).to_contain_text("Its variables and running work are lost")
     page.answer("Cancel")
     assert lab.runtime(kernel) is not None
 
@@ -63,8 +63,8 @@ def test_another_type_keeps_the_notebook_and_says_what_is_lost(page: LabPage, la
     expect(notebook.output(0)).to_have_text("kept")
     notebook.indicator.click()
     page.page.get_by_role("dialog", name="This notebook’s runtime").get_by_role("button", name="Change type…").click()
-    expect(page.dialog).to_contain_text("Its variables and the work that it is doing are lost")
-    expect(page.dialog).to_contain_text("The notebook, its outputs and your files stay")
+    expect(page.dialog).to_contain_text("Its variables and running work are lost")
+    expect(page.dialog).to_contain_text("The notebook, its outputs and your files are kept")
     page.dialog.locator(f'input[value="{CARD}"]').check()
     page.answer("Change")
 

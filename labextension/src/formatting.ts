@@ -1,6 +1,7 @@
-/** Numbers and records as people read them. The same words as in the terminal. */
+/** Formats numbers and records for display, like the terminal does. */
 import type { Runtime, RuntimeType } from './records';
 import type { LiveSnapshot } from './runtimes/liveSnapshot';
+import { text } from './text';
 
 /** A card is booked in twelfths. */
 export const PARTS = 12;
@@ -9,7 +10,7 @@ const FRACTIONS: Record<number, string> = { 2: '⅙', 3: '¼', 4: '⅓', 6: '½'
 const BINARY = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
 /** 1536 -> "1.5 KiB". */
-export function bytes(count: number): string {
+export function formatBytes(count: number): string {
   let size = count;
   let power = 0;
   while (Math.abs(size) >= 1024 && power < BINARY.length - 1) {
@@ -20,23 +21,23 @@ export function bytes(count: number): string {
 }
 
 /** "1.2 of 8 GiB", "51 MiB of 8 GiB". */
-export function bytesOf(used: number, whole: number): string {
-  const [figure, unit] = bytes(used).split(' ');
-  const words = bytes(whole);
-  return words.endsWith(` ${unit}`) ? `${figure} of ${words}` : `${figure} ${unit} of ${words}`;
+export function formatBytesOf(used: number, total: number): string {
+  const [size, unit] = formatBytes(used).split(' ');
+  const of = formatBytes(total);
+  return text('{used} of {total}', { used: of.endsWith(` ${unit}`) ? (size ?? '') : formatBytes(used), total: of });
 }
 
 function figure(size: number, power: number): string {
   return power === 0 || size >= 100 ? size.toFixed(0) : size.toFixed(1).replace(/\.0$/, '');
 }
 
-/** 43.2 -> "43 %", 0.75 -> "0.8 %": little is not nothing. */
-export function percent(value: number | null): string {
+/** 43.2 -> "43 %", 0.75 -> "0.8 %": small values are not rounded to zero. */
+export function formatPercent(value: number | null): string {
   return value === null ? '–' : `${value < 0.95 ? Number(value.toFixed(1)) : Math.round(value)} %`;
 }
 
 /** 5400 -> "1 h 30 min". */
-export function duration(seconds: number): string {
+export function formatDuration(seconds: number): string {
   if (seconds < 60) {
     return `${Math.max(0, Math.round(seconds))} s`;
   }
@@ -55,15 +56,15 @@ function joined(large: number, largeUnit: string, small: number, smallUnit: stri
   return small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`;
 }
 
-/** "10:02", or "Tue 10:02" where that was another day. */
-export function clock(at: number, now: number): string {
+/** "10:02", or "Tue 10:02" if it is not today. */
+export function formatTime(at: number, now: number): string {
   const then = new Date(at * 1000);
   const sameDay = then.toDateString() === new Date(now * 1000).toDateString();
   return then.toLocaleTimeString('en-GB', { ...(sameDay ? {} : { weekday: 'short' }), hour: '2-digit', minute: '2-digit' });
 }
 
 /** 6 -> "½". */
-export function share(parts: number): string {
+export function formatShare(parts: number): string {
   return parts === PARTS ? '1' : (FRACTIONS[parts] ?? `${parts}/${PARTS}`);
 }
 
@@ -78,11 +79,11 @@ export function typeName(type: Pick<RuntimeType, 'kind' | 'cards' | 'parts'>): s
     return 'CPU';
   }
   const whole = type.parts === PARTS;
-  const count = whole ? String(type.cards) : type.cards === 1 ? share(type.parts) : `${type.cards} × ${share(type.parts)}`;
+  const count = whole ? String(type.cards) : type.cards === 1 ? formatShare(type.parts) : `${type.cards} × ${formatShare(type.parts)}`;
   return `${count} × ${cardName(type.kind)}`;
 }
 
-/** What a runtime is or waits for, in few letters. */
+/** Return a short name of what a runtime has or waits for. */
 export function runtimeName(runtime: Runtime, live: LiveSnapshot): string {
   const [card] = runtime.cards;
   if (card) {
@@ -92,52 +93,57 @@ export function runtimeName(runtime: Runtime, live: LiveSnapshot): string {
   return type ? typeName(type) : runtime.label;
 }
 
-/** "train.ipynb", or what stands for a runtime that has no notebook. */
+/** Return the file name of a runtime's notebook, or a substitute if it has none. */
 export function notebookName(notebook: string): string {
-  return notebook.split('/').at(-1) || 'no notebook';
+  return notebook.split('/').at(-1) || text('no notebook');
 }
 
 /** "busy for 3 min", "waiting, place 2". */
-export function activity(runtime: Runtime, now: number): string {
+export function describeActivity(runtime: Runtime, now: number): string {
+  const duration = formatDuration(now - runtime.changed_at);
   switch (runtime.state) {
     case 'waiting':
-      return runtime.place === null ? 'waiting' : `waiting, place ${runtime.place}`;
+      return runtime.place === null ? text('waiting') : text('waiting, place {place}', { place: runtime.place });
     case 'starting':
-      return 'starting';
+      return text('starting');
     case 'ending':
-      return 'ending';
+      return text('ending');
     case 'running':
-      return `${runtime.busy ? 'busy' : 'idle'} for ${duration(now - runtime.changed_at)}`;
+      return runtime.busy ? text('busy for {duration}', { duration }) : text('idle for {duration}', { duration });
   }
 }
 
-/** "42 min left", or nothing where no limit applies. */
-export function timeLeft(runtime: Runtime, now: number): string {
-  return runtime.ends_at === null ? '' : `${duration(runtime.ends_at - now)} left`;
+/** "42 min left"; empty if no limit applies. */
+export function describeTimeLeft(runtime: Runtime, now: number): string {
+  return runtime.ends_at === null ? '' : text('{duration} left', { duration: formatDuration(runtime.ends_at - now) });
 }
 
 /** "Ends at 10:02, in 42 min (idle for 90 min)". */
-export function endWords(runtime: Runtime, endsAt: number, now: number): string {
-  const why = runtime.ends_why ? ` (${runtime.ends_why})` : '';
-  return `Ends at ${clock(endsAt, now)}, in ${duration(endsAt - now)}${why}`;
+export function describeEnd(runtime: Runtime, endsAt: number, now: number): string {
+  const time = formatTime(endsAt, now);
+  const duration = formatDuration(endsAt - now);
+  const reason = runtime.ends_why;
+  return reason
+    ? text('Ends at {time}, in {duration} ({reason})', { time, duration, reason })
+    : text('Ends at {time}, in {duration}', { time, duration });
 }
 
 /** "1.5 units/h". */
-export function rate(unitsPerHour: number): string {
-  return `${units(unitsPerHour)} ${unitsPerHour === 1 ? 'unit' : 'units'}/h`;
+export function formatRate(unitsPerHour: number): string {
+  return unitsPerHour === 1 ? text('1 unit/h') : text('{units} units/h', { units: formatUnits(unitsPerHour) });
 }
 
-export function units(amount: number): string {
+/** "1.5 units/h, 3 so far". */
+export function describeCost(runtime: Runtime): string {
+  return text('{rate}, {units} so far', { rate: formatRate(runtime.units_per_hour), units: formatUnits(runtime.units) });
+}
+
+function formatUnits(amount: number): string {
   return amount >= 100 ? amount.toFixed(0) : String(Number(amount.toFixed(2)));
 }
 
-/** The share of the cards' memory that a runtime booked. */
-export function booked(runtime: Runtime): number | null {
+/** Return the memory that a runtime has booked on its cards; null if it is not known. */
+export function bookedMemory(runtime: Runtime): number | null {
   const shares = runtime.cards.map(card => card.booked);
-  return shares.length && shares.every(one => one !== null) ? shares.reduce((sum: number, one) => sum + (one ?? 0), 0) : null;
-}
-
-/** "a, b and c". */
-export function listed(parts: ReadonlyArray<string>): string {
-  return parts.length < 2 ? parts.join('') : `${parts.slice(0, -1).join(', ')} and ${parts.at(-1)}`;
+  return shares.length && shares.every(share => share !== null) ? shares.reduce((sum: number, share) => sum + (share ?? 0), 0) : null;
 }

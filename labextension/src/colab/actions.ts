@@ -1,20 +1,21 @@
-/** What the page does where google.colab asks for it: one function for each type of request. */
+/** What the page does for google.colab: one function for each type of request. */
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { Notification } from '@jupyterlab/apputils';
 import type { ServerConnection } from '@jupyterlab/services';
-import { downloadAddress, fetchPlace, stopRuntime } from '../api';
+import { downloadUrl, fetchFileInfo, stopRuntime } from '../api';
+import { reportFailure } from '../failures';
 import type { Reachability } from '../session/reachability';
-import { type Box, GrantBox, UploadBox } from './prompts';
+import { text } from '../text';
+import { type Prompt, SecretPrompt, UploadPrompt } from './prompts';
 import type { Request } from './request';
-import type { ColabDesk } from './requestBroker';
+import type { RequestBroker } from './requestBroker';
 import { evaluate } from './scripts';
 
-/** An answer goes before the kernel is ended. */
-const ANSWER_FIRST = 200;
+/** The answer is sent before the kernel is shut down. */
+const ANSWER_DELAY_MS = 200;
 
-type Deed = (request: Request, desk: ColabDesk) => unknown;
+type Action = (request: Request, broker: RequestBroker) => unknown;
 
-export class Deeds {
+export class ColabActions {
   constructor(
     private readonly _app: JupyterFrontEnd,
     private readonly _reachability: Reachability
@@ -22,30 +23,30 @@ export class Deeds {
     this._settings = _app.serviceManager.serverSettings;
   }
 
-  /** For what a person has to answer; null: the page answers by itself. */
-  boxFor(request: Request): Box | null {
+  /** Return a prompt for what only a person can answer; null: the page answers itself. */
+  promptFor(request: Request): Prompt | null {
     switch (request.type) {
       case 'ownlab_upload':
-        return new UploadBox(request, this._settings, this._reachability);
+        return new UploadPrompt(request, this._settings, this._reachability);
       case 'ownlab_grant':
-        return new GrantBox(request, this._settings);
+        return new SecretPrompt(request, this._settings);
       default:
         return null;
     }
   }
 
-  /** Do it; the data of the answer. */
-  async do(request: Request, desk: ColabDesk): Promise<unknown> {
-    const deed = this._deeds[request.type];
-    if (!deed) {
-      throw new Error(`this page does not know the request ${request.type}`);
+  /** Perform a request, and return the data of the answer. */
+  async perform(request: Request, broker: RequestBroker): Promise<unknown> {
+    const action = this._actions[request.type];
+    if (!action) {
+      throw new Error(text('This page does not support the request {type}.', { type: request.type }));
     }
-    return deed(request, desk);
+    return action(request, broker);
   }
 
-  /** Open a file of a runtime, where it is in the lab's folder; else download it. */
+  /** Open a file of a runtime if it is in the lab's folder; otherwise download it. */
   async view(runtime: string, path: string): Promise<object> {
-    const { contents } = await fetchPlace(this._settings, runtime, path);
+    const { contents } = await fetchFileInfo(this._settings, runtime, path);
     if (contents === null) {
       return this._download(runtime, path);
     }
@@ -53,31 +54,31 @@ export class Deeds {
     return {};
   }
 
-  private readonly _deeds: Record<string, Deed> = {
-    ownlab_download: async request => this._download(request.kernel.id, request.text('path')),
-    ownlab_view: async request => this.view(request.kernel.id, request.text('path')),
+  private readonly _actions: Record<string, Action> = {
+    ownlab_download: async request => this._download(request.kernel.id, request.stringField('path')),
+    ownlab_view: async request => this.view(request.kernel.id, request.stringField('path')),
     ownlab_unassign: ({ kernel }) => {
-      window.setTimeout(() => void this._stop(kernel.id), ANSWER_FIRST);
+      window.setTimeout(() => void this._stop(kernel.id), ANSWER_DELAY_MS);
       return {};
     },
-    cell_javascript_eval: (request, desk) => {
-      const cell = desk.cellOf(request.execution);
-      return evaluate(request.text('script'), { panel: desk.panel, cell }, () => (cell ? desk.placeIn(cell) : document.createElement('div'))).then(asJSON);
+    cell_javascript_eval: (request, broker) => {
+      const cell = broker.cellOf(request.execution);
+      return evaluate(request.stringField('script'), { panel: broker.panel, cell }, () => (cell ? broker.scriptOutput(cell) : document.createElement('div'))).then(asJSON);
     },
-    add_scratch_cell: (request, { panel }) => addCell(panel.content, request.text('content')),
+    add_scratch_cell: (request, { panel }) => addCell(panel.content, request.stringField('content')),
     register_snippets: () => ({}),
-    // The kernel asks with Jupyter's own question where a command waits for somebody to type.
+    // The kernel uses Jupyter's own input request if a command waits for input.
     cell_display_stdin: () => ({}),
     cell_update_stdin: () => ({}),
     cell_remove_stdin: () => ({}),
-    GetSecret: () => refuse('secrets pass no page: google.colab.userdata.get asks ownlab itself'),
-    request_auth: () => refuse('ownlab signs in nowhere by itself: use google.colab.auth')
+    GetSecret: () => refuse(text('Secrets are not sent through the page. google.colab.userdata.get reads them from ownlab.')),
+    request_auth: () => refuse(text('The page cannot sign in to Google. Use google.colab.auth.'))
   };
 
   private async _download(runtime: string, path: string): Promise<object> {
-    const { name } = await fetchPlace(this._settings, runtime, path);
+    const { name } = await fetchFileInfo(this._settings, runtime, path);
     const link = document.createElement('a');
-    link.href = downloadAddress(this._settings, runtime, path);
+    link.href = downloadUrl(this._settings, runtime, path);
     link.download = name;
     document.body.append(link);
     link.click();
@@ -87,11 +88,8 @@ export class Deeds {
 
   private async _stop(id: string): Promise<void> {
     const { sessions, kernels } = this._app.serviceManager;
-    try {
-      await stopRuntime(this._settings, id);
+    if (await reportFailure(stopRuntime(this._settings, id))) {
       await Promise.allSettled([sessions.refreshRunning(), kernels.refreshRunning()]);
-    } catch (reason) {
-      Notification.error(reason instanceof Error ? reason.message : String(reason), { autoClose: false });
     }
   }
 
@@ -99,17 +97,17 @@ export class Deeds {
 }
 
 /** Add a code cell below the active one. */
-export function addCell({ model, activeCellIndex }: ColabDesk['panel']['content'], source: string): object {
+export function addCell({ model, activeCellIndex }: RequestBroker['panel']['content'], source: string): object {
   model?.sharedModel.insertCell(activeCellIndex + 1, { cell_type: 'code', source, metadata: {} });
   return {};
 }
 
-function refuse(words: string): never {
-  throw new Error(words);
+function refuse(message: string): never {
+  throw new Error(message);
 }
 
-/** As Colab does: what has no JSON is nothing. */
+/** Like Colab, return null for values that JSON cannot express. */
 function asJSON(value: unknown): unknown {
-  const text = JSON.stringify(value) as string | undefined;
-  return text === undefined ? null : (JSON.parse(text) as unknown);
+  const json = JSON.stringify(value) as string | undefined;
+  return json === undefined ? null : (JSON.parse(json) as unknown);
 }

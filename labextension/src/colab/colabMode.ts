@@ -1,9 +1,10 @@
-/** Whether a notebook's kernel is like Colab's, as it was when it started; and the switch of it. */
+/** Whether a notebook's kernel was started in Colab mode, and the switch that changes it. */
 import { Dialog, type ISessionContext, showDialog } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
 import { type ISignal, Signal } from '@lumino/signaling';
 import { fetchColabMode } from '../api';
+import { text } from '../text';
 
 export class ColabMode {
   constructor(
@@ -11,41 +12,41 @@ export class ColabMode {
     private readonly _settings: ServerConnection.ISettings
   ) {
     const { sessionContext } = _panel;
-    sessionContext.kernelChanged.connect(() => void this._look());
+    sessionContext.kernelChanged.connect(() => void this._refresh());
     sessionContext.statusChanged.connect((_, status) => {
       if (status === 'starting' || status === 'restarting' || status === 'autorestarting') {
-        this._stale = true; // another kernel, perhaps in another mode
+        this._stale = true; // the new kernel may be in another mode
       } else if (this._stale) {
-        void this._look();
+        void this._refresh();
       }
     });
-    void this._look();
+    void this._refresh();
   }
 
-  /** null: there is no kernel, or it is not known yet. */
+  /** null: there is no kernel, or the mode is not known yet. */
   get on(): boolean | null {
     return this._on;
   }
 
-  /** Say in the notebook that its kernels are to be like Colab's, or are not; the one that runs can be restarted for it. */
+  /** Switch the mode in the notebook's metadata, and offer to restart a running kernel. */
   async toggle(): Promise<void> {
     const { context, sessionContext } = this._panel;
     const { model } = context;
-    const before: unknown = model.getMetadata('ownlab');
-    const said = typeof before === 'object' && before !== null ? (before as { colab?: unknown }) : {};
-    const on = !(typeof said.colab === 'boolean' ? said.colab : this._on === true);
-    model.setMetadata('ownlab', { ...said, colab: on });
-    await context.save(); // whoever starts the kernel reads the file
+    const previous: unknown = model.getMetadata('ownlab');
+    const ownlab = typeof previous === 'object' && previous !== null ? (previous as { colab?: unknown }) : {};
+    const on = !(typeof ownlab.colab === 'boolean' ? ownlab.colab : this._on === true);
+    model.setMetadata('ownlab', { ...ownlab, colab: on });
+    await context.save(); // the mode is read from the file when the kernel starts
     const { kernel } = sessionContext.session ?? {};
     if (!kernel || on === this._on) {
       return;
     }
     const { button } = await showDialog({
-      title: `Restart the kernel ${on ? 'in' : 'without'} Colab mode?`,
+      title: on ? text('Restart the kernel in Colab mode?') : text('Restart the kernel without Colab mode?'),
       body: on
-        ? 'From its next start this notebook’s kernel has google.colab and /content. A restart now loses its variables; files and outputs stay.'
-        : 'From its next start this notebook’s kernel is a plain one. A restart now loses its variables; files and outputs stay.',
-      buttons: [Dialog.cancelButton({ label: 'Later' }), Dialog.warnButton({ label: 'Restart' })]
+        ? text('After its next start, this notebook’s kernel has google.colab and /content. Restarting now deletes its variables. Files and outputs are kept.')
+        : text('After its next start, this notebook’s kernel is a plain Python kernel. Restarting now deletes its variables. Files and outputs are kept.'),
+      buttons: [Dialog.cancelButton({ label: text('Later') }), Dialog.warnButton({ label: text('Restart') })]
     });
     if (button.accept && !kernel.isDisposed) {
       await kernel.restart();
@@ -56,7 +57,7 @@ export class ColabMode {
     return this._changed;
   }
 
-  private async _look(): Promise<void> {
+  private async _refresh(): Promise<void> {
     const id = this._panel.sessionContext.session?.kernel?.id;
     this._stale = false;
     let on: boolean | null = null;
@@ -65,7 +66,7 @@ export class ColabMode {
         on = await fetchColabMode(this._settings, id);
         this._stale = !['idle', 'busy'].includes(this._panel.sessionContext.session?.kernel?.status ?? '');
       } catch {
-        this._stale = true; // the server is away: asked again when the kernel's status changes
+        this._stale = true; // the server is unreachable: try again when the kernel's status changes
       }
     }
     if (id === this._panel.sessionContext.session?.kernel?.id && on !== this._on) {
@@ -79,5 +80,5 @@ export class ColabMode {
   private _stale = false;
 }
 
-/** All of this page, by their notebooks' sessions. */
+/** The modes of all notebooks in this page, by session. */
 export type ColabModes = WeakMap<ISessionContext, ColabMode>;

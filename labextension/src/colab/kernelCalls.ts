@@ -1,11 +1,12 @@
-/** From scripts in outputs to the kernel: functions that were registered there, and comms. */
+/** Lets scripts in outputs call functions that are registered in the kernel, and open comms. */
 import type { CodeCell } from '@jupyterlab/cells';
 import { CommsOverSubshells, type Kernel, KernelMessage } from '@jupyterlab/services';
 import { type JSONObject, UUID } from '@lumino/coreutils';
+import { text } from '../text';
 
 const TARGET = 'ownlab_invoke';
 
-/** A comm, as Colab gives it to scripts. */
+/** A comm, with the interface that Colab gives to scripts. */
 export interface IChannel {
   send(data: JSONObject, options?: { buffers?: ArrayBuffer[] }): Promise<void>;
   close(): void;
@@ -18,7 +19,7 @@ interface IResult {
   error?: { name: string; message: string };
 }
 
-/** Call a function; what it returns, by media types. What it prints goes to the cell of the script that called it. */
+/** Call a function, and return its result by MIME type. Its output is shown in the cell of the calling script. */
 export function invoke(
   kernel: Kernel.IKernelConnection,
   call: JSONObject,
@@ -26,33 +27,33 @@ export function invoke(
   callers: Map<string, CodeCell>
 ): Promise<IResult> {
   const comm = plainComm(kernel, TARGET);
-  return new Promise((done, fail) => {
+  return new Promise((resolve, reject) => {
     comm.onClose = ({ content }) => {
       const { error, ...result } = content.data as IResult;
       if (error) {
-        fail(Object.assign(new Error(error.message || 'the call was not answered'), { name: error.name }));
+        reject(Object.assign(new Error(error.message || text('The kernel did not answer the call.')), { name: error.name }));
       } else {
-        done(result);
+        resolve(result);
       }
     };
     const future = comm.open(call);
     const { msg_id } = future.msg.header;
     if (cell) {
       callers.set(msg_id, cell);
-      future.onIOPub = message => show(message, cell);
+      future.onIOPub = message => showOutput(message, cell);
     }
     future.done.then(
       () => {
         callers.delete(msg_id);
-        // Where nothing is registered a kernel closes the comm without a word.
-        window.setTimeout(() => fail(new Error(`the kernel has no function ${String(call['name'])}`)), 1_000);
+        // If the target is not registered, the kernel closes the comm without an error.
+        window.setTimeout(() => reject(new Error(text('The kernel has no function {name}.', { name: String(call['name']) }))), 1_000);
       },
-      () => fail(new Error('the kernel was restarted'))
+      () => reject(new Error(text('The kernel was restarted.')))
     );
   });
 }
 
-/** Open a comm to what the kernel has registered under a name. */
+/** Open a comm to a target that the kernel has registered. */
 export function openChannel(kernel: Kernel.IKernelConnection, target: string, data?: JSONObject, buffers?: ArrayBuffer[]): IChannel {
   const comm = plainComm(kernel, target);
   const channel = channelOf(comm);
@@ -65,7 +66,7 @@ export function registerTarget(kernel: Kernel.IKernelConnection, target: string,
   kernel.registerCommTarget(target, (comm, { content, buffers }) => callback(channelOf(comm), { data: content.data, buffers: buffers ?? [] }));
 }
 
-/** As on Colab a call waits for the cell that runs: not beside it, in a thread of its own. */
+/** Like on Colab, a call waits for the running cell instead of running in a subshell. */
 function plainComm(kernel: Kernel.IKernelConnection, target: string): Kernel.IComm {
   const comm = kernel.createComm(target, UUID.uuid4());
   comm.commsOverSubshells = CommsOverSubshells.Disabled;
@@ -73,11 +74,11 @@ function plainComm(kernel: Kernel.IKernelConnection, target: string): Kernel.ICo
 }
 
 function channelOf(comm: Kernel.IComm): IChannel {
-  const waiting: { data: unknown; buffers: (ArrayBuffer | ArrayBufferView)[] }[] = [];
+  const queue: { data: unknown; buffers: (ArrayBuffer | ArrayBufferView)[] }[] = [];
   let closed = false;
   let wake = (): void => undefined;
   comm.onMsg = ({ content, buffers }) => {
-    waiting.push({ data: content.data, buffers: buffers ?? [] });
+    queue.push({ data: content.data, buffers: buffers ?? [] });
     wake();
   };
   comm.onClose = () => {
@@ -90,19 +91,19 @@ function channelOf(comm: Kernel.IComm): IChannel {
     },
     close: () => void comm.close(),
     messages: (async function* () {
-      while (!closed || waiting.length > 0) {
-        const next = waiting.shift();
+      while (!closed || queue.length > 0) {
+        const next = queue.shift();
         if (next) {
           yield next;
         } else {
-          await new Promise<void>(done => (wake = done));
+          await new Promise<void>(resolve => (wake = resolve));
         }
       }
     })()
   };
 }
 
-function show(message: KernelMessage.IIOPubMessage, { outputArea }: CodeCell): void {
+function showOutput(message: KernelMessage.IIOPubMessage, { outputArea }: CodeCell): void {
   if (outputArea.isDisposed) {
     return;
   }

@@ -1,19 +1,19 @@
 /**
- * Outputs that stand elsewhere than in their turn: to_header_area, to_footer_area, redirect_to_element.
+ * Outputs that google.colab moves out of their order: to_header_area, to_footer_area, redirect_to_element.
  *
- * The kernel says it in an output's metadata. The notebook's model is what it would be anyway: whoever knows nothing of this
- * shows them in their turn, and so does this page where there is no such element, as after a reload.
+ * The kernel names the area in the output's metadata; the notebook's model is unchanged. Other front ends show the outputs in
+ * order, and so does this page if the element does not exist, for instance after a reload.
  */
 import type { CodeCell } from '@jupyterlab/cells';
 import { Panel, type Widget } from '@lumino/widgets';
 
 const HEADER = '#output-header';
 const FOOTER = '#output-footer';
-/** Outputs, and what scripts of a cell show: see ColabDesk.placeIn. */
+/** Outputs, and what scripts of a cell show: see RequestBroker.scriptOutput. */
 const SHOWN = '.jp-OutputArea-output, .ownlab-Scripted';
 
-/** Put a cell's outputs where they belong. `within`: elements elsewhere in the page are none of the notebook's. */
-export function arrange({ outputArea }: CodeCell, within: HTMLElement): void {
+/** Move a cell's outputs to their areas. `within` limits the search for elements to the notebook. */
+export function arrangeOutputs({ outputArea }: CodeCell, within: HTMLElement): void {
   const { model, widgets } = outputArea;
   for (let index = 0; index < model.length; index++) {
     const area = areaOf(model.get(index).metadata);
@@ -24,20 +24,20 @@ export function arrange({ outputArea }: CodeCell, within: HTMLElement): void {
     row.toggleClass('ownlab-mod-header', area === HEADER);
     row.toggleClass('ownlab-mod-footer', area === FOOTER);
     if (area !== HEADER && area !== FOOTER) {
-      move(row, find(outputArea.node, area) ?? find(within, area));
+      moveOutput(row, findTarget(outputArea.node, area) ?? findTarget(within, area));
     }
   }
 }
 
-/** Where a message, or an output, says that it wants to be; '' for its turn. */
+/** Return the area that the metadata of a message or an output names; '' if it is shown in order. */
 export function areaOf(metadata: unknown): string {
   const { area } = ((metadata as { ownlab?: { area?: unknown } } | undefined)?.ownlab ?? {}) as { area?: unknown };
   return typeof area === 'string' ? area : '';
 }
 
-/** Its node alone: to JupyterLab the output is still where it was, so that it can be updated and cleared. */
-function move(row: Widget, target: Element | null): void {
-  const output = row instanceof Panel ? row.widgets.find(one => 'renderModel' in one) : undefined;
+/** Move only the node: for JupyterLab the output stays in place, so that it can be updated and cleared. */
+function moveOutput(row: Widget, target: Element | null): void {
+  const output = row instanceof Panel ? row.widgets.find(element => 'renderModel' in element) : undefined;
   if (!output || !target || row.hasClass('ownlab-mod-elsewhere') || row.node.contains(target)) {
     return;
   }
@@ -46,12 +46,12 @@ function move(row: Widget, target: Element | null): void {
   output.disposed.connect(() => output.node.remove());
 }
 
-/** Only in what cells show: nothing is put into code, prompts or buttons. */
-function find(within: HTMLElement, selector: string): Element | null {
+/** Search only in outputs: nothing is moved into code, prompts or buttons. */
+function findTarget(within: HTMLElement, selector: string): Element | null {
   try {
     const found = [...within.querySelectorAll(selector)];
-    return found.find(one => one.closest(SHOWN) && !one.closest('.cm-editor')) ?? null;
+    return found.find(element => element.closest(SHOWN) && !element.closest('.cm-editor')) ?? null;
   } catch {
-    return null; // no selector: the kernel takes any text
+    return null; // not a valid selector: the kernel accepts any string
   }
 }

@@ -1,41 +1,42 @@
-/** `window.google.colab`, for the scripts of outputs. What makes no sense here does nothing, and does no harm. */
+/** Provides `window.google.colab` to scripts in outputs. Functions without a meaning here do nothing. */
 import type { CodeCell } from '@jupyterlab/cells';
 import { URLExt } from '@jupyterlab/coreutils';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel, ServerConnection } from '@jupyterlab/services';
 import type { JSONObject } from '@lumino/coreutils';
-import { addCell, type Deeds } from './actions';
+import { text } from '../text';
+import { addCell, type ColabActions } from './actions';
 import { type IChannel, invoke, openChannel, registerTarget } from './kernelCalls';
-import type { ColabDesk } from './requestBroker';
-import { speaker } from './scripts';
+import type { RequestBroker } from './requestBroker';
+import { currentOrigin } from './scripts';
 
-/** Functions that Colab's own page has behind buttons of saved tables; kernels elsewhere have none of them. */
-const COLABS_OWN = ['convertToInteractive', 'suggestCharts', 'generateWithVariable', 'getSuggestions'];
+/** Functions of Colab's own page that saved tables call; no kernel provides them. */
+const COLAB_PAGE_FUNCTIONS = ['convertToInteractive', 'suggestCharts', 'generateWithVariable', 'getSuggestions'];
 
-/** Who speaks: the notebook and the cell of the script that runs, or of the element that was clicked. */
+/** The notebook and cell of the running script, or of the clicked element. */
 interface ICaller {
   panel: NotebookPanel;
-  desk: ColabDesk;
+  broker: RequestBroker;
   cell: CodeCell | undefined;
 }
 
-/** Put the object where scripts look for it. */
-export function install(
+/** Define `window.google.colab`. */
+export function installPageApi(
   notebooks: INotebookTracker,
-  desks: ReadonlyMap<NotebookPanel, ColabDesk>,
-  deeds: Deeds,
+  brokers: ReadonlyMap<NotebookPanel, RequestBroker>,
+  actions: ColabActions,
   settings: ServerConnection.ISettings
 ): void {
-  const caller = (): ICaller | undefined => findCaller(notebooks, desks);
+  const caller = (): ICaller | undefined => findCaller(notebooks, brokers);
   const page = window as unknown as { google?: Record<string, unknown> };
   page.google = {
     ...page.google,
     colab: {
-      kernel: kernelPart(caller, settings),
-      output: outputPart(caller),
+      kernel: kernelApi(caller, settings),
+      output: outputApi(caller),
       files: {
         view: async (path: string) => {
-          await deeds.view(speaking(caller).kernel.id, path);
+          await actions.view(requireKernel(caller).kernel.id, path);
         }
       },
       _files: { _uploadFiles: async () => ({ response: { complete: true } }), _uploadFilesContinue: async () => ({ response: { complete: true } }) },
@@ -44,57 +45,57 @@ export function install(
           const panel = caller()?.panel;
           return panel ? addCell(panel.content, String(source ?? '')) : null;
         },
-        generateWithVariable: nothing
+        generateWithVariable: noop
       },
-      widgets: { installCustomManager: nothing }
+      widgets: { installCustomManager: noop }
     }
   };
 }
 
-/** Who speaks, and its kernel. */
-function speaking(caller: () => ICaller | undefined): ICaller & { kernel: Kernel.IKernelConnection } {
+/** Return the caller and its kernel. */
+function requireKernel(caller: () => ICaller | undefined): ICaller & { kernel: Kernel.IKernelConnection } {
   const found = caller();
   const kernel = found?.panel.sessionContext.session?.kernel;
   if (!found || !kernel) {
-    throw new Error('this output’s notebook has no kernel');
+    throw new Error(text('The notebook of this output has no kernel.'));
   }
   return { ...found, kernel };
 }
 
-function kernelPart(caller: () => ICaller | undefined, settings: ServerConnection.ISettings): object {
+function kernelApi(caller: () => ICaller | undefined, settings: ServerConnection.ISettings): object {
   return {
-    /** A saved table of Colab's shows its buttons where this is true; they would do nothing. */
+    /** Tables that Colab saved show their buttons if this is true; the buttons would do nothing here. */
     get accessAllowed(): boolean {
       const script = document.currentScript?.textContent ?? '';
-      return Boolean(caller()?.panel.sessionContext.session?.kernel) && !COLABS_OWN.some(name => script.includes(name));
+      return Boolean(caller()?.panel.sessionContext.session?.kernel) && !COLAB_PAGE_FUNCTIONS.some(name => script.includes(name));
     },
     invokeFunction: async (name: string, args: unknown[] = [], kwargs: object = {}) => {
-      if (COLABS_OWN.includes(name)) {
+      if (COLAB_PAGE_FUNCTIONS.includes(name)) {
         return null;
       }
-      const { desk, cell, kernel } = speaking(caller);
-      return invoke(kernel, { name, args, kwargs } as unknown as JSONObject, cell, desk.callers);
+      const { broker, cell, kernel } = requireKernel(caller);
+      return invoke(kernel, { name, args, kwargs } as unknown as JSONObject, cell, broker.callers);
     },
     proxyPort: async (port: number) => `${URLExt.join(settings.baseUrl, 'proxy', String(Number(port)))}/`,
     comms: {
-      open: async (target: string, data?: JSONObject, buffers?: ArrayBuffer[]): Promise<IChannel> => openChannel(speaking(caller).kernel, target, data, buffers),
-      registerTarget: (target: string, callback: (comm: IChannel, message: object) => void) => registerTarget(speaking(caller).kernel, target, callback)
+      open: async (target: string, data?: JSONObject, buffers?: ArrayBuffer[]): Promise<IChannel> => openChannel(requireKernel(caller).kernel, target, data, buffers),
+      registerTarget: (target: string, callback: (comm: IChannel, message: object) => void) => registerTarget(requireKernel(caller).kernel, target, callback)
     },
-    disconnect: nothing
+    disconnect: noop
   };
 }
 
-function outputPart(caller: () => ICaller | undefined): object {
+function outputApi(caller: () => ICaller | undefined): object {
   const area = (): HTMLElement => {
     const found = caller();
-    return found?.cell ? found.desk.placeIn(found.cell) : document.createElement('div');
+    return found?.cell ? found.broker.scriptOutput(found.cell) : document.createElement('div');
   };
   return {
     getActiveOutputArea: area,
     getDefaultOutputArea: area,
-    /** The kernel says of each output where it stands: see areas.ts. */
-    setActiveOutputArea: nothing,
-    /** Outputs are as high as they are, whatever height is asked for. */
+    /** The kernel names the area of each output: see outputAreas.ts. */
+    setActiveOutputArea: noop,
+    /** Outputs have their natural height, whatever height is requested. */
     setIframeHeight: () => {
       const cell = caller()?.cell;
       if (cell) {
@@ -102,8 +103,8 @@ function outputPart(caller: () => ICaller | undefined): object {
       }
       return null;
     },
-    resizeIframeToContent: nothing,
-    pauseOutputUntil: nothing,
+    resizeIframeToContent: noop,
+    pauseOutputUntil: noop,
     renderOutput: async (output: { data?: JSONObject; metadata?: JSONObject } | null, into?: HTMLElement) => {
       const rendermime = caller()?.panel.content.rendermime;
       const model = rendermime?.createModel({ data: output?.data ?? {}, metadata: output?.metadata ?? {}, trusted: true });
@@ -117,31 +118,31 @@ function outputPart(caller: () => ICaller | undefined): object {
   };
 }
 
-function findCaller(notebooks: INotebookTracker, desks: ReadonlyMap<NotebookPanel, ColabDesk>): ICaller | undefined {
-  const by = speaker();
-  const own = by && deskOf(by.panel, desks);
-  if (by && own) {
-    return { panel: by.panel, desk: own, cell: by.cell };
+function findCaller(notebooks: INotebookTracker, brokers: ReadonlyMap<NotebookPanel, RequestBroker>): ICaller | undefined {
+  const origin = currentOrigin();
+  const own = origin && brokerOf(origin.panel, brokers);
+  if (origin && own) {
+    return { panel: origin.panel, broker: own, cell: origin.cell };
   }
   const target = window.event?.target;
   for (const node of [document.currentScript, target instanceof Node ? target : null]) {
-    const panel = node ? notebooks.find(one => one.content.node.contains(node)) : undefined;
-    const desk = panel && deskOf(panel, desks);
-    if (panel && desk) {
-      const cell = panel.content.widgets.find(one => one.node.contains(node));
-      return { panel, desk, cell: cell?.model.type === 'code' ? (cell as CodeCell) : undefined };
+    const panel = node ? notebooks.find(candidate => candidate.content.node.contains(node)) : undefined;
+    const broker = panel && brokerOf(panel, brokers);
+    if (panel && broker) {
+      const cell = panel.content.widgets.find(widget => widget.node.contains(node));
+      return { panel, broker, cell: cell?.model.type === 'code' ? (cell as CodeCell) : undefined };
     }
   }
   const panel = notebooks.currentWidget;
-  const desk = panel && deskOf(panel, desks);
-  return panel && desk ? { panel, desk, cell: desk.cellOf('') } : undefined;
+  const broker = panel && brokerOf(panel, brokers);
+  return panel && broker ? { panel, broker, cell: broker.cellOf('') } : undefined;
 }
 
-/** That of the view which answers for all views of a notebook. */
-function deskOf({ context }: NotebookPanel, desks: ReadonlyMap<NotebookPanel, ColabDesk>): ColabDesk | undefined {
-  return [...desks.values()].find(desk => desk.panel.context === context);
+/** Return the broker of the view that answers for all views of a notebook. */
+function brokerOf({ context }: NotebookPanel, brokers: ReadonlyMap<NotebookPanel, RequestBroker>): RequestBroker | undefined {
+  return [...brokers.values()].find(broker => broker.panel.context === context);
 }
 
-function nothing(): null {
+function noop(): null {
   return null;
 }

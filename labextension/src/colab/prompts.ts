@@ -1,13 +1,15 @@
-/** A box in a cell's outputs, where a person answers what the kernel waits for. It is no output: it is saved nowhere. */
+/** Prompts below a cell's outputs, in which a person answers what the kernel waits for. They are not outputs and not saved. */
 import type { CodeCell } from '@jupyterlab/cells';
 import { ServerConnection } from '@jupyterlab/services';
 import { PanelLayout, Widget } from '@lumino/widgets';
-import { fetchAccess, grantSecret, sendPiece } from '../api';
+import { fetchSecretAccess, grantSecret, uploadChunk } from '../api';
+import { errorMessage } from '../failures';
 import type { Reachability } from '../session/reachability';
+import { text } from '../text';
 import type { Request } from './request';
 
 /** A row at the end of a cell's outputs, beside an empty prompt. */
-export class Row extends Widget {
+export class OutputRow extends Widget {
   constructor(readonly content: HTMLElement) {
     super();
     this.addClass('jp-OutputArea-child');
@@ -16,7 +18,7 @@ export class Row extends Widget {
     this.node.append(prompt, content);
   }
 
-  /** Show it in a cell; a cell without outputs is given room for it. */
+  /** Show the row in a cell; a cell without outputs is expanded for it. */
   showIn({ outputArea }: CodeCell): void {
     (outputArea.layout as PanelLayout).addWidget(this);
     outputArea.outputLengthChanged.emit(Math.max(outputArea.model.length, 1));
@@ -28,65 +30,66 @@ export class Row extends Widget {
   }
 }
 
-/** A row with a question in words, and what answers it. */
-export class Box extends Row {
-  constructor(question: string) {
+/** A row with a message and controls to answer it. */
+export class Prompt extends OutputRow {
+  constructor(message: string) {
     super(element('div', 'ownlab-Ask'));
     this.content.setAttribute('role', 'group');
-    this.content.setAttribute('aria-label', question);
-    this.content.dataset['lmSuppressShortcuts'] = 'true'; // JupyterLab's single keys are not for what is typed here
-    this.words = element('p', 'ownlab-Ask-words');
-    this.words.textContent = question;
-    this.words.setAttribute('role', 'status');
-    this.content.append(this.words);
+    this.content.setAttribute('aria-label', message);
+    this.content.dataset['lmSuppressShortcuts'] = 'true'; // JupyterLab's single-key shortcuts must not apply here
+    this.message = element('p', 'ownlab-Ask-words');
+    this.message.textContent = message;
+    this.message.setAttribute('role', 'status');
+    this.content.append(this.message);
   }
 
-  protected readonly words: HTMLElement;
+  protected readonly message: HTMLElement;
 }
 
 export function element<Tag extends keyof HTMLElementTagNameMap>(tag: Tag, classes = ''): HTMLElementTagNameMap[Tag] {
-  const made = document.createElement(tag);
-  made.className = classes;
-  return made;
+  const node = document.createElement(tag);
+  node.className = classes;
+  return node;
 }
 
 export function button(label: string, accept: boolean, onClick: () => void): HTMLButtonElement {
-  const made = element('button', `jp-Dialog-button jp-mod-styled ${accept ? 'jp-mod-accept' : 'jp-mod-reject'}`);
-  made.type = 'button';
-  made.textContent = label;
-  made.addEventListener('click', onClick);
-  return made;
+  const node = element('button', `jp-Dialog-button jp-mod-styled ${accept ? 'jp-mod-accept' : 'jp-mod-reject'}`);
+  node.type = 'button';
+  node.textContent = label;
+  node.addEventListener('click', onClick);
+  return node;
 }
 
-const PIECE = 4 << 20;
-/** Pages that upload for one question at a time must not write into each other's files. */
-const FIRST_NUMBERS = 1e9;
+const CHUNK_BYTES = 4 << 20;
+/** A random start keeps pages that answer the same request at a time from writing into each other's files. */
+const MAX_FIRST_NUMBER = 1e9;
 
-interface IPicked {
+interface IUpload {
   file: File;
   bar: HTMLProgressElement;
 }
 
-export class UploadBox extends Box {
+/** files.upload: a person picks files, which are sent in chunks to the folder that the kernel has created. */
+export class UploadPrompt extends Prompt {
   constructor(
     private readonly _request: Request,
     private readonly _settings: ServerConnection.ISettings,
     private readonly _reachability: Reachability
   ) {
-    super(questionOf(_request));
+    super(uploadMessage(_request));
     this._input.type = 'file';
     this._input.multiple = _request.body['multiple'] !== false;
     this._input.hidden = true;
-    this._input.addEventListener('change', () => void this._take([...(this._input.files ?? [])]));
-    this._choose = button(this._input.multiple ? 'Choose files' : 'Choose a file', true, () => this._input.click());
-    const cancel = button('Cancel', false, () => this._cancel());
-    this._list.setAttribute('aria-label', 'Files');
+    this._input.addEventListener('change', () => void this._upload([...(this._input.files ?? [])]));
+    this._choose = button(this._input.multiple ? text('Choose files') : text('Choose a file'), true, () => this._input.click());
+    const cancel = button(text('Cancel'), false, () => this._cancel());
+    this._list.setAttribute('aria-label', text('Files'));
     this.content.append(this._input, this._choose, cancel, this._list);
     this.content.addEventListener('dragover', event => event.preventDefault());
     this.content.addEventListener('drop', event => {
       event.preventDefault();
       event.stopPropagation();
-      void this._take([...(event.dataTransfer?.files ?? [])]);
+      void this._upload([...(event.dataTransfer?.files ?? [])]);
     });
   }
 
@@ -95,29 +98,29 @@ export class UploadBox extends Box {
     super.dispose();
   }
 
-  private async _take(files: File[]): Promise<void> {
+  private async _upload(files: File[]): Promise<void> {
     if (files.length === 0 || this._choose.disabled) {
       return;
     }
     this._choose.disabled = true;
-    const first = Math.floor(Math.random() * FIRST_NUMBERS);
-    const picked = (this._input.multiple ? files : files.slice(0, 1)).map(file => this._row(file));
+    const first = Math.floor(Math.random() * MAX_FIRST_NUMBER);
+    const uploads = (this._input.multiple ? files : files.slice(0, 1)).map(file => this._addRow(file));
     try {
       const done = [];
-      for (const [index, one] of picked.entries()) {
-        done.push({ name: one.file.name, path: await this._send(one, first + index) });
+      for (const [index, upload] of uploads.entries()) {
+        done.push({ name: upload.file.name, path: await this._sendFile(upload, first + index) });
       }
       this._request.answer({ files: done });
     } catch (reason) {
       if (!this._abort.signal.aborted) {
-        this.words.textContent = `The upload failed: ${reason instanceof Error ? reason.message : String(reason)}`;
+        this.message.textContent = text('The upload failed: {error}', { error: errorMessage(reason) });
         this._list.replaceChildren();
         this._choose.disabled = false;
       }
     }
   }
 
-  private _row(file: File): IPicked {
+  private _addRow(file: File): IUpload {
     const row = element('li', 'ownlab-Ask-file');
     const name = element('span');
     name.textContent = file.name;
@@ -130,22 +133,22 @@ export class UploadBox extends Box {
     return { file, bar };
   }
 
-  /** Send one file; its path. */
-  private async _send({ file, bar }: IPicked, number: number): Promise<string> {
-    const folder = this._request.text('target_dir');
+  /** Send one file, and return its path. */
+  private async _sendFile({ file, bar }: IUpload, number: number): Promise<string> {
+    const folder = this._request.stringField('target_dir');
     let offset = 0;
     let path = '';
     do {
-      const piece = file.slice(offset, offset + PIECE);
-      path = await this._patiently(() => sendPiece(this._settings, this._request.kernel.id, { folder, number, offset }, piece));
-      offset += piece.size;
+      const chunk = file.slice(offset, offset + CHUNK_BYTES);
+      path = await this._retryWhenReachable(() => uploadChunk(this._settings, this._request.kernel.id, { folder, number, offset }, chunk));
+      offset += chunk.size;
       bar.value = file.size > 0 ? offset : 1;
     } while (offset < file.size);
     return path;
   }
 
-  /** A server that is away comes back; a piece may be sent again. */
-  private async _patiently<Found>(send: () => Promise<Found>): Promise<Found> {
+  /** Repeat a request after the server was unreachable; a chunk may be sent twice. */
+  private async _retryWhenReachable<Result>(send: () => Promise<Result>): Promise<Result> {
     for (;;) {
       this._abort.signal.throwIfAborted();
       try {
@@ -155,14 +158,14 @@ export class UploadBox extends Box {
           throw reason;
         }
         await this._reachability.check();
-        await this._reachability.back;
+        await this._reachability.whenReachable;
       }
     }
   }
 
   private _cancel(): void {
     this._abort.abort();
-    this._request.refuse('the upload was cancelled in the page');
+    this._request.refuse(text('The upload was cancelled in the page.'));
   }
 
   private readonly _abort = new AbortController();
@@ -171,24 +174,25 @@ export class UploadBox extends Box {
   private readonly _list = element('ul', 'ownlab-Ask-files');
 }
 
-function questionOf(request: Request): string {
-  const name = request.text('filename');
+function uploadMessage(request: Request): string {
+  const name = request.stringField('filename');
   if (name) {
-    return `This notebook asks for the file ${name}.`;
+    return text('This notebook asks for the file {name}.', { name });
   }
-  return request.body['multiple'] === false ? 'This notebook asks for a file.' : 'This notebook asks for files.';
+  return request.body['multiple'] === false ? text('This notebook asks for a file.') : text('This notebook asks for files.');
 }
 
-export class GrantBox extends Box {
+/** userdata.get: whether this notebook may read a secret. The value is sent to the server's store only, never to the kernel. */
+export class SecretPrompt extends Prompt {
   constructor(
     private readonly _request: Request,
     private readonly _settings: ServerConnection.ISettings
   ) {
-    super(`This notebook asks for the secret ${_request.text('key')}.`);
+    super(text('This notebook asks for the secret {name}.', { name: _request.stringField('key') }));
     this._value.type = 'password';
     this._value.autocomplete = 'off';
-    this._value.placeholder = 'Value';
-    this._value.setAttribute('aria-label', `Value of ${_request.text('key')}`);
+    this._value.placeholder = text('Value');
+    this._value.setAttribute('aria-label', text('Value of {name}', { name: _request.stringField('key') }));
     this._value.hidden = true;
     this._value.addEventListener('keydown', event => {
       if (event.key === 'Enter') {
@@ -196,24 +200,24 @@ export class GrantBox extends Box {
         void this._grant();
       }
     });
-    this._accept = button('Grant access', true, () => void this._grant());
-    const refuse = button('Refuse', false, () => _request.answer({ granted: false }));
+    this._accept = button(text('Grant access'), true, () => void this._grant());
+    const refuse = button(text('Refuse'), false, () => _request.answer({ granted: false }));
     this.content.append(this._value, this._accept, refuse);
-    void this._look();
+    void this._loadAccess();
   }
 
-  /** Where there is no such secret, it can be entered here. */
-  private async _look(): Promise<void> {
-    const key = this._request.text('key');
+  /** If there is no such secret, offer to enter it. */
+  private async _loadAccess(): Promise<void> {
+    const key = this._request.stringField('key');
     try {
-      const { there } = await fetchAccess(this._settings, this._request.kernel.id, key);
+      const { there } = await fetchSecretAccess(this._settings, this._request.kernel.id, key);
       if (!there && !this.isDisposed) {
-        this.words.textContent = `This notebook asks for the secret ${key}, and there is none of that name yet. You can enter it here.`;
+        this.message.textContent = text('This notebook asks for the secret {name}, which does not exist yet. You can enter it here.', { name: key });
         this._value.hidden = false;
-        this._accept.textContent = 'Save and grant access';
+        this._accept.textContent = text('Save and grant access');
       }
     } catch (reason) {
-      this._say(reason);
+      this._showFailure(reason);
     }
   }
 
@@ -225,17 +229,17 @@ export class GrantBox extends Box {
     }
     this._accept.disabled = true;
     try {
-      const { granted } = await grantSecret(this._settings, this._request.kernel.id, this._request.text('key'), value);
+      const { granted } = await grantSecret(this._settings, this._request.kernel.id, this._request.stringField('key'), value);
       this._value.value = '';
       this._request.answer({ granted });
     } catch (reason) {
       this._accept.disabled = false;
-      this._say(reason);
+      this._showFailure(reason);
     }
   }
 
-  private _say(reason: unknown): void {
-    this.words.textContent = `The secret was not granted: ${reason instanceof Error ? reason.message : String(reason)}`;
+  private _showFailure(reason: unknown): void {
+    this.message.textContent = text('The secret was not granted: {error}', { error: errorMessage(reason) });
   }
 
   private readonly _value = element('input', 'jp-mod-styled ownlab-Ask-value');

@@ -1,24 +1,25 @@
-/** A file browser of its own for the drive, in the side bar. */
+/** The side panel with a file browser for the user's drive. */
 import { ToolbarButton } from '@jupyterlab/apputils';
 import { type FileBrowser, type IFileBrowserFactory, Uploader } from '@jupyterlab/filebrowser';
 import { newFolderIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import { BoxPanel, Widget } from '@lumino/widgets';
 import { driveIcon } from '../icons';
-import { MINE, type PersonsDrive } from './personalDrive';
+import { text } from '../text';
+import { MY_DRIVE, type PersonalDrive } from './personalDrive';
 
-/** It has a file browser while it is seen: JupyterLab makes new notebooks in the folder of the newest one, seen or not. */
+/** Has a file browser only while visible: JupyterLab creates new notebooks in the folder of the newest file browser. */
 export class DrivePanel extends BoxPanel {
   constructor(
     private readonly _factory: IFileBrowserFactory,
-    private readonly _drive: PersonsDrive
+    private readonly _drive: PersonalDrive
   ) {
     super({ direction: 'top-to-bottom', spacing: 0 });
     this.id = 'ownlab-drive';
     this.title.icon = driveIcon;
-    this.title.caption = 'Drive';
+    this.title.caption = text('Drive');
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', 'Drive');
+    this.node.setAttribute('aria-label', text('Drive'));
   }
 
   protected override onAfterShow(message: Message): void {
@@ -27,11 +28,11 @@ export class DrivePanel extends BoxPanel {
       return;
     }
     const browser = this._factory.createFileBrowser(`${this.id}-browser`, { driveName: this._drive.name });
-    browser.header.addWidget(new DriveHead(this._drive));
+    browser.header.addWidget(new DriveHeader(this._drive));
     addTools(browser);
     this.addWidget(browser);
     this._browser = browser;
-    void enter(browser);
+    void openMyDrive(browser);
   }
 
   protected override onBeforeHide(message: Message): void {
@@ -45,41 +46,41 @@ export class DrivePanel extends BoxPanel {
   private _browser: FileBrowser | null = null;
 }
 
-/** Where it was left, or at the top of what is the person's. */
-async function enter({ model }: FileBrowser): Promise<void> {
+/** Go to MyDrive, unless the file browser has restored another folder. */
+async function openMyDrive({ model }: FileBrowser): Promise<void> {
   await model.restored;
   if (!model.isDisposed && model.path === `${model.driveName}:`) {
-    await model.cd(MINE);
+    await model.cd(MY_DRIVE);
   }
 }
 
 function addTools(browser: FileBrowser): void {
-  const folder = new ToolbarButton({ icon: newFolderIcon, tooltip: 'New folder', onClick: () => void browser.createNewDirectory() });
-  const refresh = new ToolbarButton({ icon: refreshIcon, tooltip: 'Refresh the file list', onClick: () => void browser.model.refresh() });
+  const folder = new ToolbarButton({ icon: newFolderIcon, tooltip: text('New folder'), onClick: () => void browser.createNewDirectory() });
+  const refresh = new ToolbarButton({ icon: refreshIcon, tooltip: text('Refresh the file list'), onClick: () => void browser.model.refresh() });
   browser.toolbar.addItem('new-folder', folder);
   browser.toolbar.addItem('uploader', new Uploader({ model: browser.model }));
   browser.toolbar.addItem('refresh', refresh);
 }
 
-/** What this is; and why there is nothing, where that has a reason. */
-class DriveHead extends Widget {
-  constructor(private readonly _drive: PersonsDrive) {
+/** What the drive is, or why it is not available. */
+class DriveHeader extends Widget {
+  constructor(private readonly _drive: PersonalDrive) {
     super();
     this.addClass('ownlab-Drive-head');
     const title = document.createElement('h2');
     title.className = 'ownlab-Panel-title';
-    title.textContent = 'Drive';
-    this._words.setAttribute('role', 'status');
-    this.node.append(title, this._words);
-    _drive.troubleChanged.connect(this._say, this);
-    this._say();
+    title.textContent = text('Drive');
+    this._status.setAttribute('role', 'status');
+    this.node.append(title, this._status);
+    _drive.failureChanged.connect(this._showStatus, this);
+    this._showStatus();
   }
 
-  private _say(): void {
-    const { trouble } = this._drive;
-    this._words.textContent = trouble || 'Notebooks have it as MyDrive after drive.mount. It stays when runtimes end.';
-    this._words.className = trouble ? 'ownlab-Notice' : 'ownlab-Empty';
+  private _showStatus(): void {
+    const { failure } = this._drive;
+    this._status.textContent = failure || text('After drive.mount, notebooks have this folder as MyDrive. It is kept when runtimes end.');
+    this._status.className = failure ? 'ownlab-Notice' : 'ownlab-Empty';
   }
 
-  private readonly _words = document.createElement('p');
+  private readonly _status = document.createElement('p');
 }

@@ -1,44 +1,44 @@
-/** The person's drive as a drive of JupyterLab's: paths that begin with "drive:". */
+/** The user's drive as a drive of JupyterLab, with paths that start with "drive:". */
 import { PathExt, URLExt } from '@jupyterlab/coreutils';
 import { type Contents, Drive, ServerConnection } from '@jupyterlab/services';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-/** As the server's lab/runtimes/remotes.py has them: the drive's name, and its one folder. */
+/** The drive's name and its only folder, as on the server. */
 const NAME = 'drive';
-export const MINE = 'MyDrive';
-/** It is a remote that is not mounted. */
-const NOT_THERE = 409;
+export const MY_DRIVE = 'MyDrive';
+/** The drive is a remote that is not mounted. */
+const NOT_MOUNTED = 409;
 const ROOT = 'ownlab/drive';
 
-export class PersonsDrive extends Drive {
+export class PersonalDrive extends Drive {
   constructor(serverSettings: ServerConnection.ISettings) {
     super({ name: NAME, apiEndpoint: `${ROOT}/api/contents`, serverSettings });
   }
 
-  /** Why there is nothing to be seen; empty where there is. */
-  get trouble(): string {
-    return this._trouble;
+  /** Why the drive is not available; empty if it is. */
+  get failure(): string {
+    return this._failure;
   }
 
-  get troubleChanged(): ISignal<this, void> {
-    return this._troubleChanged;
+  get failureChanged(): ISignal<this, void> {
+    return this._failureChanged;
   }
 
-  /** A drive that is not there is an empty one: the file browser would tell of it in a dialog every few seconds. */
+  /** Show a missing drive as an empty folder: the file browser would show an error dialog every few seconds. */
   override async get(localPath: string, options?: Contents.IFetchOptions): Promise<Contents.IModel> {
     try {
-      const found = await super.get(localPath, options);
-      this._setTrouble('');
-      return found;
+      const model = await super.get(localPath, options);
+      this._setFailure('');
+      return model;
     } catch (reason) {
-      if (!(reason instanceof ServerConnection.ResponseError) || reason.response.status !== NOT_THERE) {
+      if (!(reason instanceof ServerConnection.ResponseError) || reason.response.status !== NOT_MOUNTED) {
         throw reason;
       }
-      this._setTrouble(reason.message);
+      this._setFailure(reason.message);
       if (options?.type === 'file' || options?.type === 'notebook' || options?.content === false) {
-        throw reason; // whoever has it open must not take an empty folder for it
+        throw reason; // an open document must not be replaced by an empty folder
       }
-      return { ...NOTHING, path: localPath, name: PathExt.basename(localPath) };
+      return { ...EMPTY_FOLDER, path: localPath, name: PathExt.basename(localPath) };
     }
   }
 
@@ -48,18 +48,18 @@ export class PersonsDrive extends Drive {
     return URLExt.join(baseUrl, ROOT, 'files', URLExt.encodeParts(localPath)) + url.search;
   }
 
-  private _setTrouble(words: string): void {
-    if (words !== this._trouble) {
-      this._trouble = words;
-      this._troubleChanged.emit();
+  private _setFailure(failure: string): void {
+    if (failure !== this._failure) {
+      this._failure = failure;
+      this._failureChanged.emit();
     }
   }
 
-  private readonly _troubleChanged = new Signal<this, void>(this);
-  private _trouble = '';
+  private readonly _failureChanged = new Signal<this, void>(this);
+  private _failure = '';
 }
 
-const NOTHING: Contents.IModel = {
+const EMPTY_FOLDER: Contents.IModel = {
   name: '',
   path: '',
   type: 'directory',

@@ -1,90 +1,90 @@
-/** The form of one cell in one view of its notebook: what the source says now, and how fields are written back to it. */
+/** The form of one cell in one view of its notebook: it follows the source, and writes field values back to it. */
 import type { CodeCell, ICodeCellModel } from '@jupyterlab/cells';
 import { Signal } from '@lumino/signaling';
 import type { PanelLayout } from '@lumino/widgets';
 import type { Form } from '../records';
-import type { IAsker, Reader } from './formReader';
+import type { IFormClient, FormReader } from './formReader';
 import { FormWidget, type IFormActions, type Rendermime } from './formWidget';
-import { fieldsOf, type IQuestion, type IReading, isSame, leastEdit, mentionsForm, rewritten } from './parsedForm';
+import { fieldsOf, type ICellSource, type IParsedForm, isSameSource, minimalEdit, mayHaveForm, withFieldValue } from './parsedForm';
 
-/** Several changes of an `auto` cell within this time are one. */
-const AUTO_PAUSE = 300;
+/** Changes of an `auto` cell within this time run it once. */
+const AUTO_RUN_DELAY_MS = 300;
 
-/** What a form needs of its notebook. */
-export interface IRunner {
-  /** `advance`: and go to the next one. */
+/** What a form needs from its notebook. */
+export interface INotebookRunner {
+  /** Run a cell; `advance`: and select the next one. */
   run(cell: CodeCell, advance: boolean): void;
-  /** The notebook takes the keyboard back. */
+  /** Return the focus to the notebook, in command mode. */
   activate(cell: CodeCell): void;
 }
 
-export class CellForm implements IAsker, IFormActions {
+export class CellForm implements IFormClient, IFormActions {
   constructor(
     readonly cell: CodeCell,
-    private readonly _reader: Reader,
-    private readonly _runner: IRunner,
+    private readonly _reader: FormReader,
+    private readonly _runner: INotebookRunner,
     private readonly _rendermime: Rendermime
   ) {
     this._model = cell.model;
     this._model.sharedModel.changed.connect(this._onChanged, this);
     this._model.stateChanged.connect(this._onState, this);
     cell.disposed.connect(this.dispose, this);
-    void cell.ready.then(() => this._draw());
-    this._look(true);
+    void cell.ready.then(() => this._render());
+    this._refresh(true);
   }
 
-  /** The form as the cell has it, or had it a moment ago. */
+  /** The form as last parsed; it may be older than the source. */
   get form(): Form | null {
-    return this._reading?.form ?? null;
+    return this._parsed?.form ?? null;
   }
 
-  /** What the cell is now; null: nothing that could be a form. */
-  get question(): IQuestion | null {
+  /** The current source; null if it cannot contain a form. */
+  get cellSource(): ICellSource | null {
     if (this._disposed) {
       return null;
     }
     const view: unknown = this._model.getMetadata('cellView');
     const source = this._model.sharedModel.getSource();
-    return mentionsForm(source) ? { source, view: typeof view === 'string' ? view : null } : null;
+    return mayHaveForm(source) ? { source, view: typeof view === 'string' ? view : null } : null;
   }
 
-  /** An answer of the server; one about an older source is of no use. */
-  answered(reading: IReading): void {
-    const question = this.question;
-    if (question && isSame(reading, question)) {
-      this._take(reading);
+  /** Called with the server's response; one about an older source is ignored. */
+  onParsed(parsed: IParsedForm): void {
+    const cellSource = this.cellSource;
+    if (cellSource && isSameSource(parsed, cellSource)) {
+      this._apply(parsed);
     }
   }
 
-  /** A person ran it: from now on `run: "auto"` holds. */
-  ran(): void {
-    this._ran = true;
+  /** The user has run the cell: from now on `run: "auto"` applies. */
+  markRun(): void {
+    this._wasRun = true;
   }
 
   write(key: string, text: string): void {
     this._changed = true;
-    const reading = this._reading;
-    const question = this.question;
+    const parsed = this._parsed;
+    const cellSource = this.cellSource;
     const field = fieldsOf(this.form).get(key);
-    if (!reading || !field || !question || !isSame(reading, question)) {
+    if (!parsed || !field || !cellSource || !isSameSource(parsed, cellSource)) {
       this._pending.set(key, text);
       return;
     }
     const shared = this._model.sharedModel;
-    if (this._last !== key) {
-      this._last = key;
-      endUndoStep(shared); // one step for each field, however quickly they follow each other
+    if (this._lastField !== key) {
+      this._lastField = key;
+      endUndoStep(shared); // one undo step for each field, however quickly they are changed
     }
-    this._reading = rewritten(reading, field, text);
-    const edit = leastEdit(field.value, text, field.start);
+    this._parsed = withFieldValue(parsed, field, text);
+    const edit = minimalEdit(field.value, text, field.start);
     shared.updateSource(edit.start, edit.end, edit.text);
   }
 
   commit(): void {
-    this._last = '';
-    if (this._changed && this._ran && this.form?.auto) {
-      window.clearTimeout(this._auto);
-      this._auto = window.setTimeout(() => this._runAuto(), AUTO_PAUSE);
+    this._lastField = '';
+    if (this._changed && this._wasRun && this.form?.auto) {
+      window.clearTimeout(this._autoTimer);
+      this._autoTimer = window.setTimeout(() => this._runAuto(), AUTO_RUN_DELAY_MS);
     }
   }
 
@@ -96,24 +96,24 @@ export class CellForm implements IAsker, IFormActions {
   }
 
   run(advance: boolean): void {
-    this._last = '';
-    window.clearTimeout(this._auto);
+    this._lastField = '';
+    window.clearTimeout(this._autoTimer);
     this._changed = false;
     const run = (): void => this._runner.run(this.cell, advance);
     if (this._pending.size > 0) {
-      this._then = run;
+      this._afterParse = run;
     } else {
       run();
     }
   }
 
   undo(): void {
-    this._last = '';
+    this._lastField = '';
     this._model.sharedModel.undo();
   }
 
   redo(): void {
-    this._last = '';
+    this._lastField = '';
     this._model.sharedModel.redo();
   }
 
@@ -121,9 +121,9 @@ export class CellForm implements IAsker, IFormActions {
     this._runner.activate(this.cell);
   }
 
-  /** Somebody wants to edit code that is hidden: the fields are what can be edited. */
-  enter(): void {
-    if (!this._widget?.enter()) {
+  /** The user wants to edit hidden code: focus the fields instead. */
+  focusFirst(): void {
+    if (!this._widget?.focusFirst()) {
       this.leave();
     }
   }
@@ -131,48 +131,48 @@ export class CellForm implements IAsker, IFormActions {
   dispose(): void {
     if (!this._disposed) {
       this._disposed = true;
-      window.clearTimeout(this._auto);
-      this._reader.forget(this);
+      window.clearTimeout(this._autoTimer);
+      this._reader.cancel(this);
       Signal.disconnectReceiver(this);
     }
   }
 
   private _onChanged(_: unknown, change: { sourceChange?: unknown; metadataChange?: unknown }): void {
     if (change.sourceChange || change.metadataChange) {
-      this._look(false);
+      this._refresh(false);
     }
   }
 
   private _onState(_: unknown, { name }: { name: string }): void {
-    if (name === 'executionState' && this._again && this._model.executionState === 'idle') {
+    if (name === 'executionState' && this._runAgain && this._model.executionState === 'idle') {
       this._runAuto();
     }
   }
 
-  /** Compare what is known with what the cell is now. */
-  private _look(now: boolean): void {
-    const { question } = this;
-    if (!question) {
+  /** Parse the form again if the source has changed. */
+  private _refresh(now: boolean): void {
+    const { cellSource } = this;
+    if (!cellSource) {
       this._pending.clear();
-      this._take(null);
+      this._apply(null);
       return;
     }
-    const known = this._reader.find(question);
+    const known = this._reader.find(cellSource);
     if (known) {
-      this._take(known);
+      this._apply(known);
       return;
     }
-    const reading = this._reading;
-    if (reading?.form && reading.source === question.source && question.view !== null) {
-      this._reading = { ...question, form: { ...reading.form, hidden: question.view === 'form' } };
+    const parsed = this._parsed;
+    if (parsed?.form && parsed.source === cellSource.source && cellSource.view !== null) {
+      this._parsed = { ...cellSource, form: { ...parsed.form, hidden: cellSource.view === 'form' } };
     }
-    this._draw();
-    this._reader.ask(this, now);
+    this._render();
+    this._reader.request(this, now);
   }
 
-  private _take(reading: IReading | null): void {
-    this._reading = reading;
-    this._draw();
+  private _apply(parsed: IParsedForm | null): void {
+    this._parsed = parsed;
+    this._render();
     const pending = [...this._pending];
     this._pending.clear();
     const fields = fieldsOf(this.form);
@@ -181,19 +181,19 @@ export class CellForm implements IAsker, IFormActions {
         this.write(key, text);
       }
     }
-    const then = this._then;
-    this._then = null;
+    const then = this._afterParse;
+    this._afterParse = null;
     then?.();
   }
 
-  private _draw(): void {
-    const { form, question, cell } = this;
+  private _render(): void {
+    const { form, cellSource, cell } = this;
     if (this._disposed || cell.isDisposed) {
       return;
     }
     cell.toggleClass('ownlab-mod-form', form !== null);
     cell.toggleClass('ownlab-mod-codeHidden', form?.hidden ?? false);
-    // A title alone needs no half of the cell.
+    // A form without fields does not need half of the cell.
     cell.toggleClass('ownlab-mod-formAbove', form !== null && (form.vertical || fieldsOf(form).size === 0));
     if (form === null) {
       this._widget?.dispose();
@@ -201,12 +201,12 @@ export class CellForm implements IAsker, IFormActions {
     } else if (!cell.isPlaceholder() && cell.inputArea) {
       this._widget ??= this._insert(cell.inputArea.layout as PanelLayout);
       const readOnly = this._model.getMetadata('editable') === false;
-      const reading = this._reading;
-      this._widget.take({ form, readOnly, stale: !(question && reading && isSame(reading, question)) });
+      const parsed = this._parsed;
+      this._widget.setState({ form, readOnly, stale: !(cellSource && parsed && isSameSource(parsed, cellSource)) });
     }
   }
 
-  /** Between prompt and editor: the prompt stays where the code is hidden, and JupyterLab's own collapser hides all. */
+  /** Insert it between prompt and editor: the prompt stays visible if the code is hidden, and JupyterLab's collapser hides both. */
   private _insert(layout: PanelLayout): FormWidget {
     const widget = new FormWidget(this._rendermime, this);
     layout.insertWidget(1, widget);
@@ -217,32 +217,32 @@ export class CellForm implements IAsker, IFormActions {
     if (this._disposed) {
       return;
     }
-    this._again = this._model.executionState !== 'idle';
+    this._runAgain = this._model.executionState !== 'idle';
     if (this._pending.size > 0) {
-      this._then = () => this._runAuto();
-    } else if (!this._again) {
+      this._afterParse = () => this._runAuto();
+    } else if (!this._runAgain) {
       this._changed = false;
       this._runner.run(this.cell, false);
     }
   }
 
   private readonly _model: ICodeCellModel;
-  private _reading: IReading | null = null;
+  private _parsed: IParsedForm | null = null;
   private _widget: FormWidget | null = null;
-  /** What was typed while the code had changed, and is written when it is known where. */
+  /** Values entered while the source had changed; written once their places are known. */
   private readonly _pending = new Map<string, string>();
-  private _then: (() => void) | null = null;
-  /** The field that was written last. */
-  private _last = '';
-  private _ran = false;
-  /** A field was changed since the cell ran. */
+  private _afterParse: (() => void) | null = null;
+  /** Key of the field that was written last. */
+  private _lastField = '';
+  private _wasRun = false;
+  /** A field was changed since the cell was run. */
   private _changed = false;
-  private _again = false;
-  private _auto = 0;
+  private _runAgain = false;
+  private _autoTimer = 0;
   private _disposed = false;
 }
 
-/** What comes next is another step of undo. */
+/** Start a new undo step. */
 function endUndoStep(shared: object): void {
   const { undoManager } = shared as { undoManager?: { stopCapturing(): void } | null };
   undoManager?.stopCapturing();

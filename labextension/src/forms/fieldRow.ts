@@ -1,25 +1,25 @@
 /**
  * One field of a form: a label and a control.
  *
- * Plain DOM, no React: a notebook may have hundreds, each in a tree of its own, and a control that has the focus must be
- * left alone while everything around it is drawn anew.
+ * Plain DOM instead of React: a notebook may have hundreds of fields, each in a tree of its own, and a focused control must
+ * not be touched while everything around it is rendered again.
  */
 import { Widget } from '@lumino/widgets';
 import type { Field } from '../records';
-import { asPython, isOfType, shown, sourceText } from './fieldValue';
+import { asRawField, matchesType, displayValue, sourceText } from './fieldValue';
 
-/** The control that shows a field; it depends on the field's type, and on what the source says. */
+/** The kind of control; it depends on the field's type and on the value in the source. */
 type Control = 'text' | 'code' | 'number' | 'checkbox' | 'slider' | 'date' | 'select' | 'combo';
 
 type Entry = HTMLInputElement | HTMLSelectElement;
 
-/** What <input type="number"> can hold: it would show anything else as empty. */
+/** What <input type="number"> can hold: it shows anything else as empty. */
 const PLAIN_NUMBER = /^-?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?$/;
 
-let made = 0;
+let counter = 0;
 
 export class FieldRow extends Widget {
-  /** `write`: the source text of a value that a person gave. */
+  /** `write` is called with the source text of a value that the user entered. */
   constructor(
     readonly key: string,
     field: Field,
@@ -31,47 +31,47 @@ export class FieldRow extends Widget {
     this._control = controlOf(field);
     this.addClass('ownlab-Form-row');
     this.addClass(`ownlab-mod-${this._control}`);
-    made += 1;
+    counter += 1;
     this._entry = this._control === 'select' ? document.createElement('select') : document.createElement('input');
-    this._entry.id = `ownlab-field-${made}`;
+    this._entry.id = `ownlab-field-${counter}`;
     this._entry.className = 'ownlab-Form-entry';
     this._build();
-    this._show();
+    this._showValue();
     this.node.addEventListener('input', this);
     this.node.addEventListener('focusout', this);
   }
 
-  /** Show another value of the same field; false: it needs another row. A control that is being used is left alone. */
-  take(field: Field): boolean {
+  /** Show another value of the same field. Return false if it needs another row. A focused control is not replaced. */
+  setField(field: Field): boolean {
     const before = this._field;
-    const used = this.node.contains(document.activeElement);
-    if (!isSameField(field, before) || (!used && controlOf(field) !== this._control)) {
+    const focused = this.node.contains(document.activeElement);
+    if (!isSameField(field, before) || (!focused && controlOf(field) !== this._control)) {
       return false;
     }
     this._field = field;
-    // What stands there may not be in the source yet, or not be a value at all: "1e" on its way to "1e3".
-    if (!used || (field.value !== before.value && sourceText(this._rules, this._given) !== field.value)) {
-      this._show();
+    // The input may not be in the source yet, or be incomplete: "1e" on the way to "1e3".
+    if (!focused || (field.value !== before.value && sourceText(this._rules, this._input) !== field.value)) {
+      this._showValue();
     }
     return true;
   }
 
-  /** The control does not suit the value any more, and was only kept because somebody used it. */
-  get outgrown(): boolean {
+  /** Whether the control no longer suits the value, and was kept only because it had the focus. */
+  get isOutdated(): boolean {
     return controlOf(this._field) !== this._control;
   }
 
   handleEvent(event: Event): void {
     if (event.type === 'focusout') {
       if (this._invalid) {
-        this._show(); // what the source says, not what never got there
+        this._showValue(); // discard invalid input
       }
       return;
     }
     if (this._range && event.target === this._range) {
       this._entry.value = this._range.value;
     }
-    const text = sourceText(this._rules, this._given);
+    const text = sourceText(this._rules, this._input);
     this._invalid = text === null;
     if (text !== null) {
       if (this._range && event.target !== this._range) {
@@ -83,14 +83,14 @@ export class FieldRow extends Widget {
     }
   }
 
-  /** How what is given is turned into source. */
+  /** The field that determines how the input is converted to source text. */
   private get _rules(): Field {
     const field = this._field;
-    const choice = field.choices?.includes(this._given) ?? false;
-    return this._control === 'code' || (this._control === 'combo' && !choice && this._verbatim) ? asPython(field) : field;
+    const choice = field.choices?.includes(this._input) ?? false;
+    return this._control === 'code' || (this._control === 'combo' && !choice && this._verbatim) ? asRawField(field) : field;
   }
 
-  private get _given(): string {
+  private get _input(): string {
     if (this._control === 'checkbox') {
       return (this._entry as HTMLInputElement).checked ? 'True' : 'False';
     }
@@ -106,13 +106,13 @@ export class FieldRow extends Widget {
     return this.node.classList.contains('ownlab-mod-invalid');
   }
 
-  private _show(): void {
+  private _showValue(): void {
     const field = this._field;
-    this._verbatim = !isOfType(field);
+    this._verbatim = !matchesType(field);
     this._invalid = false;
-    const text = this._control === 'code' ? field.value : shown(field);
+    const text = this._control === 'code' ? field.value : displayValue(field);
     if (this._entry instanceof HTMLSelectElement) {
-      this._choose(this._entry, text);
+      this._selectChoice(this._entry, text);
     } else if (this._control === 'checkbox') {
       this._entry.checked = field.value === 'True';
     } else if (this._entry.value !== text) {
@@ -123,8 +123,8 @@ export class FieldRow extends Widget {
     }
   }
 
-  /** A value that is not among the choices is shown as it is, as long as it stands in the source. */
-  private _choose(entry: HTMLSelectElement, text: string): void {
+  /** A value that is not one of the choices is shown as long as it is in the source. */
+  private _selectChoice(entry: HTMLSelectElement, text: string): void {
     const choices = this._field.choices ?? [];
     const known = !this._verbatim && choices.includes(text);
     entry.querySelector('.ownlab-Form-other')?.remove();
@@ -159,7 +159,7 @@ export class FieldRow extends Widget {
     entry.placeholder = field.placeholder ?? '';
     entry.autocomplete = 'off';
     entry.spellcheck = false;
-    entry.dataset.jpSuppressContextMenu = ''; // the browser's own, which can paste
+    entry.dataset.jpSuppressContextMenu = ''; // keep the browser's own menu, which can paste
     this.node.classList.toggle('ownlab-mod-python', control === 'code' || field.type === 'raw' || field.value_type === 'raw');
     if (entry.type === 'number') {
       limit(entry, field);
@@ -186,7 +186,7 @@ export class FieldRow extends Widget {
   private readonly _control: Control;
   private readonly _entry: Entry;
   private _range: HTMLInputElement | null = null;
-  /** The source has something that the field's type cannot show, and shows it as Python. */
+  /** The type cannot represent the value in the source, which is shown as Python code. */
   private _verbatim = false;
 }
 
@@ -194,7 +194,7 @@ function controlOf(field: Field): Control {
   if (field.choices !== null) {
     return field.allow_input ? 'combo' : 'select';
   }
-  if (!isOfType(field)) {
+  if (!matchesType(field)) {
     return 'code';
   }
   switch (field.type) {
@@ -217,7 +217,7 @@ function limit(entry: HTMLInputElement, field: Field): void {
   entry.step = field.step !== null ? String(field.step) : field.type === 'integer' ? '1' : 'any';
 }
 
-/** All but its value and its place. */
+/** Compare everything but the value and its place. */
 function isSameField(one: Field, other: Field): boolean {
   const rest = ({ value: _value, line: _line, start: _start, end: _end, ...kept }: Field): string => JSON.stringify(kept);
   return rest(one) === rest(other);

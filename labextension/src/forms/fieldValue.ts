@@ -1,7 +1,7 @@
 /**
- * A field's value: from its source text to what a person sees, and from what a person gives to source text.
+ * Converts a field's value between its source text and what the user sees and enters.
  *
- * The same as the server's `lab/colab/values.py`: tests hold both to one table. Here, because a field that is typed into
+ * Does the same as the server's Python code; tests check both against one table. It is here because typing into a field
  * cannot wait for the server.
  */
 import type { Field } from '../records';
@@ -11,13 +11,13 @@ const YES = ['true', 'yes', 'on', '1'];
 const NO = ['false', 'no', 'off', '0'];
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 
-/** What the field shows: a string without its quotes, anything else as it stands in the source. */
-export function shown(field: Field): string {
+/** Return what the field shows: a string without its quotes, anything else as in the source. */
+export function displayValue(field: Field): string {
   const kind = kindOf(field);
   return kind === 'string' || kind === 'date' ? (readString(field.value) ?? field.value) : field.value;
 }
 
-/** What is given, as it is written into the source; null where the field does not take it. */
+/** Return input as source text; null if the field does not accept it. */
 export function sourceText(field: Field, given: string): string | null {
   if (field.choices !== null && !field.allow_input && !field.choices.includes(given)) {
     return null;
@@ -39,13 +39,13 @@ export function sourceText(field: Field, given: string): string | null {
   }
 }
 
-/** Whether the field's type can show what the source says. Where it cannot, the source itself is shown. */
-export function isOfType(field: Field): boolean {
+/** Return whether the field's type can represent the value in the source. If not, the source text itself is shown. */
+export function matchesType(field: Field): boolean {
   switch (kindOf(field)) {
     case 'string':
       return field.value === '' || readString(field.value) !== null;
     case 'date':
-      return isDate(shown(field));
+      return isDate(displayValue(field));
     case 'boolean':
       return field.value === 'True' || field.value === 'False';
     case 'number':
@@ -57,8 +57,8 @@ export function isOfType(field: Field): boolean {
   }
 }
 
-/** The same field as one that takes Python as it stands. */
-export function asPython(field: Field): Field {
+/** Return the same field with a type that accepts any Python expression. */
+export function asRawField(field: Field): Field {
   return { ...field, type: 'raw', value_type: 'raw', choices: null };
 }
 

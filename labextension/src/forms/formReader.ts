@@ -1,124 +1,124 @@
-/** Asks the server what forms cells have: for all cells of the page that changed, in one request. */
+/** Lets the server parse the forms of cells: all cells of the page that have changed, in one request. */
 import type { ServerConnection } from '@jupyterlab/services';
 import { fetchForms } from '../api';
 import type { Reachability } from '../session/reachability';
-import type { IQuestion, IReading } from './parsedForm';
+import type { ICellSource, IParsedForm } from './parsedForm';
 
-/** Somebody types: one question when they pause. */
-const PAUSE = 150;
-/** In one request; the server takes 2,000 cells and 16 MB. */
-const MOST_CELLS = 500;
-const MOST_LETTERS = 2_000_000;
-/** What was read is kept, so that undo and a second view need no request. */
-const KEPT = 2_000;
-/** A server that answers, but not to this, is not asked for ever. */
-const ATTEMPTS = 3;
+/** While the user types, send one request when they pause. */
+const DEBOUNCE_MS = 150;
+/** Limits of one request; the server accepts 2,000 cells and 16 MB. */
+const MAX_BATCH_CELLS = 500;
+const MAX_BATCH_CHARS = 2_000_000;
+/** Parsed forms are cached, so that undo and a second view need no request. */
+const MAX_CACHED = 2_000;
+/** Limit for a server that is reachable but does not answer this request. */
+const MAX_ATTEMPTS = 3;
 
-/** Who wants to know: what it is then, when the question is sent. */
-export interface IAsker {
-  readonly question: IQuestion | null;
-  answered(reading: IReading): void;
+/** A form that is to be parsed. Its source is read when the request is sent. */
+export interface IFormClient {
+  readonly cellSource: ICellSource | null;
+  onParsed(parsed: IParsedForm): void;
 }
 
-export class Reader {
+export class FormReader {
   constructor(
     private readonly _settings: ServerConnection.ISettings,
     private readonly _reachability: Reachability
   ) {}
 
-  /** What is known already. */
-  find(question: IQuestion): IReading | undefined {
-    return this._known.get(keyOf(question));
+  /** Return a cached result. */
+  find(cellSource: ICellSource): IParsedForm | undefined {
+    return this._parsed.get(keyOf(cellSource));
   }
 
-  /** Answer by and by. `now`: a notebook was opened, nobody is typing. */
-  ask(asker: IAsker, now = false): void {
-    if (this._gone) {
+  /** Parse the source of a client later. `now`: do not wait, since a notebook was opened and nobody is typing. */
+  request(client: IFormClient, now = false): void {
+    if (this._unsupported) {
       return;
     }
-    this._askers.add(asker);
+    this._clients.add(client);
     window.clearTimeout(this._timer);
-    this._timer = window.setTimeout(() => this._flush(), now ? 0 : PAUSE);
+    this._timer = window.setTimeout(() => this._flush(), now ? 0 : DEBOUNCE_MS);
   }
 
-  /** Whoever is disposed need not be answered. */
-  forget(asker: IAsker): void {
-    this._askers.delete(asker);
+  /** A client was disposed. */
+  cancel(client: IFormClient): void {
+    this._clients.delete(client);
   }
 
   private _flush(): void {
-    const askers = [...this._askers];
-    this._askers.clear();
-    const questions = new Map<string, IQuestion>();
-    for (const { question } of askers) {
-      if (question) {
-        questions.set(keyOf(question), question);
+    const clients = [...this._clients];
+    this._clients.clear();
+    const sources = new Map<string, ICellSource>();
+    for (const { cellSource } of clients) {
+      if (cellSource) {
+        sources.set(keyOf(cellSource), cellSource);
       }
     }
-    for (const batch of batches([...questions.values()])) {
-      void this._send(batch, askers);
+    for (const batch of batches([...sources.values()])) {
+      void this._send(batch, clients);
     }
   }
 
-  private async _send(batch: readonly IQuestion[], askers: readonly IAsker[], attempt = 1): Promise<void> {
+  private async _send(batch: readonly ICellSource[], clients: readonly IFormClient[], attempt = 1): Promise<void> {
     try {
       const forms = await fetchForms(this._settings, batch);
-      this._gone ||= forms === null;
-      batch.forEach((question, at) => forms && this._keep({ ...question, form: forms[at] ?? null }));
-      this._tell(askers);
+      this._unsupported ||= forms === null;
+      batch.forEach((cellSource, at) => forms && this._store({ ...cellSource, form: forms[at] ?? null }));
+      this._notify(clients);
     } catch (reason) {
       if (!(await this._reachability.check())) {
-        await this._reachability.back;
-        askers.forEach(asker => this.ask(asker, true)); // what they want to know by then
-      } else if (attempt < ATTEMPTS) {
-        await this._send(batch, askers, attempt + 1);
+        await this._reachability.whenReachable;
+        clients.forEach(client => this.request(client, true)); // their sources may have changed meanwhile
+      } else if (attempt < MAX_ATTEMPTS) {
+        await this._send(batch, clients, attempt + 1);
       } else {
         console.warn('ownlab: forms were not read:', reason);
       }
     }
   }
 
-  private _keep(reading: IReading): void {
-    this._known.set(keyOf(reading), reading);
-    for (const key of this._known.keys()) {
-      if (this._known.size <= KEPT) {
+  private _store(parsed: IParsedForm): void {
+    this._parsed.set(keyOf(parsed), parsed);
+    for (const key of this._parsed.keys()) {
+      if (this._parsed.size <= MAX_CACHED) {
         break;
       }
-      this._known.delete(key);
+      this._parsed.delete(key);
     }
   }
 
-  private _tell(askers: readonly IAsker[]): void {
-    for (const asker of askers) {
-      const reading = asker.question && this.find(asker.question);
-      if (reading) {
-        asker.answered(reading);
+  private _notify(clients: readonly IFormClient[]): void {
+    for (const client of clients) {
+      const parsed = client.cellSource && this.find(client.cellSource);
+      if (parsed) {
+        client.onParsed(parsed);
       }
     }
   }
 
-  private readonly _askers = new Set<IAsker>();
-  private readonly _known = new Map<string, IReading>();
+  private readonly _clients = new Set<IFormClient>();
+  private readonly _parsed = new Map<string, IParsedForm>();
   private _timer = 0;
-  /** This server has no such route: it is a plain Jupyter server. */
-  private _gone = false;
+  /** This is a plain Jupyter server, without ownlab's routes. */
+  private _unsupported = false;
 }
 
-function keyOf({ source, view }: IQuestion): string {
+function keyOf({ source, view }: ICellSource): string {
   return `${view ?? ''}\n${source}`;
 }
 
-function* batches(questions: readonly IQuestion[]): Generator<IQuestion[]> {
-  let batch: IQuestion[] = [];
-  let letters = 0;
-  for (const question of questions) {
-    if (batch.length === MOST_CELLS || (batch.length > 0 && letters + question.source.length > MOST_LETTERS)) {
+function* batches(sources: readonly ICellSource[]): Generator<ICellSource[]> {
+  let batch: ICellSource[] = [];
+  let chars = 0;
+  for (const cellSource of sources) {
+    if (batch.length === MAX_BATCH_CELLS || (batch.length > 0 && chars + cellSource.source.length > MAX_BATCH_CHARS)) {
       yield batch;
       batch = [];
-      letters = 0;
+      chars = 0;
     }
-    batch.push(question);
-    letters += question.source.length;
+    batch.push(cellSource);
+    chars += cellSource.source.length;
   }
   if (batch.length > 0) {
     yield batch;

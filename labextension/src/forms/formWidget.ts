@@ -1,38 +1,39 @@
-/** A form: its title, words and fields in their order. It shows what it is given; what a person does, it tells. */
+/** A form: its title, Markdown and fields, in order. It renders what it is given, and reports user actions. */
 import type { Notebook } from '@jupyterlab/notebook';
 import { runIcon } from '@jupyterlab/ui-components';
 import { Panel, Widget } from '@lumino/widgets';
 import type { Field, Form } from '../records';
+import { text } from '../text';
 import { FieldRow } from './fieldRow';
 import { fieldsOf } from './parsedForm';
 
-/** The notebook's renderers: of Markdown, formulas and links. */
+/** The notebook's renderers of Markdown, formulas and links. */
 export type Rendermime = Notebook['rendermime'];
 
-/** What a person does with a form. */
+/** The user's actions. */
 export interface IFormActions {
   /** A field got a value; `key` as in `fieldsOf`. */
   write(key: string, text: string): void;
-  /** A value was given for good: not a letter of it. */
+  /** A value is complete, not only a keystroke of it. */
   commit(): void;
   toggle(): void;
   run(advance: boolean): void;
   undo(): void;
   redo(): void;
-  /** Back to the notebook. */
+  /** Return to the notebook. */
   leave(): void;
 }
 
-export interface IShown {
+export interface IFormState {
   form: Form;
   readOnly: boolean;
-  /** The code was changed, and what it says now is not known yet. */
+  /** The source has changed and is not parsed yet. */
   stale: boolean;
 }
 
 const MARKDOWN = 'text/markdown';
-/** What a title in plain words does not have. */
-const MARKED = /[*_`$[<&]/;
+/** Characters that a title without Markdown does not contain. */
+const HAS_MARKDOWN = /[*_`$[<&]/;
 
 export class FormWidget extends Panel {
   constructor(
@@ -42,18 +43,18 @@ export class FormWidget extends Panel {
     super();
     this.addClass('ownlab-Form');
     this.node.setAttribute('role', 'group');
-    this._head = new Head(_rendermime, _actions);
-    this.addWidget(this._head);
+    this._header = new FormHeader(_rendermime, _actions);
+    this.addWidget(this._header);
     for (const type of ['keydown', 'change', 'focusout']) {
       this.node.addEventListener(type, this);
     }
   }
 
-  take(shown: IShown): void {
-    this._shown = shown;
-    const { form, readOnly, stale } = shown;
-    this._head.take(form);
-    this.node.setAttribute('aria-label', form.title || 'Form');
+  setState(state: IFormState): void {
+    this._state = state;
+    const { form, readOnly, stale } = state;
+    this._header.setForm(form);
+    this.node.setAttribute('aria-label', form.title || text('Form'));
     this.node.style.setProperty('--ownlab-form-width', widthOf(form));
     this.toggleClass('ownlab-mod-stale', stale);
     this._reconcile(blocksOf(form));
@@ -62,8 +63,8 @@ export class FormWidget extends Panel {
     });
   }
 
-  /** Give the keyboard to the first field; false: there is none. */
-  enter(): boolean {
+  /** Focus the first field; return false if there is none. */
+  focusFirst(): boolean {
     const first = this.node.querySelector<HTMLElement>('.ownlab-Form-entry:not(:disabled)');
     first?.focus();
     return first !== null;
@@ -74,29 +75,29 @@ export class FormWidget extends Panel {
       this._onKey(event as KeyboardEvent);
     } else if (event.type === 'change') {
       this._actions.commit();
-    } else if (this._shown && this._blocks().some(block => block instanceof FieldRow && block.outgrown)) {
-      const shown = this._shown;
-      window.setTimeout(() => !this.isDisposed && this.take(this._shown ?? shown)); // when the focus has gone
+    } else if (this._state && this._blocks().some(block => block instanceof FieldRow && block.isOutdated)) {
+      const state = this._state;
+      window.setTimeout(() => !this.isDisposed && this.setState(this._state ?? state)); // after the focus has moved
     }
   }
 
-  /** Rows that can stay stay, also where others come before them: one of them may have the focus. */
+  /** Keep existing rows where possible, also if others are inserted before them: one may have the focus. */
   private _reconcile(blocks: readonly Block[]): void {
     const old = [...this._blocks()];
     blocks.forEach((block, at) => {
-      const found = old.findIndex(widget => isFor(widget, block));
+      const found = old.findIndex(widget => updateBlock(widget, block));
       if (found >= 0) {
         old.splice(0, found + 1).slice(0, -1).forEach(passed => passed.dispose());
       } else {
-        this.insertWidget(at + 1, this._made(block));
+        this.insertWidget(at + 1, this._createBlock(block));
       }
     });
     old.forEach(left => left.dispose());
   }
 
-  private _made(block: Block): Widget {
+  private _createBlock(block: Block): Widget {
     if (typeof block === 'string') {
-      return new Words(this._rendermime, block);
+      return new MarkdownBlock(this._rendermime, block);
     }
     const [key, field] = block;
     return new FieldRow(key, field, text => this._actions.write(key, text));
@@ -106,7 +107,7 @@ export class FormWidget extends Panel {
     return this.widgets.slice(1);
   }
 
-  /** JupyterLab takes single letters for commands: `d d` deletes the cell. Those with Ctrl it may have, except for some. */
+  /** Keep keys from JupyterLab, which uses single letters as commands (`d d` deletes the cell). Most keys with Ctrl go through. */
   private _onKey(event: KeyboardEvent): void {
     const { key, shiftKey, altKey } = event;
     const accel = event.ctrlKey || event.metaKey;
@@ -130,12 +131,12 @@ export class FormWidget extends Panel {
     }
   }
 
-  private readonly _head: Head;
-  private _shown: IShown | null = null;
+  private readonly _header: FormHeader;
+  private _state: IFormState | null = null;
 }
 
 /** Title and buttons. */
-class Head extends Panel {
+class FormHeader extends Panel {
   constructor(
     private readonly _rendermime: Rendermime,
     actions: IFormActions
@@ -143,8 +144,8 @@ class Head extends Panel {
     super();
     this.addClass('ownlab-Form-head');
     this._run = button('ownlab-Form-run', () => actions.run(false));
-    this._run.title = 'Run this cell';
-    this._run.setAttribute('aria-label', 'Run this cell');
+    this._run.title = text('Run this cell');
+    this._run.setAttribute('aria-label', text('Run this cell'));
     runIcon.element({ container: this._run, stylesheet: 'menuItem' });
     this._toggle = button('ownlab-Form-toggle', () => actions.toggle());
     this._title.addClass('ownlab-Form-title');
@@ -156,33 +157,33 @@ class Head extends Panel {
     this.node.append(this._toggle);
   }
 
-  take({ title, hidden }: Form): void {
+  setForm({ title, hidden }: Form): void {
     this._run.hidden = !hidden;
-    this._toggle.textContent = hidden ? 'Show code' : 'Hide code';
+    this._toggle.textContent = hidden ? text('Show code') : text('Hide code');
     this._toggle.setAttribute('aria-expanded', String(!hidden));
-    const text = (title ?? '').replace(/^#+\s*/, '');
-    if (text === this._text) {
+    const heading = (title ?? '').replace(/^#+\s*/, '');
+    if (heading === this._heading) {
       return;
     }
-    this._text = text;
-    this._title.setHidden(text === '');
+    this._heading = heading;
+    this._title.setHidden(heading === '');
     this._title.node.replaceChildren();
-    [...this._title.widgets].forEach(words => words.dispose());
-    if (MARKED.test(text)) {
-      this._title.addWidget(new Words(this._rendermime, text));
+    [...this._title.widgets].forEach(block => block.dispose());
+    if (HAS_MARKDOWN.test(heading)) {
+      this._title.addWidget(new MarkdownBlock(this._rendermime, heading));
     } else {
-      this._title.node.textContent = text;
+      this._title.node.textContent = heading;
     }
   }
 
   private readonly _run: HTMLButtonElement;
   private readonly _toggle: HTMLButtonElement;
   private readonly _title = new Panel();
-  private _text: string | null = null;
+  private _heading: string | null = null;
 }
 
-/** Markdown, by JupyterLab's own renderer: sanitised, with formulas and links. */
-class Words extends Panel {
+/** Markdown, rendered and sanitized by JupyterLab. */
+class MarkdownBlock extends Panel {
   constructor(
     rendermime: Rendermime,
     readonly text: string
@@ -195,50 +196,50 @@ class Words extends Panel {
   }
 }
 
-/** A field with its key, or words that stand between fields. */
+/** A field with its key, or the Markdown between fields. */
 type Block = [string, Field] | string;
 
-/** Whether a widget shows this; if so, it shows it as it is now. */
-function isFor(widget: Widget, block: Block): boolean {
+/** Return whether a widget is for this block, after updating it. */
+function updateBlock(widget: Widget, block: Block): boolean {
   if (typeof block === 'string') {
-    return widget instanceof Words && widget.text === block;
+    return widget instanceof MarkdownBlock && widget.text === block;
   }
-  return widget instanceof FieldRow && widget.key === block[0] && widget.take(block[1]);
+  return widget instanceof FieldRow && widget.key === block[0] && widget.setField(block[1]);
 }
 
 function blocksOf(form: Form): Block[] {
   const blocks: Block[] = [];
   const fields = fieldsOf(form).entries();
-  let line = -2; // of the words before
+  let line = -2; // of the previous Markdown
   for (const part of form.parts) {
     const last = blocks.at(-1);
     if (part.part === 'field') {
-      const next = fields.next(); // in the same order
+      const next = fields.next();
       blocks.push(...(next.done ? [] : [next.value]));
     } else if (typeof last !== 'string') {
       blocks.push(part.text);
     } else {
-      blocks[blocks.length - 1] = `${last}\n${isApart(part.text, line, part.line) ? '\n' : ''}${part.text}`;
+      blocks[blocks.length - 1] = `${last}\n${needsBlankLine(part.text, line, part.line) ? '\n' : ''}${part.text}`;
     }
     line = part.line;
   }
   return blocks.filter(block => typeof block !== 'string' || block.trim() !== '');
 }
 
-/** A rule right below words would make a heading of them. */
-function isApart(text: string, before: number, line: number): boolean {
+/** Directly below text, a rule would turn the text into a heading. */
+function needsBlankLine(text: string, before: number, line: number): boolean {
   return line !== before + 1 || /^\s*([-=*_])\s*(?:\1\s*)+$/.test(text);
 }
 
-/** "50%" is of the cell. */
+/** "50%" means half of the cell. */
 function widthOf({ width }: Form): string {
   return width !== null && /^\d+(?:\.\d+)?(?:%|px|em|rem|vw|ch)$/.test(width) ? width.replace('%', 'cqi') : '';
 }
 
 function button(name: string, act: () => void): HTMLButtonElement {
-  const made = document.createElement('button');
-  made.type = 'button';
-  made.className = name;
-  made.addEventListener('click', act);
-  return made;
+  const node = document.createElement('button');
+  node.type = 'button';
+  node.className = name;
+  node.addEventListener('click', act);
+  return node;
 }

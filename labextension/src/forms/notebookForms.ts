@@ -1,15 +1,15 @@
-/** The forms of one view of a notebook: one for each code cell that it has now. */
+/** The forms of one view of a notebook, one for each code cell. */
 import type { ISessionContextDialogs } from '@jupyterlab/apputils';
 import type { Cell, CodeCell, ICellModel } from '@jupyterlab/cells';
 import { type Notebook, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import { Signal } from '@lumino/signaling';
-import { CellForm, type IRunner } from './cellForm';
-import type { Reader } from './formReader';
+import { CellForm, type INotebookRunner } from './cellForm';
+import type { FormReader } from './formReader';
 
-export class NotebookForms implements IRunner {
+export class NotebookForms implements INotebookRunner {
   constructor(
     private readonly _panel: NotebookPanel,
-    private readonly _reader: Reader,
+    private readonly _reader: FormReader,
     private readonly _dialogs: ISessionContextDialogs | null
   ) {
     this._notebook = _panel.content;
@@ -21,7 +21,7 @@ export class NotebookForms implements IRunner {
     this._onModel();
   }
 
-  /** The form of the cell that is active. */
+  /** The form of the active cell. */
   get active(): CellForm | undefined {
     return this._notebook.activeCell ? this._forms.get(this._notebook.activeCell) : undefined;
   }
@@ -31,34 +31,34 @@ export class NotebookForms implements IRunner {
     const { sessionContext } = this._panel;
     const { mode } = notebook;
     if (advance) {
-      this._choose(cell);
+      this._select(cell);
       void NotebookActions.runAndAdvance(notebook, sessionContext, this._dialogs ?? undefined);
       return;
     }
     void NotebookActions.runCells(notebook, [cell], sessionContext, this._dialogs ?? undefined);
     if (mode === 'edit') {
-      notebook.mode = mode; // somebody has gone on in the code meanwhile
+      notebook.mode = mode; // the user went on editing code
     }
   }
 
   activate(cell: CodeCell): void {
-    this._choose(cell);
+    this._select(cell);
     this._notebook.mode = 'command';
     cell.node.focus();
   }
 
-  private _choose(cell: CodeCell): void {
+  private _select(cell: CodeCell): void {
     this._notebook.deselectAll();
     this._notebook.activeCellIndex = this._notebook.widgets.indexOf(cell);
   }
 
   private _onState(_: unknown, { name, newValue }: { name: string; newValue: unknown }): void {
     if (name === 'mode' && newValue === 'edit' && this.active?.form?.hidden) {
-      this.active.enter();
+      this.active.focusFirst();
     }
   }
 
-  /** A click beside a field, on the prompt or so: JupyterLab leaves the focus where it is, since that is in the same cell. */
+  /** Take the focus from a field if the user clicks elsewhere in its cell: JupyterLab would leave it there. */
   private _onMouseDown({ target }: MouseEvent): void {
     const used = document.activeElement?.closest('.ownlab-Form');
     const cell = used?.closest<HTMLElement>('.jp-Cell');
@@ -72,12 +72,12 @@ export class NotebookForms implements IRunner {
     this._onCells();
   }
 
-  /** Often called many times at once: a notebook is read cell by cell. */
+  /** Called once for each cell when a notebook is loaded: handle all at once. */
   private _onCells(): void {
-    if (!this._due) {
-      this._due = true;
+    if (!this._syncPending) {
+      this._syncPending = true;
       queueMicrotask(() => {
-        this._due = false;
+        this._syncPending = false;
         this._sync();
       });
     }
@@ -90,21 +90,21 @@ export class NotebookForms implements IRunner {
     for (const cell of this._notebook.widgets) {
       if (isCode(cell) && !this._forms.has(cell)) {
         this._forms.set(cell, new CellForm(cell, this._reader, this, this._notebook.rendermime));
-        cell.disposed.connect(this._onGone, this);
+        cell.disposed.connect(this._onCellDisposed, this);
       }
     }
   }
 
-  private _onGone(cell: Cell): void {
+  private _onCellDisposed(cell: Cell): void {
     this._forms.delete(cell);
   }
 
-  /** In whichever view it was run: cells of two views have one model. */
+  /** The cell may have been run in another view, which shares the model. */
   private _onRun(_: unknown, { cell }: { cell: Cell<ICellModel> }): void {
     if (isCode(cell)) {
       for (const form of this._forms.values()) {
         if (form.cell.model === cell.model) {
-          form.ran();
+          form.markRun();
         }
       }
     }
@@ -112,7 +112,7 @@ export class NotebookForms implements IRunner {
 
   private readonly _notebook: Notebook;
   private readonly _forms = new Map<Cell, CellForm>();
-  private _due = false;
+  private _syncPending = false;
 }
 
 function isCode(cell: Cell): cell is CodeCell {

@@ -1,17 +1,17 @@
-/** What a cell's form is, together with the exact text that it was read from; and what is left of it when a value changes. */
+/** A cell's form together with the source that it was parsed from, and how it changes when a value is edited. */
 import type { Field, Form } from '../records';
 
-export interface IQuestion {
+export interface ICellSource {
   source: string;
   /** The cell's metadata.cellView. */
   view: string | null;
 }
 
-export interface IReading extends IQuestion {
+export interface IParsedForm extends ICellSource {
   form: Form | null;
 }
 
-/** A change of a text: what stands from `start` to `end` is replaced. */
+/** An edit of a text: replace `start` to `end`. */
 export interface IEdit {
   start: number;
   end: number;
@@ -20,12 +20,12 @@ export interface IEdit {
 
 const MENTION = /#\s*@(?:param|title|markdown)/;
 
-/** Whether it is worth asking about a source at all. */
-export function mentionsForm(source: string): boolean {
+/** Return whether a source may contain a form. */
+export function mayHaveForm(source: string): boolean {
   return MENTION.test(source);
 }
 
-/** A form's fields by name; a name's second field has another key than its first. */
+/** Return a form's fields by name; if a name occurs twice, the second field has another key. */
 export function fieldsOf(form: Form | null): Map<string, Field> {
   const found = new Map<string, Field>();
   for (const part of form?.parts ?? []) {
@@ -40,31 +40,31 @@ export function fieldsOf(form: Form | null): Map<string, Field> {
   return found;
 }
 
-export function isSame(one: IQuestion, other: IQuestion): boolean {
+export function isSameSource(one: ICellSource, other: ICellSource): boolean {
   return one.source === other.source && one.view === other.view;
 }
 
-/** The reading after a field got another value: later places move, so that the next change needs no server. */
-export function rewritten(reading: IReading, field: Field, text: string): IReading {
-  const { source, form } = reading;
-  const moved = text.length - (field.end - field.start);
+/** Return the form after a field got another value. Later fields are moved, so that the next edit needs no server. */
+export function withFieldValue(parsed: IParsedForm, field: Field, text: string): IParsedForm {
+  const { source, form } = parsed;
+  const shift = text.length - (field.end - field.start);
   const parts = form?.parts.map(part => {
     if (part.part !== 'field' || part.start < field.start) {
       return part;
     }
     return part.start === field.start && part.name === field.name
-      ? { ...part, value: text, end: part.end + moved }
-      : { ...part, start: part.start + moved, end: part.end + moved };
+      ? { ...part, value: text, end: part.end + shift }
+      : { ...part, start: part.start + shift, end: part.end + shift };
   });
   return {
-    ...reading,
+    ...parsed,
     source: source.slice(0, field.start) + text + source.slice(field.end),
     form: form && parts ? { ...form, parts } : null
   };
 }
 
-/** The least that changes one text into another, so that a caret in the code stays where it is. */
-export function leastEdit(before: string, after: string, at: number): IEdit {
+/** Return the smallest edit that changes one text into another, so that the cursor in the code does not move. */
+export function minimalEdit(before: string, after: string, at: number): IEdit {
   const shorter = Math.min(before.length, after.length);
   let head = 0;
   while (head < shorter && before[head] === after[head]) {
@@ -74,7 +74,7 @@ export function leastEdit(before: string, after: string, at: number): IEdit {
   while (tail < shorter - head && before[before.length - 1 - tail] === after[after.length - 1 - tail]) {
     tail += 1;
   }
-  // Half of a character of two units must not be left alone.
+  // Do not split a surrogate pair.
   if (head > 0 && isHigh(before, head - 1)) {
     head -= 1;
   }

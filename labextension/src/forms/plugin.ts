@@ -1,17 +1,18 @@
-/** Colab's forms: fields beside the code, for `#@title`, `#@param` and `#@markdown`. */
+/** Colab forms: fields beside the code for `#@title`, `#@param` and `#@markdown`. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, ISessionContextDialogs } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import type { Reachability } from '../session/reachability';
+import { text } from '../text';
 import { IReachability } from '../tokens';
-import { Reader } from './formReader';
+import { FormReader } from './formReader';
 import { NotebookForms } from './notebookForms';
 
 const TOGGLE = 'ownlab:toggle-form-code';
 
 export const forms: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:forms',
-  description: 'Shows the forms that cells describe in their comments.',
+  description: 'Shows the forms that cells define in their comments.',
   autoStart: true,
   requires: [INotebookTracker, IReachability],
   optional: [ISessionContextDialogs, ICommandPalette],
@@ -22,17 +23,17 @@ export const forms: JupyterFrontEndPlugin<void> = {
     dialogs: ISessionContextDialogs | null,
     palette: ICommandPalette | null
   ) => {
-    const reader = new Reader(app.serviceManager.serverSettings, reachability);
-    const shown = new WeakMap<NotebookPanel, NotebookForms>();
-    const take = (panel: NotebookPanel): void => {
-      shown.set(panel, new NotebookForms(panel, reader, dialogs));
+    const reader = new FormReader(app.serviceManager.serverSettings, reachability);
+    const formsOf = new WeakMap<NotebookPanel, NotebookForms>();
+    const addPanel = (panel: NotebookPanel): void => {
+      formsOf.set(panel, new NotebookForms(panel, reader, dialogs));
     };
-    notebooks.forEach(take);
-    notebooks.widgetAdded.connect((_, panel) => take(panel));
+    notebooks.forEach(addPanel);
+    notebooks.widgetAdded.connect((_, panel) => addPanel(panel));
 
-    const active = () => (notebooks.currentWidget ? shown.get(notebooks.currentWidget)?.active : undefined);
+    const active = () => (notebooks.currentWidget ? formsOf.get(notebooks.currentWidget)?.active : undefined);
     app.commands.addCommand(TOGGLE, {
-      label: () => (active()?.form?.hidden ? 'Show the Form’s Code' : 'Hide the Form’s Code'),
+      label: () => (active()?.form?.hidden ? text('Show the Form’s Code') : text('Hide the Form’s Code')),
       isEnabled: () => Boolean(active()?.form),
       execute: () => active()?.toggle()
     });

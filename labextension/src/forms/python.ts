@@ -1,8 +1,8 @@
-/** Python's literals of strings and numbers, read and written. */
+/** Reads and writes Python literals, and checks whether a text is a Python expression. */
 
 export interface INumber {
   value: number;
-  /** Written with a point or an exponent. */
+  /** Written with a decimal point or an exponent. */
   float: boolean;
 }
 
@@ -10,7 +10,7 @@ const INTEGER = /^[-+]?\s*(?:0(?:_?0)*|[1-9](?:_?\d)*)$/;
 const BASED = /^([-+]?)\s*(0[xX](?:_?[\da-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+)$/;
 const FLOAT = /^[-+]?\s*(?:\d(?:_?\d)*)?(?:\.(?:\d(?:_?\d)*)?)?(?:[eE][-+]?\d(?:_?\d)*)?$/;
 
-/** null: no number, or none that is finite. */
+/** Parse a number; null if it is not a finite number. */
 export function readNumber(text: string): INumber | null {
   const based = BASED.exec(text);
   const digits = text.replace(/[_\s]/g, '');
@@ -34,10 +34,10 @@ const MEANT: Record<string, string> = {
   '\\': '\\', "'": "'", '"': '"', n: '\n', t: '\t', r: '\r', a: '\x07', b: '\b', f: '\f', v: '\v', '\n': ''
 };
 
-/** What a string literal says, or several beside each other; null: it is none, or one that only Python can read. */
+/** Return the value of a string literal, or of several adjacent ones; null if it is none, or needs Python to be evaluated. */
 export function readString(text: string): string | null {
   let rest = text.trim();
-  let said = '';
+  let value = '';
   if (rest === '') {
     return null;
   }
@@ -49,17 +49,17 @@ export function readString(text: string): string | null {
       return null;
     }
     const inner = rest.slice(opened[0].length, end);
-    const one = /[rR]/.test(opened[1] ?? '') ? inner : unescaped(inner);
-    if (one === null) {
+    const part = /[rR]/.test(opened[1] ?? '') ? inner : unescaped(inner);
+    if (part === null) {
       return null;
     }
-    said += one;
+    value += part;
     rest = rest.slice(end + quote.length).trimStart();
   }
-  return said;
+  return value;
 }
 
-/** Where the string that was opened before `from` is closed; -1: nowhere on this line. */
+/** Return the position of the closing quote of a string that starts before `from`; -1 if it is not closed on this line. */
 export function closing(text: string, from: number, quote: string): number {
   for (let at = from; at < text.length; at += text[at] === '\\' ? 2 : 1) {
     if (text[at] === '\n' && quote.length === 1) {
@@ -80,7 +80,7 @@ function unescaped(inner: string): string | null {
       known &&= code <= 0x10ffff;
       return known ? String.fromCodePoint(code) : all;
     }
-    // A name of Unicode's, or too few digits: Python knows what becomes of it.
+    // A Unicode name or too few digits: only Python knows the result.
     known &&= !/^N\{|^[xuUN]$/.test(other);
     return MEANT[other] ?? all;
   });
@@ -89,13 +89,13 @@ function unescaped(inner: string): string | null {
 
 const NAMED: Record<string, string> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };
 
-/** A literal in the quotes that stood there before. */
+/** Return a literal with the same quotes as before. */
 export function writeString(text: string, before: string): string {
   const quote = before.startsWith("'") && !before.startsWith("'''") ? "'" : '"';
   return quote + text.replace(/[\\\p{C}\p{Z}]/gu, escaped).replaceAll(quote, `\\${quote}`) + quote;
 }
 
-/** As Python's repr: what cannot be seen is written by its number. */
+/** Escape like Python's repr: invisible characters are written as code points. */
 function escaped(char: string): string {
   const code = char.codePointAt(0) ?? 0;
   const hex = code.toString(16);
@@ -125,10 +125,15 @@ const SIGNS: Record<string, Token> = {
   '+': 'prefix', '-': 'prefix', '~': 'prefix', '*': 'join', '**': 'join', ',': 'comma', ':': 'colon', '=': 'assign', ':=': 'walrus', '...': 'operand'
 };
 
+/**
+ * Return whether a text may stand after `name =` on one line: one complete expression, as far as can be told without Python.
+ *
+ * Incomplete input such as `[1, 2` must not be written: its bracket would swallow the comment that defines the field.
+ */
 export function isExpression(text: string): boolean {
   const open: string[] = [];
   let lambdas = 0;
-  let last: Token = 'operator'; // as if something stood before that wants an operand
+  let last: Token = 'operator'; // at the start, an operand is expected
   for (let at = 0; at < text.length; ) {
     const rest = text.slice(at);
     const blank = /^[ \t\f]+/.exec(rest);
@@ -169,7 +174,7 @@ function next(rest: string): [Token | null, number] {
   }
   const sign = OPERATOR.exec(rest)?.[0];
   if (sign === undefined) {
-    return [null, 0]; // a comment, a line's end, another statement
+    return [null, 0]; // a comment, a line break or another statement
   }
   const token = sign in PAIRS ? 'open' : Object.values(PAIRS).includes(sign) ? 'close' : (SIGNS[sign] ?? 'operator');
   return [token, sign.length];
@@ -179,7 +184,7 @@ function isOperand(token: Token): boolean {
   return token === 'operand' || token === 'string' || token === 'close';
 }
 
-/** Whether one may stand behind the other. Where in doubt, it may. */
+/** Return whether a token may follow another. If in doubt, it may. */
 function follows(token: Token, last: Token, rest: string, open: readonly string[], lambdas: number): boolean {
   const after = isOperand(last);
   switch (token) {
@@ -202,7 +207,7 @@ function follows(token: Token, last: Token, rest: string, open: readonly string[
     case 'walrus':
       return last === 'operand' && open.length > 0;
     case 'operator':
-      // "is not", "not in", "async for": words behind each other.
+      // "is not", "not in", "async for": adjacent keywords.
       return after || /^(?:in|is|for)\b/.test(rest);
     case 'join':
       return after || open.length > 0; // [*a], f(**b)

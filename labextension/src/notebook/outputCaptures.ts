@@ -1,47 +1,47 @@
 /**
- * Cells whose outputs go to an Output widget (`with out:`), after a reload.
+ * Output that an Output widget captures (`with out:`), after a page reload.
  *
- * ipywidgets' own OutputModel takes an execution's messages when its `msg_id` changes, not when it is restored with one. Until
- * it does, this keeps them out of the cell, and asks the server to tell the widget what it took, and whose it takes.
+ * The OutputModel of ipywidgets captures an execution's messages when its `msg_id` changes, but not when it is restored with
+ * one. Until it does, this class keeps the messages out of the cell and asks the server to send the widget its state.
  */
 import type { KernelMessage } from '@jupyterlab/services';
 
 const OUTPUTS = ['stream', 'display_data', 'update_display_data', 'execute_result', 'error', 'clear_output'];
-/** The widgets of a page that was just loaded take a moment to be there. */
-const ASK_AFTER = [300, 1_500, 5_000];
+/** Widgets take a moment to appear after a page is loaded. */
+const REQUEST_AFTER_MS = [300, 1_500, 5_000];
 
-export class Captures {
-  constructor(private readonly _ask: () => void) {}
+export class OutputCaptures {
+  constructor(private readonly _requestWidgetState: () => void) {}
 
-  /** How it is when a page attaches. */
-  begin(capturing: Record<string, string>): void {
-    this._taking = new Map(Object.entries(capturing));
+  /** Set what is captured when a notebook attaches. */
+  reset(capturing: Record<string, string>): void {
+    this._captured = new Map(Object.entries(capturing));
   }
 
-  /** Called with each comm_msg when it was handled. */
-  note({ comm_id, data }: KernelMessage.ICommMsgMsg['content']): void {
+  /** Called with each comm_msg after it was handled. */
+  onCommMessage({ comm_id, data }: KernelMessage.ICommMsgMsg['content']): void {
     const { state } = data as { state?: { msg_id?: unknown } };
     if (typeof state?.msg_id === 'string') {
-      this._taking.set(comm_id, state.msg_id);
+      this._captured.set(comm_id, state.msg_id);
     }
   }
 
-  /** A hook for a cell's future: false for what an Output widget should have taken, and did not. */
-  guard(message: KernelMessage.IIOPubMessage): boolean {
+  /** A hook for a cell's future: return false for output that an Output widget should have captured. */
+  acceptsOutput(message: KernelMessage.IIOPubMessage): boolean {
     const { msg_id } = message.parent_header as KernelMessage.IHeader;
-    if (!OUTPUTS.includes(message.header.msg_type) || ![...this._taking.values()].includes(msg_id)) {
+    if (!OUTPUTS.includes(message.header.msg_type) || ![...this._captured.values()].includes(msg_id)) {
       return true;
     }
     this._timers.forEach(timer => window.clearTimeout(timer));
-    this._timers = ASK_AFTER.map(after => window.setTimeout(this._ask, after));
+    this._timers = REQUEST_AFTER_MS.map(after => window.setTimeout(this._requestWidgetState, after));
     return false;
   }
 
   clear(): void {
-    this._taking.clear();
+    this._captured.clear();
     this._timers.forEach(timer => window.clearTimeout(timer));
   }
 
-  private _taking = new Map<string, string>();
+  private _captured = new Map<string, string>();
   private _timers: number[] = [];
 }

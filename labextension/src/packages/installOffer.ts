@@ -1,32 +1,37 @@
-/** Offers to install what a notebook remembers and its runtime lacks. */
+/** Offers to install the packages that a notebook needs and its runtime lacks. */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { Widget } from '@lumino/widgets';
-import { remembered, type Remembered } from './notebookPackages';
+import { plural, text } from '../text';
+import { type Packages, readPackages } from './notebookPackages';
 
-/** JupyterLab cuts a notice after 140 characters. */
-const LONGEST = 140;
-const DONE = 8_000;
+/** JupyterLab truncates notifications after 140 characters. */
+const MAX_MESSAGE_LENGTH = 140;
+const SUCCESS_CLOSE_MS = 8_000;
 
-/** Ask the kernel what it lacks, and say so, with a button. */
-export async function offer(panel: NotebookPanel, kernel: Kernel.IKernelConnection): Promise<void> {
+/** Ask the kernel which packages are missing, and offer to install them. */
+export async function offerInstall(panel: NotebookPanel, kernel: Kernel.IKernelConnection): Promise<void> {
   await panel.context.ready;
-  const wanted = remembered(panel.context.model);
-  const missing = count(wanted) > 0 && !kernel.isDisposed ? await lacking(kernel, wanted) : null;
+  const wanted = readPackages(panel.context.model);
+  const missing = count(wanted) > 0 && !kernel.isDisposed ? await findMissing(kernel, wanted) : null;
   if (missing === null || count(missing) === 0 || panel.isDisposed) {
     return;
   }
-  const many = count(missing) > 1;
-  const head = `This notebook needs ${many ? `${count(missing)} packages` : 'a package'} that this runtime has not got: `;
-  const id = Notification.info(withNames(head, missing), {
+  const n = count(missing);
+  const short = plural(n, 'This notebook needs a package that is not installed in this runtime.', 'This notebook needs {n} packages that are not installed in this runtime.');
+  const describe = (names: string): string =>
+    n === 1
+      ? text('This notebook needs a package that is not installed in this runtime: {names}.', { names })
+      : text('This notebook needs {n} packages that are not installed in this runtime: {names}.', { n, names });
+  const id = Notification.info(withNames(missing, describe, short), {
     autoClose: false,
     actions: [
       {
-        label: 'Install',
+        label: text('Install'),
         displayType: 'accent',
         callback: event => {
-          event.preventDefault(); // the notice stays, and shows how it goes on
+          event.preventDefault(); // keep the notification, which shows the progress
           void install(id, kernel, missing);
         }
       }
@@ -35,92 +40,94 @@ export async function offer(panel: NotebookPanel, kernel: Kernel.IKernelConnecti
   kernel.disposed.connect(() => Notification.dismiss(id));
 }
 
-async function install(id: string, kernel: Kernel.IKernelConnection, missing: Remembered): Promise<void> {
-  if (!(await mayTake(missing))) {
+async function install(id: string, kernel: Kernel.IKernelConnection, missing: Packages): Promise<void> {
+  if (!(await confirmSources(missing))) {
     return;
   }
-  const said: string[] = [];
-  const tell = (message: string, type: 'in-progress' | 'success' | 'error', autoClose: number | false): void => {
-    const cut = message.length > LONGEST ? `${message.slice(0, LONGEST - 1)}…` : message;
-    const details = { label: 'Details', callback: () => void showDialog({ title: 'What the installers said', body: lines(said), buttons: [Dialog.okButton()] }) };
+  const lines: string[] = [];
+  const notify = (message: string, type: 'in-progress' | 'success' | 'error', autoClose: number | false): void => {
+    const short = message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH - 1)}…` : message;
+    const showLines = (): Promise<unknown> => showDialog({ title: text('Output of the installers'), body: preformatted(lines), buttons: [Dialog.okButton()] });
+    const details = { label: text('Details'), callback: () => void showLines() };
     const options = { autoClose, actions: type === 'error' ? [details] : [] };
-    if (!Notification.update({ id, message: cut, type, ...options }) && type !== 'in-progress') {
-      Notification.emit(cut, type, options); // it was closed meanwhile
+    if (!Notification.update({ id, message: short, type, ...options }) && type !== 'in-progress') {
+      Notification.emit(short, type, options); // the user closed the first one
     }
   };
-  tell(withNames('Installing ', missing), 'in-progress', false);
-  const done = await restore(kernel, missing, line => {
-    said.push(line);
-    tell(`Installing: ${line}`, 'in-progress', false);
+  notify(withNames(missing, names => text('Installing {names}.', { names }), text('Installing packages.')), 'in-progress', false);
+  const done = await installPackages(kernel, missing, line => {
+    lines.push(line);
+    notify(text('Installing: {line}', { line }), 'in-progress', false);
   });
   if (done?.failed === '') {
-    tell(withNames('Installed: ', missing), 'success', DONE);
+    notify(withNames(missing, names => text('Installed: {names}.', { names }), text('All packages were installed.')), 'success', SUCCESS_CLOSE_MS);
   } else {
-    const why = done ? done.failed : 'the kernel was interrupted, or is gone';
-    said.push(why);
-    tell(`Not all was installed: ${why}`, 'error', false);
+    const reason = done ? done.failed : text('The kernel was interrupted or has ended.');
+    lines.push(reason);
+    notify(text('Some packages were not installed: {reason}', { reason }), 'error', false);
   }
 }
 
-/** What does not come from the package index is code of whoever wrote the notebook: a person should know from where. */
-async function mayTake({ pip }: Remembered): Promise<boolean> {
-  const elsewhere = pip.filter(each => each.includes(' @ '));
-  if (elsewhere.length === 0) {
+/** Packages from URLs are code chosen by the author of the notebook: show the URLs before running it. */
+async function confirmSources({ pip }: Packages): Promise<boolean> {
+  const fromUrls = pip.filter(requirement => requirement.includes(' @ '));
+  if (fromUrls.length === 0) {
     return true;
   }
   const { button } = await showDialog({
-    title: 'Install packages from these addresses?',
-    body: lines(elsewhere),
-    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: 'Install' })]
+    title: text('Install packages from these addresses?'),
+    body: preformatted(fromUrls),
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: text('Install') })]
   });
   return button.accept;
 }
 
-function lines(texts: string[]): Widget {
+function preformatted(items: string[]): Widget {
   const node = document.createElement('pre');
-  node.textContent = texts.join('\n');
+  node.textContent = items.join('\n');
   return new Widget({ node });
 }
 
-function count({ pip, apt }: Remembered): number {
+function count({ pip, apt }: Packages): number {
   return pip.length + apt.length;
 }
 
-/** As many names as there is room for. */
-function withNames(head: string, { pip, apt }: Remembered): string {
-  const names = [...pip.map(each => each.replace(/ @ .*/, '').replace('==', ' ')), ...apt];
+/** Return the sentence with as many names as fit into a notification; `short` if none fits. */
+function withNames({ pip, apt }: Packages, describe: (names: string) => string, short: string): string {
+  const names = [...pip.map(requirement => requirement.replace(/ @ .*/, '').replace('==', ' ')), ...apt];
   for (let shown = names.length; shown > 0; shown--) {
     const rest = names.length - shown;
-    const text = `${head}${names.slice(0, shown).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}.`;
-    if (text.length <= LONGEST) {
-      return text;
+    const listed = names.slice(0, shown).join(', ');
+    const message = describe(rest > 0 ? text('{names} and {rest} more', { names: listed, rest }) : listed);
+    if (message.length <= MAX_MESSAGE_LENGTH) {
+      return message;
     }
   }
-  return `${head.replace(/: $/, '')}.`;
+  return short;
 }
 
 const MODULE = 'ownlab_guest.kernel.packages';
 
-interface IRestored {
+interface IInstallResult {
   installed: string[];
-  /** Why not all of it was; '': it was. */
+  /** Why some were not installed; '': all were. */
   failed: string;
 }
 
-/** null: that kernel is none of ours, or it is gone. */
-export function lacking(kernel: Kernel.IKernelConnection, wanted: Remembered): Promise<Remembered | null> {
-  return ask<Remembered>(kernel, 'lacking', wanted);
+/** Return the packages that are missing; null: the kernel has ended or is not a runtime of ownlab. */
+function findMissing(kernel: Kernel.IKernelConnection, wanted: Packages): Promise<Packages | null> {
+  return callKernel<Packages>(kernel, 'lacking', wanted);
 }
 
-/** `say` hears each line of what installers print. */
-export function restore(kernel: Kernel.IKernelConnection, wanted: Remembered, say: (line: string) => void): Promise<IRestored | null> {
-  return ask<IRestored>(kernel, 'restore', wanted, say);
+/** Install packages; `onLine` is called with each line that the installers print. */
+function installPackages(kernel: Kernel.IKernelConnection, wanted: Packages, onLine: (line: string) => void): Promise<IInstallResult | null> {
+  return callKernel<IInstallResult>(kernel, 'restore', wanted, onLine);
 }
 
-/** A call in the kernel, of which no cell and no history knows. */
-async function ask<T>(kernel: Kernel.IKernelConnection, what: string, { pip, apt }: Remembered, say?: (line: string) => void): Promise<T | null> {
-  // Texts in JSON are texts in Python.
-  const call = `__import__('${MODULE}', fromlist=['${what}']).${what}(${JSON.stringify(pip)}, ${JSON.stringify(apt)})`;
+/** Call a function in the kernel, without a trace in cells and history. */
+async function callKernel<T>(kernel: Kernel.IKernelConnection, name: string, { pip, apt }: Packages, onLine?: (line: string) => void): Promise<T | null> {
+  // JSON strings are valid Python strings.
+  const call = `__import__('${MODULE}', fromlist=['${name}']).${name}(${JSON.stringify(pip)}, ${JSON.stringify(apt)})`;
   try {
     const future = kernel.requestExecute({
       code: '',
@@ -132,7 +139,7 @@ async function ask<T>(kernel: Kernel.IKernelConnection, what: string, { pip, apt
     });
     future.onIOPub = message => {
       if (message.header.msg_type === 'stream') {
-        (message.content as KernelMessage.IStreamMsg['content']).text.split(/[\r\n]+/).forEach(line => line.trim() && say?.(line.trim()));
+        (message.content as KernelMessage.IStreamMsg['content']).text.split(/[\r\n]+/).forEach(line => line.trim() && onLine?.(line.trim()));
       }
     };
     const { content } = await future.done;
@@ -140,6 +147,6 @@ async function ask<T>(kernel: Kernel.IKernelConnection, what: string, { pip, apt
     const answer = found as { status?: string; data?: Record<string, unknown> } | undefined;
     return answer?.status === 'ok' ? ((answer.data?.['application/json'] ?? null) as T | null) : null;
   } catch {
-    return null; // the kernel was restarted, or ended
+    return null; // the kernel was restarted or has ended
   }
 }

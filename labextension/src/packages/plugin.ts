@@ -1,45 +1,45 @@
-/** Packages that notebooks install are remembered with them, and installed again in runtimes that lack them. */
+/** Records which packages the cells of a notebook installed, and offers to install them in other runtimes. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
-import { offer } from './installOffer';
-import { type Changes, remember } from './notebookPackages';
+import { offerInstall } from './installOffer';
+import { type PackageChanges, updatePackages } from './notebookPackages';
 
 export const packages: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:packages',
-  description: 'Remembers packages with notebooks, and offers to install them.',
+  description: 'Records a notebook’s packages, and offers to install them.',
   autoStart: true,
   requires: [INotebookTracker],
   activate: (_: JupyterFrontEnd, notebooks: INotebookTracker) => {
-    // Several views of a notebook have one kernel; and nobody is asked twice for it.
+    // Several views of a notebook share a kernel; offer only once for each kernel.
     const offered = new Set<string>();
-    const take = (panel: NotebookPanel): void => {
+    const addPanel = (panel: NotebookPanel): void => {
       const { sessionContext, context } = panel;
-      const hear = (_: Kernel.IKernelConnection, message: KernelMessage.IIOPubMessage): void => {
+      const onMessage = (_: Kernel.IKernelConnection, message: KernelMessage.IIOPubMessage): void => {
         if ((message.header.msg_type as string) === 'ownlab_packages') {
-          remember(context.model, message.content as Changes);
+          updatePackages(context.model, message.content as PackageChanges);
         }
       };
-      let heard: Kernel.IKernelConnection | null = null;
-      const look = (): void => {
+      let connected: Kernel.IKernelConnection | null = null;
+      const onKernelChanged = (): void => {
         const kernel = sessionContext.session?.kernel ?? null;
-        if (kernel === heard) {
+        if (kernel === connected) {
           return;
         }
-        heard?.iopubMessage.disconnect(hear);
-        heard = kernel;
-        kernel?.iopubMessage.connect(hear);
+        connected?.iopubMessage.disconnect(onMessage);
+        connected = kernel;
+        kernel?.iopubMessage.connect(onMessage);
         if (kernel && !offered.has(kernel.id)) {
           offered.add(kernel.id);
-          // JupyterLab tells of a notebook that cannot be read.
-          offer(panel, kernel).catch(reason => console.warn('ownlab: no packages are offered', reason));
+          // JupyterLab itself reports notebooks that cannot be read.
+          offerInstall(panel, kernel).catch(reason => console.warn('ownlab: no packages are offered', reason));
         }
       };
-      sessionContext.kernelChanged.connect(look);
-      panel.disposed.connect(() => heard?.iopubMessage.disconnect(hear));
-      look();
+      sessionContext.kernelChanged.connect(onKernelChanged);
+      panel.disposed.connect(() => connected?.iopubMessage.disconnect(onMessage));
+      onKernelChanged();
     };
-    notebooks.forEach(take);
-    notebooks.widgetAdded.connect((_, panel) => take(panel));
+    notebooks.forEach(addPanel);
+    notebooks.widgetAdded.connect((_, panel) => addPanel(panel));
   }
 };

@@ -1,15 +1,16 @@
-/** In the toolbar of each notebook: which runtime it has, what that uses, and how long it lasts. */
+/** The indicator in the toolbar of each notebook: its runtime, what that uses, and the time left. */
 import type { ISessionContext } from '@jupyterlab/apputils';
 import * as React from 'react';
-import { activity, booked, bytes, duration, endWords, rate, runtimeName, timeLeft } from '../formatting';
+import { bookedMemory, describeActivity, describeEnd, describeTimeLeft, formatBytes, formatDuration, formatRate, runtimeName } from '../formatting';
 import type { Runtime } from '../records';
+import { text } from '../text';
 import { MemoryBar } from './charts';
 import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
 
 export interface IIndicatorOptions {
   live: LiveSnapshot;
   sessionContext: ISessionContext;
-  /** Called on a click: shows the details beside the button. */
+  /** Called on a click: show the popover beside the button. */
   open: (indicator: Indicator, anchor: HTMLElement) => void;
 }
 
@@ -25,12 +26,12 @@ export class Indicator extends LiveWidget {
 
   readonly sessionContext: ISessionContext;
 
-  /** What the notebook runs on; undefined: no runtime of ours. */
+  /** The notebook's runtime; undefined if it has none of ownlab. */
   get runtime(): Runtime | undefined {
     return this.live.runtime(this.sessionContext.session?.kernel?.id);
   }
 
-  /** Whether the details are shown. */
+  /** Whether the popover is shown. */
   set expanded(value: boolean) {
     this._expanded = value;
     this.update();
@@ -46,11 +47,11 @@ export class Indicator extends LiveWidget {
         className={`ownlab-Indicator-button ownlab-state-${runtime.state}${runtime.warned ? ' ownlab-mod-warned' : ''}`}
         aria-haspopup="dialog"
         aria-expanded={this._expanded}
-        aria-label={spoken(runtime, this.live)}
-        title="This notebook’s runtime"
+        aria-label={accessibleName(runtime, this.live)}
+        title={text('This notebook’s runtime')}
         onClick={event => this._open(this, event.currentTarget)}
       >
-        <Face runtime={runtime} live={this.live} />
+        <IndicatorContent runtime={runtime} live={this.live} />
       </button>
     );
   }
@@ -65,42 +66,42 @@ export class Indicator extends LiveWidget {
   private _expanded = false;
 }
 
-function Face({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element {
+function IndicatorContent({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element {
   const now = live.now();
   const name = <span className="ownlab-Indicator-type">{runtimeName(runtime, live)}</span>;
   if (runtime.state !== 'running') {
     return (
       <>
         {name}
-        <span className="ownlab-Indicator-state">{activity(runtime, now)}</span>
+        <span className="ownlab-Indicator-state">{describeActivity(runtime, now)}</span>
       </>
     );
   }
   return (
     <>
       {name}
-      <MemoryBar label="RAM" used={runtime.ram} whole={live.current?.host.memory ?? null} small />
-      {runtime.cards.length > 0 && <MemoryBar label="VRAM" used={runtime.vram} whole={booked(runtime)} small />}
+      <MemoryBar label={text('RAM')} used={runtime.ram} total={live.current?.host.memory ?? null} compact />
+      {runtime.cards.length > 0 && <MemoryBar label={text('VRAM')} used={runtime.vram} total={bookedMemory(runtime)} compact />}
       {runtime.ends_at !== null && (
-        <span className="ownlab-Indicator-left" title={endWords(runtime, runtime.ends_at, now)}>
-          {duration(runtime.ends_at - now)}
+        <span className="ownlab-Indicator-left" title={describeEnd(runtime, runtime.ends_at, now)}>
+          {formatDuration(runtime.ends_at - now)}
         </span>
       )}
-      {runtime.units_per_hour > 0 && <span className="ownlab-Indicator-rate">{rate(runtime.units_per_hour)}</span>}
+      {runtime.units_per_hour > 0 && <span className="ownlab-Indicator-rate">{formatRate(runtime.units_per_hour)}</span>}
     </>
   );
 }
 
-/** The whole indicator in words. */
-function spoken(runtime: Runtime, live: LiveSnapshot): string {
+/** Return the contents of the indicator as text, for screen readers. */
+function accessibleName(runtime: Runtime, live: LiveSnapshot): string {
   const now = live.now();
   return [
-    `Runtime: ${runtimeName(runtime, live)}`,
-    activity(runtime, now),
-    runtime.ram === null ? '' : `RAM ${bytes(runtime.ram)}`,
-    runtime.vram === null ? '' : `VRAM ${bytes(runtime.vram)}`,
-    timeLeft(runtime, now),
-    runtime.units_per_hour > 0 ? rate(runtime.units_per_hour) : ''
+    text('Runtime: {type}', { type: runtimeName(runtime, live) }),
+    describeActivity(runtime, now),
+    runtime.ram === null ? '' : text('RAM {amount}', { amount: formatBytes(runtime.ram) }),
+    runtime.vram === null ? '' : text('VRAM {amount}', { amount: formatBytes(runtime.vram) }),
+    describeTimeLeft(runtime, now),
+    runtime.units_per_hour > 0 ? formatRate(runtime.units_per_hour) : ''
   ]
     .filter(Boolean)
     .join(', ');

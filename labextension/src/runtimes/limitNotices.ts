@@ -1,124 +1,119 @@
-/** Before a limit ends a runtime: a warning, with one click for more time; after it: why it was ended; and that one was stopped from elsewhere. */
-import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+/** Notifications about limits: a warning before one ends a runtime, the reason afterwards; and that a runtime was stopped elsewhere. */
 import { Notification } from '@jupyterlab/apputils';
-import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
-import { duration, notebookName } from '../formatting';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { formatDuration, notebookName } from '../formatting';
 import type { Runtime, Snapshot } from '../records';
-import type { OwnEnds } from '../session/ownShutdowns';
-import { commandIds, ILiveSnapshot, IOwnEnds } from '../tokens';
+import type { OwnShutdowns } from '../session/ownShutdowns';
+import { sentences, text } from '../text';
 import { type LiveSnapshot, panelOf } from './liveSnapshot';
 
-/** A runtime that vanished this long before its end may have been ended by it: snapshots are some seconds apart. */
+/** A runtime that disappears this long before its end was probably ended by the limit: snapshots are seconds apart. */
 const TOLERANCE_SECONDS = 3;
 
-/** A runtime that is back within this time was not stopped. */
-const SHORT_ABSENCE = 3_000;
+/** A runtime that reappears within this time was not stopped. */
+const STOP_NOTICE_DELAY_MS = 3_000;
 
 interface IOpenNotebook {
   panel: NotebookPanel;
   session: string;
 }
 
-export const warnings: JupyterFrontEndPlugin<void> = {
-  id: 'ownlab:warnings',
-  description: 'Warns before a limit ends a runtime, and says so when it did, or somebody elsewhere.',
-  autoStart: true,
-  requires: [ILiveSnapshot, IOwnEnds, INotebookTracker],
-  activate: (app: JupyterFrontEnd, live: LiveSnapshot, ends: OwnEnds, notebooks: INotebookTracker) => {
-    const warner = new Warner(live, ends, notebooks, id => void app.commands.execute(commandIds.extendRuntime, { id }));
-    live.changed.connect(() => warner.look());
-  }
-};
-
-class Warner {
+export class LimitNotices {
   constructor(
     private readonly _live: LiveSnapshot,
-    private readonly _ends: OwnEnds,
+    private readonly _ownShutdowns: OwnShutdowns,
     private readonly _notebooks: INotebookTracker,
     private readonly _extend: (id: string) => void
   ) {}
 
   /** Called with each snapshot. */
-  look(): void {
+  update(): void {
     const snapshot = this._live.current;
-    if (!snapshot || snapshot === this._before) {
+    if (!snapshot || snapshot === this._previous) {
       return;
     }
-    const yours = snapshot.runtimes.filter(one => one.person === snapshot.person);
-    for (const runtime of yours) {
+    const own = snapshot.runtimes.filter(runtime => runtime.person === snapshot.person);
+    for (const runtime of own) {
       if (runtime.warned && runtime.ends_at !== null && runtime.state === 'running') {
         this._warn(runtime, runtime.ends_at);
       } else {
-        this._unwarn(runtime.id);
+        this._dismiss(runtime.id);
       }
       const panel = panelOf(runtime, this._notebooks);
       const session = panel?.sessionContext.session?.id;
       if (panel && session) {
-        this._open.set(runtime.id, { panel, session });
+        this._openNotebooks.set(runtime.id, { panel, session });
       }
     }
-    this._sayGone(snapshot);
-    this._before = snapshot;
+    this._reportEnded(snapshot);
+    this._previous = snapshot;
   }
 
   private _warn(runtime: Runtime, endsAt: number): void {
-    const name = notebookName(runtime.notebook);
-    const message = `The runtime of ${name} ends in ${duration(endsAt - this._live.now())}${because(runtime.ends_why)}.`;
-    const shown = this._shown.get(runtime.id);
+    const notebook = notebookName(runtime.notebook);
+    const duration = formatDuration(endsAt - this._live.now());
+    const reason = runtime.ends_why;
+    const message = reason
+      ? text('The runtime of {notebook} ends in {duration}: {reason}.', { notebook, duration, reason })
+      : text('The runtime of {notebook} ends in {duration}.', { notebook, duration });
+    const shown = this._warnings.get(runtime.id);
     if (shown === undefined) {
-      const actions = runtime.may_extend ? [{ label: 'Extend', callback: () => this._extend(runtime.id) }] : [];
-      this._shown.set(runtime.id, { id: Notification.warning(message, { autoClose: false, actions }), message });
+      const actions = runtime.may_extend ? [{ label: text('Extend'), callback: () => this._extend(runtime.id) }] : [];
+      this._warnings.set(runtime.id, { id: Notification.warning(message, { autoClose: false, actions }), message });
     } else if (shown.message !== message) {
       shown.message = message;
-      Notification.update({ id: shown.id, message }); // where it was closed by hand it stays closed
+      Notification.update({ id: shown.id, message }); // has no effect if the user closed it
     }
   }
 
-  private _unwarn(id: string): void {
-    const shown = this._shown.get(id);
+  private _dismiss(id: string): void {
+    const shown = this._warnings.get(id);
     if (shown !== undefined) {
       Notification.dismiss(shown.id);
-      this._shown.delete(id);
+      this._warnings.delete(id);
     }
   }
 
-  private _sayGone(snapshot: Snapshot): void {
-    const still = new Set(snapshot.runtimes.map(one => one.id));
-    for (const gone of this._before?.runtimes ?? []) {
-      if (gone.person !== snapshot.person || still.has(gone.id)) {
+  private _reportEnded(snapshot: Snapshot): void {
+    const present = new Set(snapshot.runtimes.map(runtime => runtime.id));
+    for (const ended of this._previous?.runtimes ?? []) {
+      if (ended.person !== snapshot.person || present.has(ended.id)) {
         continue;
       }
-      this._unwarn(gone.id);
-      if (gone.ends_at !== null && gone.ends_at <= snapshot.at + TOLERANCE_SECONDS) {
-        const name = notebookName(gone.notebook);
-        Notification.info(
-          `The runtime of ${name} was ended${because(gone.ends_why)}. Its variables are gone; the notebook and your files are kept.`,
-          { autoClose: false }
-        );
+      this._dismiss(ended.id);
+      if (ended.ends_at !== null && ended.ends_at <= snapshot.at + TOLERANCE_SECONDS) {
+        Notification.info(describeEnded(ended), { autoClose: false });
       } else {
-        const open = this._open.get(gone.id);
-        window.setTimeout(() => open && this._sayStopped(gone, open), SHORT_ABSENCE);
+        const open = this._openNotebooks.get(ended.id);
+        window.setTimeout(() => open && this._reportStopped(ended, open), STOP_NOTICE_DELAY_MS);
       }
-      this._open.delete(gone.id);
+      this._openNotebooks.delete(ended.id);
     }
   }
 
-  /** Not by this page, and not for another runtime of the same notebook. */
-  private _sayStopped(gone: Runtime, { panel, session }: IOpenNotebook): void {
+  /** Notify, unless this page stopped the runtime or the notebook has another one. */
+  private _reportStopped(ended: Runtime, { panel, session }: IOpenNotebook): void {
     const runtimes = this._live.current?.runtimes ?? [];
-    const goesOn = runtimes.some(one => one.id === gone.id || (one.person === gone.person && one.notebook === gone.notebook));
-    if (!panel.isDisposed && !goesOn && !this._ends.has(gone.id) && !this._ends.has(session)) {
-      Notification.info(`The runtime of ${notebookName(gone.notebook)} was stopped.`, { autoClose: false });
+    const continues = runtimes.some(runtime => runtime.id === ended.id || (runtime.person === ended.person && runtime.notebook === ended.notebook));
+    if (!panel.isDisposed && !continues && !this._ownShutdowns.has(ended.id) && !this._ownShutdowns.has(session)) {
+      Notification.info(text('The runtime of {notebook} was stopped.', { notebook: notebookName(ended.notebook) }), { autoClose: false });
     }
   }
 
-  /** Runtime -> the notebook that has it, where that is open in this page. */
-  private readonly _open = new Map<string, IOpenNotebook>();
+  /** Runtime -> its notebook, if that is open in this page. */
+  private readonly _openNotebooks = new Map<string, IOpenNotebook>();
   /** Runtime -> its warning. */
-  private readonly _shown = new Map<string, { id: string; message: string }>();
-  private _before: Snapshot | null = null;
+  private readonly _warnings = new Map<string, { id: string; message: string }>();
+  private _previous: Snapshot | null = null;
 }
 
-function because(why: string): string {
-  return why ? `: ${why}` : '';
+function describeEnded(runtime: Runtime): string {
+  const notebook = notebookName(runtime.notebook);
+  const reason = runtime.ends_why;
+  return sentences(
+    reason
+      ? text('The runtime of {notebook} was ended: {reason}.', { notebook, reason })
+      : text('The runtime of {notebook} was ended.', { notebook }),
+    text('Its variables are lost. The notebook and your files are kept.')
+  );
 }

@@ -1,31 +1,33 @@
-/** The newest snapshot of the machine, kept up to date by one stream for the whole page. */
+/** The newest snapshot of the machine. One stream updates it for the whole page. */
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import { type ISignal, Signal } from '@lumino/signaling';
 import { fetchSnapshot, isFailure, openStream } from '../api';
+import { errorMessage, failureMessage } from '../failures';
 import type { Failure, Point, Runtime, RuntimeType, Snapshot } from '../records';
 import type { Reachability } from '../session/reachability';
+import { text } from '../text';
 
-const FIRST_WAIT = 1_000;
-const LONGEST_WAIT = 30_000;
-/** As long as the server keeps it. */
+const MIN_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 30_000;
+/** As long as the server keeps the history. */
 export const HISTORY_SECONDS = 300;
 
 export class LiveSnapshot {
   constructor(settings: ServerConnection.ISettings, reachability: Reachability) {
     this._settings = settings;
     this._reachability = reachability;
-    document.addEventListener('visibilitychange', () => this._tellVisible());
+    document.addEventListener('visibilitychange', () => this._sendVisibility());
   }
 
-  /** null until the first one came. */
+  /** null until the first snapshot has arrived. */
   get current(): Snapshot | null {
     return this._current;
   }
 
-  /** Why there is no newer one; empty while all is well. */
+  /** Why there is no newer snapshot; empty if there is no problem. */
   get failure(): string {
     return this._failure;
   }
@@ -39,98 +41,98 @@ export class LiveSnapshot {
     return this._history;
   }
 
-  /** The server's clock, in seconds: the browser's may be wrong. */
+  /** The server's time in seconds: the browser's clock may be wrong. */
   now(): number {
-    return Date.now() / 1000 + this._ahead;
+    return Date.now() / 1000 + this._clockOffset;
   }
 
   runtime(id: string | undefined): Runtime | undefined {
-    return this._current?.runtimes.find(one => one.id === id);
+    return this._current?.runtimes.find(runtime => runtime.id === id);
   }
 
   type(name: string): RuntimeType | undefined {
-    return this._current?.types.find(one => one.name === name);
+    return this._current?.types.find(type => type.name === name);
   }
 
-  /** Whether a type could start at once where a runtime ends for it: what that one holds, or waits for, is free then. */
-  startsAtOnce(type: RuntimeType, instead: Runtime | undefined): boolean {
+  /** Return whether a type could start immediately if a runtime ended for it and gave up its cards or its place in the queue. */
+  canStartNow(type: RuntimeType, replaced: Runtime | undefined): boolean {
     const snapshot = this._current;
-    if (type.free || !instead || !snapshot) {
+    if (type.free || !replaced || !snapshot) {
       return type.free;
     }
-    const others = snapshot.runtimes.filter(one => one.state === 'waiting' && one.id !== instead.id);
-    const given = new Map(instead.cards.map(card => [card.uuid, card.parts]));
-    const fitting = snapshot.cards.filter(
-      card => card.name === type.kind && card.strangers.length === 0 && card.free_parts + (given.get(card.uuid) ?? 0) >= type.parts
+    const others = snapshot.runtimes.filter(runtime => runtime.state === 'waiting' && runtime.id !== replaced.id);
+    const released = new Map(replaced.cards.map(card => [card.uuid, card.parts]));
+    const usable = snapshot.cards.filter(
+      card => card.name === type.kind && card.strangers.length === 0 && card.free_parts + (released.get(card.uuid) ?? 0) >= type.parts
     );
-    return fitting.length >= type.cards && !others.some(one => this.type(one.type)?.kind === type.kind);
+    return usable.length >= type.cards && !others.some(runtime => this.type(runtime.type)?.kind === type.kind);
   }
 
-  /** Begin; a server without our routes is left alone. */
+  /** Start streaming; a server without ownlab's routes is left alone. */
   async start(): Promise<void> {
-    let first: Snapshot | null;
+    let snapshot: Snapshot | null;
     try {
-      first = await fetchSnapshot(this._settings);
+      snapshot = await fetchSnapshot(this._settings);
     } catch (reason) {
-      this._fail(String(reason));
-      this._again();
+      this._setFailure(errorMessage(reason));
+      this._retry();
       return;
     }
-    if (first === null) {
-      this._fail('This server was not started by `ownlab up`: it knows no runtimes.');
+    if (snapshot === null) {
+      this._setFailure(text('This server was not started by `ownlab up` and has no runtimes.'));
       return;
     }
-    this._take(first);
-    this._listen();
+    this._update(snapshot);
+    this._connect();
   }
 
-  private _listen(): void {
+  private _connect(): void {
     const socket = openStream(this._settings);
     this._socket = socket;
     socket.onopen = () => {
-      this._wait = FIRST_WAIT;
-      this._tellVisible();
+      this._retryDelay = MIN_RETRY_MS;
+      this._sendVisibility();
     };
     socket.onmessage = event => {
       const document = JSON.parse(String(event.data)) as Snapshot | Failure;
       if (isFailure(document)) {
-        this._fail(`${document.error.message}. ${document.error.hint}`.trim());
+        this._setFailure(failureMessage(document));
       } else {
-        this._take(document);
+        this._update(document);
       }
     };
     socket.onclose = () => {
       this._socket = null;
-      this._again();
+      this._retry();
     };
   }
 
-  private _again(): void {
-    window.setTimeout(() => void this._reachability.back.then(() => this.start()), this._wait);
-    this._wait = Math.min(2 * this._wait, LONGEST_WAIT);
+  private _retry(): void {
+    window.setTimeout(() => void this._reachability.whenReachable.then(() => this.start()), this._retryDelay);
+    this._retryDelay = Math.min(2 * this._retryDelay, MAX_RETRY_MS);
   }
 
-  /** A hidden page needs nothing. */
-  private _tellVisible(): void {
+  /** The server sends nothing to hidden pages. */
+  private _sendVisibility(): void {
     if (this._socket?.readyState === WebSocket.OPEN) {
       this._socket.send(JSON.stringify({ visible: !document.hidden }));
     }
   }
 
-  private _fail(words: string): void {
-    this._failure = words;
+  private _setFailure(failure: string): void {
+    this._failure = failure;
     this._changed.emit();
   }
 
-  private _take(snapshot: Snapshot): void {
+  private _update(snapshot: Snapshot): void {
     this._current = snapshot;
     this._failure = '';
-    this._ahead = snapshot.at - Date.now() / 1000;
-    // Snapshots bring the whole history, or only what is new.
+    this._clockOffset = snapshot.at - Date.now() / 1000;
+    // Snapshots contain the whole history, or only what is new.
     const old = this._history.filter(point => point.at <= snapshot.at); // the clock may have been set back
     const last = old.at(-1)?.at ?? 0;
-    const news = snapshot.history.filter(point => point.at > last);
-    this._history = [...old, ...news].filter(point => point.at > snapshot.at - HISTORY_SECONDS);
+    const added = snapshot.history.filter(point => point.at > last);
+    this._history = [...old, ...added].filter(point => point.at > snapshot.at - HISTORY_SECONDS);
     this._changed.emit();
   }
 
@@ -140,20 +142,22 @@ export class LiveSnapshot {
   private _current: Snapshot | null = null;
   private _failure = '';
   private _history: Point[] = [];
-  private _ahead = 0;
+  private _clockOffset = 0;
   private _socket: WebSocket | null = null;
-  private _wait = FIRST_WAIT;
+  private _retryDelay = MIN_RETRY_MS;
 }
 
+/** Return the runtime of an open notebook. */
 export function runtimeOf(panel: NotebookPanel | null, live: LiveSnapshot): Runtime | undefined {
   return live.runtime(panel?.sessionContext.session?.kernel?.id);
 }
 
-/** The open notebook that has this runtime. */
+/** Return the open notebook that has a runtime. */
 export function panelOf(runtime: Runtime, notebooks: INotebookTracker): NotebookPanel | undefined {
   return notebooks.find(panel => panel.sessionContext.session?.kernel?.id === runtime.id);
 }
 
+/** A widget that shows the newest snapshot, and is not rendered while it is hidden. */
 export abstract class LiveWidget extends ReactWidget {
   constructor(readonly live: LiveSnapshot) {
     super();

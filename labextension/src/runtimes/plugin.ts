@@ -1,21 +1,25 @@
-/** One stream of snapshots for the whole page. */
+/** Plugins that show the machine's runtimes and cards. */
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import type { ColabModes } from '../colab/colabMode';
 import { runtimesIcon } from '../icons';
 import type { Runtime } from '../records';
+import type { OwnShutdowns } from '../session/ownShutdowns';
 import type { Reachability } from '../session/reachability';
-import { commandIds, IColabModes, ILiveSnapshot, IReachability } from '../tokens';
+import { text } from '../text';
+import { commandIds, IColabModes, ILiveSnapshot, IOwnShutdowns, IReachability } from '../tokens';
 import { Indicator } from './indicator';
+import { LimitNotices } from './limitNotices';
 import { LiveSnapshot } from './liveSnapshot';
 import { type IRuntimeActions, Popover } from './popover';
+import { QueueDialogs } from './queueDialog';
 import { RuntimesPanel } from './runtimesPanel';
-import { Proposer } from './typeProposal';
+import { TypeProposal } from './typeProposal';
 
 export const stream: JupyterFrontEndPlugin<LiveSnapshot> = {
   id: 'ownlab:stream',
-  description: 'All runtimes, cards and types of this machine, live.',
+  description: 'Streams the runtimes, cards and runtime types of this machine.',
   autoStart: true,
   requires: [IReachability],
   provides: ILiveSnapshot,
@@ -28,7 +32,7 @@ export const stream: JupyterFrontEndPlugin<LiveSnapshot> = {
 
 export const panel: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:panel',
-  description: 'All runtimes, cards, and the last minutes, in the left side bar.',
+  description: 'A side panel with all runtimes, the cards, and their recent utilization.',
   autoStart: true,
   requires: [ILiveSnapshot],
   optional: [ILayoutRestorer, ICommandPalette],
@@ -42,7 +46,7 @@ export const panel: JupyterFrontEndPlugin<void> = {
     shell.add(panel, 'left', { rank: 250, type: 'Runtimes' });
     restorer?.add(panel, panel.id);
     commands.addCommand(commandIds.showRuntimes, {
-      label: 'Show Runtimes and Cards',
+      label: () => text('Show Runtimes and Cards'),
       icon: runtimesIcon,
       execute: () => shell.activateById(panel.id)
     });
@@ -50,7 +54,7 @@ export const panel: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** A runtime of this lab has a session; the session knows the notebook's path. */
+/** Return a function that opens the notebook of a runtime; undefined if the runtime belongs to another lab. */
 function opener({ commands, serviceManager }: JupyterFrontEnd, { id }: Runtime): (() => void) | undefined {
   for (const session of serviceManager.sessions.running()) {
     if (session.kernel?.id === id && session.type === 'notebook') {
@@ -60,6 +64,7 @@ function opener({ commands, serviceManager }: JupyterFrontEnd, { id }: Runtime):
   return undefined;
 }
 
+/** Its place in the toolbar is in schema/indicator.json. */
 export const indicator: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:indicator',
   description: 'Shows each notebook’s runtime in its toolbar.',
@@ -99,12 +104,34 @@ export const indicator: JupyterFrontEndPlugin<void> = {
 
 export const proposal: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:proposal',
-  description: 'Offers a card to notebooks that were made for one on Colab.',
+  description: 'Proposes a runtime type for notebooks that were written for a GPU on Colab.',
   autoStart: true,
   requires: [INotebookTracker],
   activate: ({ serviceManager }: JupyterFrontEnd, notebooks: INotebookTracker) => {
-    const open = (panel: NotebookPanel): void => void new Proposer(panel, serviceManager.serverSettings);
+    const open = (panel: NotebookPanel): void => void new TypeProposal(panel, serviceManager.serverSettings);
     notebooks.forEach(open);
     notebooks.widgetAdded.connect((_, panel) => open(panel));
+  }
+};
+
+export const queue: JupyterFrontEndPlugin<void> = {
+  id: 'ownlab:queue',
+  description: 'Asks what to do if a notebook’s runtime must wait for a card.',
+  autoStart: true,
+  requires: [ILiveSnapshot, INotebookTracker],
+  activate: (app: JupyterFrontEnd, live: LiveSnapshot, notebooks: INotebookTracker) => {
+    const dialogs = new QueueDialogs(app, live, notebooks);
+    live.changed.connect(() => dialogs.update());
+  }
+};
+
+export const warnings: JupyterFrontEndPlugin<void> = {
+  id: 'ownlab:warnings',
+  description: 'Warns before a limit ends a runtime, and notifies when a runtime was ended or stopped.',
+  autoStart: true,
+  requires: [ILiveSnapshot, IOwnShutdowns, INotebookTracker],
+  activate: (app: JupyterFrontEnd, live: LiveSnapshot, ownShutdowns: OwnShutdowns, notebooks: INotebookTracker) => {
+    const notices = new LimitNotices(live, ownShutdowns, notebooks, id => void app.commands.execute(commandIds.extendRuntime, { id }));
+    live.changed.connect(() => notices.update());
   }
 };

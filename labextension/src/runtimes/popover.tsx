@@ -1,13 +1,14 @@
-/** The details of a notebook's runtime, below its indicator. Escape or a click elsewhere closes it. */
+/** The popover below the indicator, with the details of a notebook's runtime. Escape or a click outside closes it. */
 import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 import * as React from 'react';
-import { activity, cardName, endWords, rate, runtimeName, share, units } from '../formatting';
+import { cardName, describeActivity, describeCost, describeEnd, formatShare, PARTS, runtimeName } from '../formatting';
 import type { CardShare, Runtime } from '../records';
+import { text } from '../text';
 import { MemoryBar } from './charts';
 import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
 
-/** What can be done to a runtime. */
+/** The actions on a runtime. */
 export interface IRuntimeActions {
   extend: (runtime: Runtime) => void;
   stop: (runtime: Runtime) => void;
@@ -19,9 +20,9 @@ export interface IRuntimeActions {
 export interface IPopoverOptions {
   live: LiveSnapshot;
   anchor: HTMLElement;
-  /** Asked at each drawing: the notebook may get another runtime meanwhile. */
+  /** Called on each rendering: the notebook may get another runtime meanwhile. */
   runtime: () => Runtime | undefined;
-  /** Whether its kernel is like Colab's; null: that is not known. */
+  /** Whether its kernel is in Colab mode; null: not known. */
   colab: () => boolean | null;
   actions: IRuntimeActions;
 }
@@ -32,11 +33,11 @@ export class Popover extends LiveWidget {
     this._options = options;
     this.addClass('ownlab-Popover');
     this.node.setAttribute('role', 'dialog');
-    this.node.setAttribute('aria-label', 'This notebook’s runtime');
+    this.node.setAttribute('aria-label', text('This notebook’s runtime'));
     this.node.tabIndex = -1;
   }
 
-  /** Show it below its anchor. */
+  /** Show the popover below its anchor. */
   open(): void {
     Widget.attach(this, document.body);
     const { bottom, right } = this._options.anchor.getBoundingClientRect();
@@ -71,7 +72,7 @@ export class Popover extends LiveWidget {
   protected render(): React.JSX.Element {
     const runtime = this._options.runtime();
     if (!runtime) {
-      return <p className="ownlab-Popover-gone">The runtime has ended.</p>;
+      return <p className="ownlab-Popover-gone">{text('The runtime has ended.')}</p>;
     }
     const { actions, colab } = this._options;
     return <Details runtime={runtime} live={this.live} colab={colab()} run={action => this._run(action)} actions={actions} />;
@@ -106,57 +107,55 @@ function Details({ runtime, live, colab, run, actions }: IDetailsProps): React.J
     <>
       <header className="ownlab-Popover-head">
         <strong>{runtimeName(runtime, live)}</strong>
-        <span>{activity(runtime, now)}</span>
+        <span>{describeActivity(runtime, now)}</span>
       </header>
       {runtime.state === 'waiting' && runtime.why && <p className="ownlab-Popover-why">{runtime.why}</p>}
       {runtime.state === 'running' && (
         <div className="ownlab-Popover-bars">
-          <MemoryBar label="RAM" used={runtime.ram} whole={live.current?.host.memory ?? null} />
+          <MemoryBar label={text('RAM')} used={runtime.ram} total={live.current?.host.memory ?? null} />
           {runtime.cards.map(card => (
             <React.Fragment key={card.uuid}>
-              <MemoryBar label="VRAM" used={card.vram} whole={card.booked} />
-              <span className="ownlab-Popover-card">{cardWords(card)}</span>
-              <Said uuid={card.uuid} live={live} />
+              <MemoryBar label={text('VRAM')} used={card.vram} total={card.booked} />
+              <span className="ownlab-Popover-card">{describeCard(card)}</span>
+              <CardVerdict uuid={card.uuid} live={live} />
             </React.Fragment>
           ))}
         </div>
       )}
       {runtime.ends_at !== null && (
-        <p className={runtime.warned ? 'ownlab-mod-warned' : ''}>{endWords(runtime, runtime.ends_at, now)}</p>
+        <p className={runtime.warned ? 'ownlab-mod-warned' : ''}>{describeEnd(runtime, runtime.ends_at, now)}</p>
       )}
       {runtime.units_per_hour > 0 && runtime.started_at !== null && (
-        <p>
-          {rate(runtime.units_per_hour)}, {units(runtime.units)} so far
-        </p>
+        <p>{describeCost(runtime)}</p>
       )}
       {colab !== null && (
-        <label className="ownlab-Popover-colab" title="With google.colab and /content, as notebooks of Colab expect them">
+        <label className="ownlab-Popover-colab" title={text('Run the kernel with google.colab and /content, as Colab notebooks expect')}>
           <input type="checkbox" role="switch" checked={colab} onChange={() => run(actions.toggleColab)} />
-          Colab mode: {colab ? 'on' : 'off'}
+          {colab ? text('Colab mode: on') : text('Colab mode: off')}
         </label>
       )}
       <footer className="ownlab-Popover-actions">
         {runtime.may_extend && runtime.ends_at !== null && (
           <button className="ownlab-Button" onClick={() => run(() => actions.extend(runtime))}>
-            Extend
+            {text('Extend')}
           </button>
         )}
         <button className="ownlab-Button" onClick={() => run(actions.changeType)}>
-          Change type…
+          {text('Change type…')}
         </button>
         <button className="ownlab-Button" onClick={() => run(actions.showAll)}>
-          All runtimes
+          {text('All runtimes')}
         </button>
         <button className="ownlab-Button ownlab-mod-danger" onClick={() => run(() => actions.stop(runtime))}>
-          Stop…
+          {text('Stop…')}
         </button>
       </footer>
     </>
   );
 }
 
-/** What the card's time goes into, where that is known; its figures are in the panel. */
-function Said({ uuid, live }: { uuid: string; live: LiveSnapshot }): React.JSX.Element | null {
+/** What limits the card, if that is known; the figures are in the panel. */
+function CardVerdict({ uuid, live }: { uuid: string; live: LiveSnapshot }): React.JSX.Element | null {
   const verdict = live.current?.cards.find(card => card.uuid === uuid)?.verdict;
   return verdict ? (
     <span className="ownlab-Popover-verdict" title={verdict.advice}>
@@ -166,7 +165,12 @@ function Said({ uuid, live }: { uuid: string; live: LiveSnapshot }): React.JSX.E
 }
 
 /** "½ of card 2, GTX 1080 Ti". */
-function cardWords(card: CardShare): string {
-  const part = share(card.parts) === '1' ? '' : `${share(card.parts)} of `;
-  return `${part}card ${card.index ?? '(gone)'}, ${cardName(card.name)}`;
+function describeCard(card: CardShare): string {
+  const name = cardName(card.name);
+  const share = formatShare(card.parts);
+  const { index } = card;
+  if (index === null) {
+    return text('{name}, no longer in this machine', { name });
+  }
+  return card.parts === PARTS ? text('card {index}, {name}', { index, name }) : text('{share} of card {index}, {name}', { share, index, name });
 }

@@ -1,16 +1,17 @@
-/** The side panel: all runtimes of this machine, its cards, and the last minutes. */
+/** The side panel: all runtimes of this machine, its cards, and curves of the last minutes. */
 import * as React from 'react';
-import { activity, booked, listed, notebookName, percent, rate, runtimeName, timeLeft, units } from '../formatting';
+import { bookedMemory, describeActivity, describeCost, describeTimeLeft, formatPercent, notebookName, runtimeName } from '../formatting';
 import { runtimesIcon } from '../icons';
 import type { Point, Runtime, RuntimePoint, Snapshot } from '../records';
+import { listing, plural, text } from '../text';
 import { Cards } from './cards';
-import { Graph, Labelled, MemoryBar } from './charts';
+import { LabelledCurve, MachineHistory, MemoryBar } from './charts';
 import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
 
 export interface IPanelActions {
   extend: (runtime: Runtime) => void;
   stop: (runtime: Runtime) => void;
-  /** Opens the notebook; undefined where it belongs to another lab, or to none. */
+  /** Return a function that opens the notebook; undefined if it belongs to another lab or there is none. */
   opener: (runtime: Runtime) => (() => void) | undefined;
 }
 
@@ -21,19 +22,19 @@ export class RuntimesPanel extends LiveWidget {
     this.id = 'ownlab-runtimes';
     this.addClass('ownlab-Panel');
     this.title.icon = runtimesIcon;
-    this.title.caption = 'Runtimes and cards';
+    this.title.caption = text('Runtimes and cards');
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', 'Runtimes and cards');
+    this.node.setAttribute('aria-label', text('Runtimes and cards'));
   }
 
   protected render(): React.JSX.Element {
     const snapshot = this.live.current;
     return (
       <div className="ownlab-Panel-scroll">
-        <h2 className="ownlab-Panel-title">Runtimes</h2>
+        <h2 className="ownlab-Panel-title">{text('Runtimes')}</h2>
         {this.live.failure && <p className="ownlab-Notice ownlab-mod-failure">{this.live.failure}</p>}
-        {snapshot && <Everything snapshot={snapshot} live={this.live} actions={this._actions} />}
-        {!snapshot && !this.live.failure && <p className="ownlab-Empty">Waiting for the server…</p>}
+        {snapshot && <PanelContent snapshot={snapshot} live={this.live} actions={this._actions} />}
+        {!snapshot && !this.live.failure && <p className="ownlab-Empty">{text('Waiting for the server…')}</p>}
       </div>
     );
   }
@@ -41,15 +42,15 @@ export class RuntimesPanel extends LiveWidget {
   private readonly _actions: IPanelActions;
 }
 
-interface IEverythingProps {
+interface IPanelContentProps {
   snapshot: Snapshot;
   live: LiveSnapshot;
   actions: IPanelActions;
 }
 
-function Everything({ snapshot, live, actions }: IEverythingProps): React.JSX.Element {
-  const yours = snapshot.runtimes.filter(one => one.person === snapshot.person);
-  const others = snapshot.runtimes.filter(one => one.person !== snapshot.person);
+function PanelContent({ snapshot, live, actions }: IPanelContentProps): React.JSX.Element {
+  const own = snapshot.runtimes.filter(runtime => runtime.person === snapshot.person);
+  const others = snapshot.runtimes.filter(runtime => runtime.person !== snapshot.person);
   return (
     <>
       {snapshot.notices.map(notice => (
@@ -57,18 +58,18 @@ function Everything({ snapshot, live, actions }: IEverythingProps): React.JSX.El
           {notice}
         </p>
       ))}
-      <section className="ownlab-Section" aria-label="Your runtimes">
-        {others.length > 0 && <h3>Yours</h3>}
-        {yours.length === 0 && <p className="ownlab-Empty">None yet. Open a notebook, or choose a type in the launcher.</p>}
-        {yours.map(one => (
-          <Row key={one.id} runtime={one} live={live} actions={actions} />
+      <section className="ownlab-Section" aria-label={text('Your runtimes')}>
+        {others.length > 0 && <h3>{text('Your runtimes')}</h3>}
+        {own.length === 0 && <p className="ownlab-Empty">{text('No runtimes yet. Open a notebook, or choose a runtime type in the launcher.')}</p>}
+        {own.map(runtime => (
+          <RuntimeRow key={runtime.id} runtime={runtime} live={live} actions={actions} />
         ))}
       </section>
       {others.length > 0 && (
-        <section className="ownlab-Section" aria-label="Runtimes of others">
-          <h3>Others’</h3>
-          {others.map(one => (
-            <Row key={one.id} runtime={one} live={live} actions={actions} />
+        <section className="ownlab-Section" aria-label={text('Runtimes of other users')}>
+          <h3>{text('Runtimes of other users')}</h3>
+          {others.map(runtime => (
+            <RuntimeRow key={runtime.id} runtime={runtime} live={live} actions={actions} />
           ))}
         </section>
       )}
@@ -79,43 +80,43 @@ function Everything({ snapshot, live, actions }: IEverythingProps): React.JSX.El
         now={live.now()}
         history={live.history}
       />
-      <Graph snapshot={snapshot} history={live.history} />
+      <MachineHistory snapshot={snapshot} history={live.history} />
       <footer className="ownlab-Panel-foot" title={snapshot.store}>
-        {snapshot.shared ? 'Cards are shared through the machine’s store.' : 'The store is your own: others’ runtimes are not seen.'}
+        {snapshot.shared ? text('Cards are shared with other users through the machine’s store.') : text('This store is private: runtimes of other users are not shown.')}
       </footer>
     </>
   );
 }
 
-interface IRowProps {
+interface IRuntimeRowProps {
   runtime: Runtime;
   live: LiveSnapshot;
   actions: IPanelActions;
 }
 
-function Row({ runtime, live, actions }: IRowProps): React.JSX.Element {
+function RuntimeRow({ runtime, live, actions }: IRuntimeRowProps): React.JSX.Element {
   const now = live.now();
-  const left = timeLeft(runtime, now);
-  const foreign = runtime.person !== live.current?.person;
+  const left = describeTimeLeft(runtime, now);
+  const isOther = runtime.person !== live.current?.person;
   return (
     <article className={`ownlab-Runtime ownlab-state-${runtime.state}`} aria-label={notebookName(runtime.notebook)}>
       <div className="ownlab-Runtime-head">
         <span className="ownlab-Runtime-title">
-          <Dot runtime={runtime} />
-          <Notebook runtime={runtime} open={actions.opener(runtime)} />
+          <BusyDot runtime={runtime} />
+          <NotebookLink runtime={runtime} open={actions.opener(runtime)} />
         </span>
-        {runtime.mine && <Buttons runtime={runtime} actions={actions} />}
+        {runtime.mine && <RuntimeButtons runtime={runtime} actions={actions} />}
       </div>
       <div className="ownlab-Runtime-line">
-        {foreign && <span className="ownlab-Runtime-person">{runtime.person}</span>}
+        {isOther && <span className="ownlab-Runtime-person">{runtime.person}</span>}
         <span className="ownlab-Runtime-type" title={runtime.label}>
           {runtimeName(runtime, live)}
         </span>
-        {runtime.cards.length > 0 && <span className="ownlab-Runtime-cards">{cardNumbers(runtime)}</span>}
+        {runtime.cards.length > 0 && <span className="ownlab-Runtime-cards">{describeCards(runtime)}</span>}
       </div>
       <div className="ownlab-Runtime-line">
         <span className="ownlab-Runtime-activity" title={runtime.why}>
-          {activity(runtime, now)}
+          {describeActivity(runtime, now)}
         </span>
         {left && (
           <span className={runtime.warned ? 'ownlab-mod-warned' : ''} title={runtime.ends_why}>
@@ -125,37 +126,35 @@ function Row({ runtime, live, actions }: IRowProps): React.JSX.Element {
       </div>
       {runtime.state === 'running' && (
         <div className="ownlab-Runtime-bars">
-          <MemoryBar label="RAM" used={runtime.ram} whole={live.current?.host.memory ?? null} />
-          {runtime.cards.length > 0 && <MemoryBar label="VRAM" used={runtime.vram} whole={booked(runtime)} />}
+          <MemoryBar label={text('RAM')} used={runtime.ram} total={live.current?.host.memory ?? null} />
+          {runtime.cards.length > 0 && <MemoryBar label={text('VRAM')} used={runtime.vram} total={bookedMemory(runtime)} />}
         </div>
       )}
-      {runtime.state === 'running' && <Curves runtime={runtime} live={live} />}
+      {runtime.state === 'running' && <RuntimeCurves runtime={runtime} live={live} />}
       {runtime.units_per_hour > 0 && runtime.started_at !== null && (
-        <div className="ownlab-Runtime-cost">
-          {rate(runtime.units_per_hour)}, {units(runtime.units)} so far
-        </div>
+        <div className="ownlab-Runtime-cost">{describeCost(runtime)}</div>
       )}
     </article>
   );
 }
 
-/** What its processes did in the last minutes: on the cores, and on its cards. */
-function Curves({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element | null {
+/** CPU and GPU utilization of a runtime's processes in the last minutes. */
+function RuntimeCurves({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element | null {
   const { history, current } = live;
   if (history.length < 2) {
     return null;
   }
   const cores = current?.host.cores ?? null;
-  const at = (point: Point): RuntimePoint | undefined => point.runtimes.find(one => one.id === runtime.id);
-  const most = Math.max(100 * (cores ?? 1), ...(cores === null ? history.map(point => at(point)?.cpu ?? 0) : []));
+  const at = (point: Point): RuntimePoint | undefined => point.runtimes.find(runtime => runtime.id === runtime.id);
+  const maximum = Math.max(100 * (cores ?? 1), ...(cores === null ? history.map(point => at(point)?.cpu ?? 0) : []));
   return (
     <div className="ownlab-Runtime-curves">
-      <Labelled label="CPU" figure={coresOf(runtime, cores)} most={most} points={history} value={point => at(point)?.cpu} />
+      <LabelledCurve label={text('CPU')} figure={describeCores(runtime, cores)} maximum={maximum} points={history} value={point => at(point)?.cpu} />
       {runtime.cards.length > 0 && (
-        <Labelled
-          label="GPU"
-          figure={percent(runtime.utilisation)}
-          most={100}
+        <LabelledCurve
+          label={text('GPU')}
+          figure={formatPercent(runtime.utilisation)}
+          maximum={100}
           points={history}
           value={point => at(point)?.utilisation}
         />
@@ -165,30 +164,34 @@ function Curves({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): Re
 }
 
 /** "1.2 of 8 cores". */
-function coresOf({ cpu }: Runtime, cores: number | null): string {
+function describeCores({ cpu }: Runtime, cores: number | null): string {
   if (cpu === null) {
     return '–';
   }
   const used = String(Number((cpu / 100).toFixed(1)));
-  return cores === null ? `${used} cores` : `${used} of ${cores} cores`;
+  return cores === null ? text('{used} cores', { used }) : text('{used} of {cores} cores', { used, cores });
 }
 
-/** "card 0", "cards 1 and 2", "card 1, 2 gone". */
-function cardNumbers({ cards }: Runtime): string {
+/** "card 0", "cards 1 and 2", "card 1, 2 missing". */
+function describeCards({ cards }: Runtime): string {
   const numbers = cards.flatMap(({ index }) => (index === null ? [] : [String(index)]));
-  const gone = cards.length - numbers.length;
+  const missing = cards.length - numbers.length;
+  const list = listing(numbers);
   if (numbers.length === 0) {
-    return gone === 1 ? 'card gone' : 'cards gone';
+    return plural(missing, 'card missing', '{n} cards missing');
   }
-  return `${numbers.length === 1 ? 'card' : 'cards'} ${listed(numbers)}${gone ? `, ${gone} gone` : ''}`;
+  if (missing > 0) {
+    return numbers.length === 1 ? text('card {list}, {missing} missing', { list, missing }) : text('cards {list}, {missing} missing', { list, missing });
+  }
+  return numbers.length === 1 ? text('card {list}', { list }) : text('cards {list}', { list });
 }
 
-function Dot({ runtime }: { runtime: Runtime }): React.JSX.Element {
+function BusyDot({ runtime }: { runtime: Runtime }): React.JSX.Element {
   const busy = runtime.state === 'running' && runtime.busy;
   return <span className={`ownlab-Dot${busy ? ' ownlab-mod-busy' : ''}`} aria-hidden="true" />;
 }
 
-function Notebook({ runtime, open }: { runtime: Runtime; open: (() => void) | undefined }): React.JSX.Element {
+function NotebookLink({ runtime, open }: { runtime: Runtime; open: (() => void) | undefined }): React.JSX.Element {
   const name = <span className="ownlab-Runtime-name">{notebookName(runtime.notebook)}</span>;
   if (!open) {
     return (
@@ -198,28 +201,28 @@ function Notebook({ runtime, open }: { runtime: Runtime; open: (() => void) | un
     );
   }
   return (
-    <button className="ownlab-Runtime-notebook ownlab-mod-link" title={`Open ${runtime.notebook}`} onClick={open}>
+    <button className="ownlab-Runtime-notebook ownlab-mod-link" title={text('Open {path}', { path: runtime.notebook })} onClick={open}>
       {name}
     </button>
   );
 }
 
-function Buttons({ runtime, actions }: { runtime: Runtime; actions: IPanelActions }): React.JSX.Element {
-  const name = notebookName(runtime.notebook);
+function RuntimeButtons({ runtime, actions }: { runtime: Runtime; actions: IPanelActions }): React.JSX.Element {
+  const notebook = notebookName(runtime.notebook);
   return (
     <span className="ownlab-Runtime-buttons">
       {runtime.may_extend && runtime.ends_at !== null && (
-        <button className="ownlab-Button" aria-label={`Extend the runtime of ${name}`} onClick={() => actions.extend(runtime)}>
-          Extend
+        <button className="ownlab-Button" aria-label={text('Extend the runtime of {notebook}', { notebook })} onClick={() => actions.extend(runtime)}>
+          {text('Extend')}
         </button>
       )}
       {runtime.state !== 'ending' && (
         <button
           className="ownlab-Button ownlab-mod-danger"
-          aria-label={`Stop the runtime of ${name}`}
+          aria-label={text('Stop the runtime of {notebook}', { notebook })}
           onClick={() => actions.stop(runtime)}
         >
-          Stop
+          {text('Stop')}
         </button>
       )}
     </span>

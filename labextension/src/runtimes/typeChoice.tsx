@@ -1,18 +1,19 @@
-/** The body of the dialog in which another runtime type is chosen. */
+/** The body of the dialog to choose another runtime type. */
 import type { Dialog } from '@jupyterlab/apputils';
 import * as React from 'react';
-import { rate, typeName } from '../formatting';
+import { formatRate, typeName } from '../formatting';
 import type { RuntimeType } from '../records';
+import { text, textNodes } from '../text';
 import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
 
 export interface ITypeChoiceOptions {
   live: LiveSnapshot;
-  /** Name of the type that the notebook has now. */
-  present: string | undefined;
-  /** Id of the runtime that ends when the type is changed. */
-  ends: string | undefined;
-  /** What changing means, in words; asked at each drawing, as the runtime may start meanwhile. */
-  about: () => string;
+  /** Name of the notebook's current type. */
+  currentType: string | undefined;
+  /** Id of the runtime that is shut down when the type changes. */
+  replacedRuntime: string | undefined;
+  /** Describe the consequences; called on each rendering, because the runtime may start meanwhile. */
+  describeChange: () => string;
 }
 
 export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string> {
@@ -21,12 +22,12 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
     this._options = options;
     this.addClass('ownlab-TypeChoice');
     const types = this.live.current?.types ?? [];
-    this._chosen = types.find(type => this._isFree(type) && type.name !== options.present)?.name ?? '';
+    this._selected = types.find(type => this._isFree(type) && type.name !== options.currentType)?.name ?? '';
   }
 
-  /** Called by the dialog: the name of the chosen type, "" where there is none. */
+  /** Called by the dialog: return the name of the selected type, "" if there is none. */
   getValue(): string {
-    return this._chosen;
+    return this._selected;
   }
 
   protected render(): React.JSX.Element {
@@ -34,22 +35,22 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
     const environments = [...new Set(types.map(type => type.environment))];
     return (
       <>
-        <p>{this._options.about()}</p>
+        <p>{this._options.describeChange()}</p>
         {environments.map(environment => (
           <fieldset key={environment} className="ownlab-TypeChoice-group">
-            <legend>{environment === 'default' ? 'Runtime types' : `Environment ${environment}`}</legend>
+            <legend>{environment === 'default' ? text('Runtime types') : text('Environment {name}', { name: environment })}</legend>
             {types.filter(type => type.environment === environment).map(type => this._option(type))}
           </fieldset>
         ))}
         <p className="ownlab-TypeChoice-hint">
-          Your own environments appear here after <code>ownlab env add NAME --python PATH</code>.
+          {textNodes('Your own environments appear here after {command}.', { command: <code>ownlab env add NAME --python PATH</code> })}
         </p>
       </>
     );
   }
 
   private _option(type: RuntimeType): React.JSX.Element {
-    const present = type.name === this._options.present;
+    const isCurrent = type.name === this._options.currentType;
     const free = this._isFree(type);
     return (
       <label key={type.name} className={`ownlab-TypeChoice-option${free ? '' : ' ownlab-mod-taken'}`} title={free ? type.label : type.why_not}>
@@ -57,24 +58,24 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
           type="radio"
           name="ownlab-type"
           value={type.name}
-          checked={type.name === this._chosen}
-          disabled={present}
+          checked={type.name === this._selected}
+          disabled={isCurrent}
           onChange={() => {
-            this._chosen = type.name;
+            this._selected = type.name;
             this.update();
           }}
         />
         <span className="ownlab-TypeChoice-name">{typeName(type)}</span>
-        <span className="ownlab-TypeChoice-state">{present ? 'the present one' : free ? 'free' : 'taken: you would wait in the queue'}</span>
-        {type.units_per_hour > 0 && <span className="ownlab-TypeChoice-rate">{rate(type.units_per_hour)}</span>}
+        <span className="ownlab-TypeChoice-state">{isCurrent ? text('current type') : free ? text('free') : text('in use: you would wait in the queue')}</span>
+        {type.units_per_hour > 0 && <span className="ownlab-TypeChoice-rate">{formatRate(type.units_per_hour)}</span>}
       </label>
     );
   }
 
   private _isFree(type: RuntimeType): boolean {
-    return this.live.startsAtOnce(type, this.live.runtime(this._options.ends));
+    return this.live.canStartNow(type, this.live.runtime(this._options.replacedRuntime));
   }
 
   private readonly _options: ITypeChoiceOptions;
-  private _chosen: string;
+  private _selected: string;
 }

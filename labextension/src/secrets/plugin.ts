@@ -1,16 +1,17 @@
-/** The side panel with the person's secrets. */
+/** The side panel with the user's secrets. */
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, ICommandPalette, showDialog } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { secretsIcon } from '../icons';
 import type { Secret } from '../records';
+import { text } from '../text';
 import { commandIds } from '../tokens';
 import { SecretsModel } from './secretsModel';
 import { SecretsPanel } from './secretsPanel';
 
 export const secrets: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:secrets',
-  description: 'The person’s secrets, and which notebooks may have them.',
+  description: 'A side panel with the user’s secrets and the notebooks that may read them.',
   autoStart: true,
   requires: [INotebookTracker],
   optional: [ILayoutRestorer, ICommandPalette],
@@ -22,7 +23,7 @@ export const secrets: JupyterFrontEndPlugin<void> = {
     shell.add(panel, 'left', { rank: 260, type: 'Secrets' });
     restorer?.add(panel, panel.id);
     commands.addCommand(commandIds.showSecrets, {
-      label: 'Show Secrets',
+      label: () => text('Show Secrets'),
       icon: secretsIcon,
       execute: () => shell.activateById(panel.id)
     });
@@ -32,9 +33,9 @@ export const secrets: JupyterFrontEndPlugin<void> = {
 
 async function remove(model: SecretsModel, secret: Secret): Promise<void> {
   const { button } = await showDialog({
-    title: `Remove the secret ${secret.name}?`,
-    body: 'Its value is lost, and no notebook can read it any more.',
-    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Remove' })]
+    title: text('Remove the secret {name}?', { name: secret.name }),
+    body: text('Its value is deleted, and notebooks can no longer read it.'),
+    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: text('Remove') })]
   });
   if (button.accept) {
     await model.remove(secret);

@@ -1,4 +1,4 @@
-/** The person's secrets as the server lists them, and what can be done to them. A value passes through, and is not kept. */
+/** The user's secrets as the server lists them, and the operations on them. Values are passed on and not stored. */
 import type { ServerConnection } from '@jupyterlab/services';
 import { type ISignal, Signal } from '@lumino/signaling';
 import { fetchSecrets, type SecretsChange } from '../api';
@@ -7,16 +7,16 @@ import type { Secret, Secrets } from '../records';
 export class SecretsModel {
   constructor(
     private readonly _settings: ServerConnection.ISettings,
-    /** JupyterLab's path of the notebook in front; "" where there is none. */
-    private readonly _inFront: () => string
+    /** JupyterLab's path of the current notebook; "" if there is none. */
+    private readonly _currentNotebook: () => string
   ) {}
 
-  /** null until they came. */
+  /** null until they were loaded. */
   get current(): Secrets | null {
     return this._current;
   }
 
-  /** What went wrong last; empty while all is well. */
+  /** The last error; empty if there is none. */
   get failure(): string {
     return this._failure;
   }
@@ -25,38 +25,38 @@ export class SecretsModel {
     return this._changed;
   }
 
-  /** Ask again: kernels, terminals and other pages change them too. */
+  /** Load the secrets again: kernels, terminals and other pages change them, too. */
   refresh(): Promise<boolean> {
-    return this._ask({ method: 'GET' });
+    return this._send({ method: 'GET' });
   }
 
   add(name: string, value: string): Promise<boolean> {
-    return this._ask({ method: 'POST', body: { name, value, replace: false } });
+    return this._send({ method: 'POST', body: { name, value, replace: false } });
   }
 
   replace({ name }: Secret, value: string): Promise<boolean> {
-    return this._ask({ method: 'POST', body: { name, value, replace: true } });
+    return this._send({ method: 'POST', body: { name, value, replace: true } });
   }
 
   grant({ name }: Secret, notebook: string, granted: boolean): Promise<boolean> {
-    return this._ask({ method: 'PUT', body: { name, notebook, granted } });
+    return this._send({ method: 'PUT', body: { name, notebook, granted } });
   }
 
   remove({ name }: Secret): Promise<boolean> {
-    return this._ask({ method: 'DELETE', name });
+    return this._send({ method: 'DELETE', name });
   }
 
-  /** Whether it was done. */
-  private async _ask(change: SecretsChange): Promise<boolean> {
-    const notebook = this._inFront();
+  /** Send a change, and return whether it succeeded. */
+  private async _send(change: SecretsChange): Promise<boolean> {
+    const notebook = this._currentNotebook();
     const number = ++this._number;
     let failure = '';
     try {
-      const found = await fetchSecrets(this._settings, notebook, change);
-      // Answers may overtake each other; and another notebook may be in front by now, of which they say nothing.
-      if (number > this._answered && (number === this._number || notebook === this._inFront())) {
+      const secrets = await fetchSecrets(this._settings, notebook, change);
+      // Responses may arrive out of order, and may be about a notebook that is no longer the current one.
+      if (number > this._answered && (number === this._number || notebook === this._currentNotebook())) {
         this._answered = number;
-        this._current = found;
+        this._current = secrets;
       }
     } catch (reason) {
       failure = reason instanceof Error ? reason.message : String(reason);

@@ -1,14 +1,15 @@
-/** The side panel with the person's secrets: who may have which, and values that can be written and never read. */
+/** The side panel with the user's secrets and the notebooks that may read them. Values can be set but not shown. */
 import { deleteIcon, editIcon, type LabIcon, ReactWidget } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import * as React from 'react';
 import { notebookName } from '../formatting';
 import { secretsIcon } from '../icons';
 import type { Secret, Secrets } from '../records';
+import { sentences, text, textNodes } from '../text';
 import type { SecretsModel } from './secretsModel';
 
-/** How often a panel that is seen asks what there is: a cell or a terminal may have changed it. */
-const EVERY = 10_000;
+/** How often a visible panel is refreshed: cells and terminals change secrets, too. */
+const REFRESH_MS = 10_000;
 
 export class SecretsPanel extends ReactWidget {
   constructor(
@@ -19,17 +20,17 @@ export class SecretsPanel extends ReactWidget {
     this.id = 'ownlab-secrets';
     this.addClass('ownlab-Panel');
     this.title.icon = secretsIcon;
-    this.title.caption = 'Secrets';
+    this.title.caption = text('Secrets');
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', 'Secrets');
-    this.node.dataset['lmSuppressShortcuts'] = 'true'; // JupyterLab's single keys are not for what is typed here
+    this.node.setAttribute('aria-label', text('Secrets'));
+    this.node.dataset['lmSuppressShortcuts'] = 'true'; // JupyterLab's single-key shortcuts must not apply here
     _model.changed.connect(() => this.isVisible && this.update());
   }
 
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     void this._model.refresh();
-    this._timer = window.setInterval(() => !document.hidden && void this._model.refresh(), EVERY);
+    this._timer = window.setInterval(() => !document.hidden && void this._model.refresh(), REFRESH_MS);
   }
 
   protected override onBeforeHide(message: Message): void {
@@ -41,23 +42,23 @@ export class SecretsPanel extends ReactWidget {
     const { current, failure } = this._model;
     return (
       <div className="ownlab-Panel-scroll">
-        <h2 className="ownlab-Panel-title">Secrets</h2>
+        <h2 className="ownlab-Panel-title">{text('Secrets')}</h2>
         <p className="ownlab-Secrets-about">
-          Tokens and passwords, kept outside of notebooks. In a cell: <code>userdata.get('NAME')</code>, from <code>google.colab</code>.
-          Values are never shown here.
+          {sentences(text('Tokens and passwords, stored outside of notebooks.'), text('Values are never shown here.'))}{' '}
+          {textNodes('In a cell, read one with {call} from {module}.', { call: <code>userdata.get('NAME')</code>, module: <code>google.colab</code> })}
         </p>
         {failure && (
           <p className="ownlab-Notice ownlab-mod-failure" role="alert">
             {failure}
           </p>
         )}
-        <section className="ownlab-Section" aria-label="Your secrets">
+        <section className="ownlab-Section" aria-label={text('Your secrets')}>
           {current && <p className="ownlab-Empty">{heading(current)}</p>}
-          {current?.secrets.map(one => (
-            <Row key={one.name} secret={one} notebook={current.notebook} model={this._model} remove={() => this._remove(one)} />
+          {current?.secrets.map(secret => (
+            <SecretRow key={secret.name} secret={secret} notebook={current.notebook} model={this._model} remove={() => this._remove(secret)} />
           ))}
         </section>
-        <Adding model={this._model} />
+        <AddSecretForm model={this._model} />
       </div>
     );
   }
@@ -65,25 +66,25 @@ export class SecretsPanel extends ReactWidget {
   private _timer = 0;
 }
 
-interface IRowProps {
+interface ISecretRowProps {
   secret: Secret;
-  /** The notebook in front, as grants name it. */
+  /** The current notebook, as it is named in grants. */
   notebook: string | null;
   model: SecretsModel;
   remove: () => void;
 }
 
-function Row({ secret, notebook, model, remove }: IRowProps): React.JSX.Element {
+function SecretRow({ secret, notebook, model, remove }: ISecretRowProps): React.JSX.Element {
   const [replacing, setReplacing] = React.useState(false);
   const granted = notebook !== null && secret.notebooks.includes(notebook);
   return (
     <article className="ownlab-Secret" aria-label={secret.name}>
       <div className="ownlab-Secret-head">
-        <label className="ownlab-Secret-access" title={notebook ? access(granted, notebook) : 'Open a notebook to grant it'}>
+        <label className="ownlab-Secret-access" title={notebook ? access(granted, notebook) : text('Open a notebook to grant it access')}>
           <input
             type="checkbox"
             role="switch"
-            aria-label={`Access of this notebook to ${secret.name}`}
+            aria-label={text('Access of this notebook to {name}', { name: secret.name })}
             checked={granted}
             disabled={notebook === null}
             onChange={() => notebook && void model.grant(secret, notebook, !granted)}
@@ -91,21 +92,21 @@ function Row({ secret, notebook, model, remove }: IRowProps): React.JSX.Element 
           <code>{secret.name}</code>
         </label>
         <span className="ownlab-Runtime-buttons">
-          <IconButton icon={editIcon} label={`Replace the value of ${secret.name}`} onClick={() => setReplacing(!replacing)} />
-          <IconButton icon={deleteIcon} label={`Remove ${secret.name}`} onClick={remove} />
+          <IconButton icon={editIcon} label={text('Replace the value of {name}', { name: secret.name })} onClick={() => setReplacing(!replacing)} />
+          <IconButton icon={deleteIcon} label={text('Remove {name}', { name: secret.name })} onClick={remove} />
         </span>
       </div>
-      {replacing && <Replacing secret={secret} model={model} close={() => setReplacing(false)} />}
-      <Grants secret={secret} notebook={notebook} model={model} />
+      {replacing && <ReplaceValueForm secret={secret} model={model} close={() => setReplacing(false)} />}
+      <OtherNotebooks secret={secret} notebook={notebook} model={model} />
     </article>
   );
 }
 
 function heading({ secrets, notebook }: Secrets): string {
   if (secrets.length === 0) {
-    return 'None yet.';
+    return text('No secrets yet.');
   }
-  return notebook ? `Which of them ${notebookName(notebook)} may read:` : 'Open a notebook to grant them to it.';
+  return notebook ? text('Secrets that {notebook} may read:', { notebook: notebookName(notebook) }) : text('Open a notebook to grant it access.');
 }
 
 function IconButton({ icon, label, onClick }: { icon: LabIcon; label: string; onClick: () => void }): React.JSX.Element {
@@ -117,26 +118,27 @@ function IconButton({ icon, label, onClick }: { icon: LabIcon; label: string; on
 }
 
 function access(granted: boolean, notebook: string): string {
-  return `${notebookName(notebook)} ${granted ? 'may' : 'may not'} read it`;
+  const name = notebookName(notebook);
+  return granted ? text('{notebook} may read this secret', { notebook: name }) : text('{notebook} may not read this secret', { notebook: name });
 }
 
-/** The other notebooks that may have it. */
-function Grants({ secret, notebook, model }: Omit<IRowProps, 'remove'>): React.JSX.Element | null {
-  const others = secret.notebooks.filter(one => one !== notebook);
+/** The other notebooks that may read a secret. */
+function OtherNotebooks({ secret, notebook, model }: Omit<ISecretRowProps, 'remove'>): React.JSX.Element | null {
+  const others = secret.notebooks.filter(other => other !== notebook);
   if (others.length === 0) {
     return null;
   }
   return (
-    <ul className="ownlab-Secret-others" aria-label={`Notebooks that may read ${secret.name}`}>
-      {others.map(one => (
-        <li key={one} title={one}>
-          <span>{notebookName(one)}</span>
+    <ul className="ownlab-Secret-others" aria-label={text('Notebooks that may read {name}', { name: secret.name })}>
+      {others.map(other => (
+        <li key={other} title={other}>
+          <span>{notebookName(other)}</span>
           <button
             className="ownlab-Button ownlab-mod-danger"
-            aria-label={`Take ${secret.name} from ${notebookName(one)}`}
-            onClick={() => void model.grant(secret, one, false)}
+            aria-label={text('Revoke the access of {notebook} to {name}', { name: secret.name, notebook: notebookName(other) })}
+            onClick={() => void model.grant(secret, other, false)}
           >
-            Revoke
+            {text('Revoke')}
           </button>
         </li>
       ))}
@@ -144,7 +146,7 @@ function Grants({ secret, notebook, model }: Omit<IRowProps, 'remove'>): React.J
   );
 }
 
-function Replacing({ secret, model, close }: { secret: Secret; model: SecretsModel; close: () => void }): React.JSX.Element {
+function ReplaceValueForm({ secret, model, close }: { secret: Secret; model: SecretsModel; close: () => void }): React.JSX.Element {
   const [value, setValue] = React.useState('');
   const save = async (): Promise<void> => {
     if (value && (await model.replace(secret, value))) {
@@ -152,19 +154,19 @@ function Replacing({ secret, model, close }: { secret: Secret; model: SecretsMod
     }
   };
   return (
-    <form className="ownlab-Secret-form" onSubmit={event => void submitted(event, save)}>
-      <Value label={`New value of ${secret.name}`} value={value} set={setValue} focus />
+    <form className="ownlab-Secret-form" onSubmit={event => void onSubmit(event, save)}>
+      <ValueInput label={text('New value of {name}', { name: secret.name })} value={value} set={setValue} focus />
       <button className="ownlab-Button" type="submit" disabled={!value}>
-        Save
+        {text('Save')}
       </button>
       <button className="ownlab-Button" type="button" onClick={close}>
-        Cancel
+        {text('Cancel')}
       </button>
     </form>
   );
 }
 
-function Adding({ model }: { model: SecretsModel }): React.JSX.Element {
+function AddSecretForm({ model }: { model: SecretsModel }): React.JSX.Element {
   const [name, setName] = React.useState('');
   const [value, setValue] = React.useState('');
   const add = async (): Promise<void> => {
@@ -174,40 +176,40 @@ function Adding({ model }: { model: SecretsModel }): React.JSX.Element {
     }
   };
   return (
-    <form className="ownlab-Secret-form ownlab-mod-adding" aria-label="A new secret" onSubmit={event => void submitted(event, add)}>
+    <form className="ownlab-Secret-form ownlab-mod-adding" aria-label={text('New secret')} onSubmit={event => void onSubmit(event, add)}>
       <input
         className="jp-mod-styled"
-        aria-label="Name"
-        placeholder="Name"
+        aria-label={text('Name')}
+        placeholder={text('Name')}
         autoComplete="off"
         spellCheck={false}
         value={name}
         onChange={event => setName(event.target.value)}
       />
-      <Value label="Value" value={value} set={setValue} />
+      <ValueInput label={text('Value')} value={value} set={setValue} />
       <button className="ownlab-Button" type="submit" disabled={!name.trim() || !value}>
-        Add secret
+        {text('Add secret')}
       </button>
     </form>
   );
 }
 
-interface IValueProps {
+interface IValueInputProps {
   label: string;
   value: string;
   set: (value: string) => void;
   focus?: boolean;
 }
 
-/** "new-password": browsers neither fill it in nor offer to keep it. */
-function Value({ label, value, set, focus }: IValueProps): React.JSX.Element {
+/** "new-password" keeps browsers from filling in or saving the value. */
+function ValueInput({ label, value, set, focus }: IValueInputProps): React.JSX.Element {
   return (
     <input
       className="jp-mod-styled"
       type="password"
       autoComplete="new-password"
       aria-label={label}
-      placeholder={focus ? 'New value' : label}
+      placeholder={focus ? text('New value') : label}
       value={value}
       autoFocus={focus}
       onChange={event => set(event.target.value)}
@@ -215,7 +217,7 @@ function Value({ label, value, set, focus }: IValueProps): React.JSX.Element {
   );
 }
 
-function submitted(event: React.FormEvent, work: () => Promise<void>): Promise<void> {
+function onSubmit(event: React.FormEvent, work: () => Promise<void>): Promise<void> {
   event.preventDefault();
   return work();
 }

@@ -1,58 +1,58 @@
-/** How far each of JupyterLab's connections to a kernel has come in the line, and what it said that was not taken yet. */
+/** State of each of JupyterLab's connections to a kernel: the position reached in the journal, and messages not yet confirmed by the server. */
 import type { KernelMessage } from '@jupyterlab/services';
 import { PromiseDelegate } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
-import { mark, Told } from './messageSerializer';
+import { makeMessage, LocalMessage } from './messageSerializer';
 
-/** A notebook that is opened attaches within this time; a connection that nobody attaches goes on without. */
-const PATIENCE = 10_000;
+/** A notebook that was opened attaches within this time. After it, the connection continues without a notebook. */
+const ATTACH_TIMEOUT_MS = 10_000;
 
-/** The socket in front of a connection, as far as its follower needs it. */
-export interface IFollowing {
-  /** For JupyterLab it is open from now on, whether the server is there or not. */
+/** The socket of a connection, as far as its state uses it. */
+export interface IJournalSocket {
+  /** Report the socket as open to JupyterLab, whether or not the server is reachable. */
   open(): void;
-  /** Deliver what waited. */
+  /** Deliver buffered messages. */
   flush(): void;
-  deliver(told: Told): void;
+  deliver(message: LocalMessage): void;
   /** Deliver nothing more: JupyterLab is about to replace this socket. */
-  leave(): void;
+  stopDelivering(): void;
 }
 
-/** What a notebook must ask the server about: an execution that this page did not begin; messages that it missed for good. */
-export type Need = 'strange' | 'behind';
+/** Why a notebook must attach again: an execution that this page did not start, or messages that can no longer be delivered one by one. */
+export type AttachReason = 'unknown-execution' | 'behind';
 
-export class Follower {
+export class ConnectionState {
   constructor(
     readonly kernel: string,
     readonly client: string,
-    private readonly _sent: Set<string>
+    private readonly _ownExecutions: Set<string>
   ) {}
 
-  /** The number of the last message that came; null: from now on. */
-  received: number | null = null;
-  /** Everything up to this number is in the notebook; the server merges what is newer. */
-  handled = 0;
-  /** Of the kernel: JupyterLab drops messages of any other. */
+  /** Position of the last message received; null: start with the next message. */
+  receivedPosition: number | null = null;
+  /** The notebook contains everything up to this position; the server merges what is newer. */
+  handledPosition = 0;
+  /** The kernel's session: JupyterLab drops messages of any other session. */
   session = '';
-  /** Whether a notebook follows here: its cells show what comes. */
+  /** Whether a notebook is attached and shows the messages in its cells. */
   attached = false;
-  /** The kernel restarts: what was said before is of no use to the next one. */
+  /** The kernel restarts: messages from before do not concern the new kernel. */
   restarted = false;
-  /** Counts the kernels that were here. */
-  launch = 0;
-  /** What JupyterLab says meanwhile is not passed on. */
+  /** Number of restarts seen so far. */
+  kernelGeneration = 0;
+  /** While true, messages from JupyterLab are not sent. */
   muted = false;
-  socket: IFollowing | null = null;
-  /** Message id -> what was sent, until it is taken: after an absence it is sent again. */
+  socket: IJournalSocket | null = null;
+  /** Message id -> bytes sent but not confirmed; sent again after a reconnect. */
   readonly outbox = new Map<string, ArrayBuffer>();
-  /** Execution -> the id of its cell. */
-  readonly cells = new Map<string, string>();
+  /** Execution -> id of its cell. */
+  readonly cellIds = new Map<string, string>();
 
-  get needs(): ISignal<this, Need> {
-    return this._needs;
+  get attachNeeded(): ISignal<this, AttachReason> {
+    return this._attachNeeded;
   }
 
-  /** Let nothing come through until `resume`. */
+  /** Hold back all messages until `resume`. */
   pause(): void {
     this._pause ??= new PromiseDelegate<void>();
   }
@@ -68,186 +68,186 @@ export class Follower {
     return this._pause !== null;
   }
 
-  /** Fulfilled while nothing is held back. */
-  get released(): Promise<void> {
+  /** Resolved unless paused. */
+  get whenResumed(): Promise<void> {
     return this._pause?.promise ?? Promise.resolve();
   }
 
-  /** Give JupyterLab a message now, or as soon as it has a socket. */
-  tell(told: Told): void {
+  /** Deliver a message to JupyterLab now, or as soon as there is a socket. */
+  deliver(message: LocalMessage): void {
     if (this.socket) {
-      this.socket.deliver(told);
+      this.socket.deliver(message);
     } else {
-      this._untold.push(told);
+      this._undelivered.push(message);
     }
   }
 
-  /** What waited for a socket. */
-  takeUntold(): Told[] {
-    return this._untold.splice(0);
+  /** Return and forget the messages that waited for a socket. */
+  takeUndelivered(): LocalMessage[] {
+    return this._undelivered.splice(0);
   }
 
-  /** An execution was retold up to a number: what comes late of it is not shown again; its request is not sent. */
-  retold(execution: string, number: number, cell: string): void {
-    this._met.add(execution);
-    this.cells.set(execution, cell);
-    this._retold.set(execution, number);
+  /** Record that an execution was replayed up to a position: its late messages are not shown again, and its request is not sent. */
+  markReplayed(execution: string, position: number, cell: string): void {
+    this._knownExecutions.add(execution);
+    this.cellIds.set(execution, cell);
+    this._replayed.set(execution, position);
   }
 
-  /** Whether a message is to be sent; remembers it until it is taken. */
-  sends(message: KernelMessage.IMessage, data: ArrayBuffer): boolean {
+  /** Return whether a message must be sent, and keep it until the server confirms it. */
+  enqueue(message: KernelMessage.IMessage, data: ArrayBuffer): boolean {
     const { msg_id, msg_type } = message.header;
-    if (this.muted || this._retold.has(msg_id)) {
+    if (this.muted || this._replayed.has(msg_id)) {
       return false;
     }
     if (msg_type === 'execute_request') {
-      this._sent.add(msg_id);
-      this.cells.set(msg_id, String(message.metadata['cellId'] ?? ''));
+      this._ownExecutions.add(msg_id);
+      this.cellIds.set(msg_id, String(message.metadata['cellId'] ?? ''));
     }
     this.outbox.set(msg_id, data);
     return true;
   }
 
-  /** Called with each message of the line, before JupyterLab handles it. */
-  readonly met = (message: KernelMessage.IMessage, number: number): void => {
+  /** Called with each message of the journal before JupyterLab handles it. */
+  readonly onMessage = (message: KernelMessage.IMessage, position: number): void => {
     this.session = message.header.session;
     const parent = parentOf(message);
     if (parent && message.channel !== 'iopub') {
-      this.outbox.delete(parent.msg_id); // answered, by the server itself perhaps: then nothing says that it was taken
+      this.outbox.delete(parent.msg_id); // the server may answer a request itself, without confirming it first
     }
-    if (parent && number !== 0 && number <= (this._retold.get(parent.msg_id) ?? 0)) {
+    if (parent && position !== 0 && position <= (this._replayed.get(parent.msg_id) ?? 0)) {
       message.parent_header = { ...parent, msg_id: '' };
       return;
     }
     if (message.channel === 'iopub') {
       const state = message.header.msg_type === 'status' ? (message.content as KernelMessage.IStatusMsg['content']).execution_state : null;
       if (state === 'restarting') {
-        this.forget();
-        this.restarted = number === 0; // told by Jupyter, perhaps before the line had it: it would be told again
-        this.socket?.leave();
-      } else if (parent?.msg_type === 'execute_request' && state !== 'idle' && this._isStrange(parent.msg_id)) {
-        // Begun elsewhere; or long done, and a thread of its goes on.
-        this._met.add(parent.msg_id);
-        this._needs.emit('strange');
+        this.reset();
+        this.restarted = position === 0; // reported by Jupyter, possibly before the journal, which will repeat it
+        this.socket?.stopDelivering();
+      } else if (parent?.msg_type === 'execute_request' && state !== 'idle' && this._isUnknown(parent.msg_id)) {
+        // Started elsewhere; or finished long ago, with a thread that still prints.
+        this._knownExecutions.add(parent.msg_id);
+        this._attachNeeded.emit('unknown-execution');
       }
     }
   };
 
-  /** Somebody, here or elsewhere, typed what an execution asked for. */
-  answered(execution: string, value: string | null, position: number): void {
-    if (position > (this._retold.get(execution) ?? 0)) {
-      this.tell(new Told(mark('ownlab_answered', this.session, execution, { value })));
+  /** input() was answered, in this page or another one. */
+  inputAnswered(execution: string, value: string | null, position: number): void {
+    if (position > (this._replayed.get(execution) ?? 0)) {
+      this.deliver(new LocalMessage(makeMessage('ownlab_answered', this.session, execution, { value })));
     }
   }
 
-  /** Some page has answered google.colab, or has said that it will. */
-  replied(id: string, ack: boolean): void {
-    this.tell(new Told(mark('ownlab_replied', this.session, '', { id, ack })));
+  /** A page has answered a request of google.colab, or announced that it will. */
+  colabReplied(id: string, ack: boolean): void {
+    this.deliver(new LocalMessage(makeMessage('ownlab_replied', this.session, '', { id, ack })));
   }
 
-  /** Messages are missing that the server has no more one by one. */
-  behind(): void {
-    this._needs.emit('behind');
+  /** The server can no longer replay the missing messages one by one. */
+  requestAttach(): void {
+    this._attachNeeded.emit('behind');
   }
 
-  /** The kernel is another one now. */
-  forget(): void {
-    this.launch += 1;
+  /** Forget everything about the previous kernel. */
+  reset(): void {
+    this.kernelGeneration += 1;
     this.outbox.clear();
-    this.cells.clear();
-    this._retold.clear();
+    this.cellIds.clear();
+    this._replayed.clear();
   }
 
-  private _isStrange(execution: string): boolean {
-    return !this._sent.has(execution) && !this._met.has(execution);
+  private _isUnknown(execution: string): boolean {
+    return !this._ownExecutions.has(execution) && !this._knownExecutions.has(execution);
   }
 
-  private readonly _needs = new Signal<this, Need>(this);
-  /** Executions of others that the server was asked about. */
-  private readonly _met = new Set<string>();
-  /** Execution -> the number up to which its messages were retold. */
-  private readonly _retold = new Map<string, number>();
-  private readonly _untold: Told[] = [];
+  private readonly _attachNeeded = new Signal<this, AttachReason>(this);
+  /** Executions of other pages that the notebook has already asked the server about. */
+  private readonly _knownExecutions = new Set<string>();
+  /** Execution -> position up to which it was replayed. */
+  private readonly _replayed = new Map<string, number>();
+  private readonly _undelivered: LocalMessage[] = [];
   private _pause: PromiseDelegate<void> | null = null;
 }
 
-/** null: it answers nothing. */
+/** Return the header of the request that a message belongs to; null if there is none. */
 function parentOf({ parent_header }: KernelMessage.IMessage): KernelMessage.IHeader | null {
   return 'msg_id' in parent_header ? (parent_header as KernelMessage.IHeader) : null;
 }
 
-/** All of this page. */
-export class Followers {
-  /** The one of a connection; a new one is held back where a notebook is about to attach to the kernel. */
-  of(kernel: string, client: string): Follower {
+/** The connections of this page. */
+export class ConnectionStates {
+  /** Return the state of a connection. A new one is paused if a notebook is about to attach to the kernel. */
+  get(kernel: string, client: string): ConnectionState {
     const key = `${kernel}/${client}`;
-    let found = this._all.get(key);
-    if (!found) {
-      found = new Follower(kernel, client, this._sent);
-      this._all.set(key, found);
-      this._hold(found);
+    let state = this._states.get(key);
+    if (!state) {
+      state = new ConnectionState(kernel, client, this._ownExecutions);
+      this._states.set(key, state);
+      this._holdBack(state);
     }
-    return found;
+    return state;
   }
 
-  /** A notebook was read that has everything up to a number of a runtime: its connection begins there. */
-  expect(kernel: string, position: number): void {
-    if (!this._of(kernel).some(one => one.attached)) {
-      this._expected.set(kernel, position);
-    }
-  }
-
-  /** Up to where a notebook was merged that is about to attach. */
-  expected(kernel: string): number {
-    return this._expected.get(kernel) ?? 0;
-  }
-
-  /** A notebook attaches: other connections to its kernel need not wait for one. */
-  attaches(follower: Follower): void {
-    follower.attached = true;
-    this._expected.delete(follower.kernel);
-    this._of(follower.kernel)
-      .filter(one => !one.attached)
-      .forEach(one => one.resume());
-  }
-
-  /** This page asked for a restart: JupyterLab has forgotten what it sent. */
-  restarting(kernel: string): void {
-    this._of(kernel).forEach(one => one.forget());
-  }
-
-  /** The next socket of each begins with the new kernel. */
-  restarted(kernel: string): void {
-    for (const one of this._of(kernel)) {
-      one.restarted = true;
+  /** A notebook was read from the server, merged up to a position: its connection starts there. */
+  expectAttachment(kernel: string, position: number): void {
+    if (!this._forKernel(kernel).some(state => state.attached)) {
+      this._expectedPositions.set(kernel, position);
     }
   }
 
-  drop(follower: Follower): void {
-    this._all.delete(`${follower.kernel}/${follower.client}`);
+  /** Return the position up to which the notebook was merged that is about to attach. */
+  expectedPosition(kernel: string): number {
+    return this._expectedPositions.get(kernel) ?? 0;
   }
 
-  private _hold(follower: Follower): void {
-    const position = this._expected.get(follower.kernel);
+  /** A notebook has attached: other connections to its kernel stop waiting for one. */
+  markAttached(state: ConnectionState): void {
+    state.attached = true;
+    this._expectedPositions.delete(state.kernel);
+    this._forKernel(state.kernel)
+      .filter(other => !other.attached)
+      .forEach(other => other.resume());
+  }
+
+  /** This page requested a restart: JupyterLab has forgotten what it sent. */
+  onRestartRequested(kernel: string): void {
+    this._forKernel(kernel).forEach(state => state.reset());
+  }
+
+  /** The next socket of each connection starts with the new kernel. */
+  onRestarted(kernel: string): void {
+    for (const state of this._forKernel(kernel)) {
+      state.restarted = true;
+    }
+  }
+
+  remove(state: ConnectionState): void {
+    this._states.delete(`${state.kernel}/${state.client}`);
+  }
+
+  private _holdBack(state: ConnectionState): void {
+    const position = this._expectedPositions.get(state.kernel);
     if (position === undefined) {
       return;
     }
-    follower.pause();
+    state.pause();
     window.setTimeout(() => {
-      if (!follower.attached && follower.paused) {
-        follower.received ??= position;
-        this._expected.delete(follower.kernel);
-        follower.resume();
+      if (!state.attached && state.paused) {
+        state.receivedPosition ??= position;
+        this._expectedPositions.delete(state.kernel);
+        state.resume();
       }
-    }, PATIENCE);
+    }, ATTACH_TIMEOUT_MS);
   }
 
-  private _of(kernel: string): Follower[] {
-    return [...this._all.values()].filter(one => one.kernel === kernel);
+  private _forKernel(kernel: string): ConnectionState[] {
+    return [...this._states.values()].filter(state => state.kernel === kernel);
   }
 
-  private readonly _all = new Map<string, Follower>();
-  private readonly _expected = new Map<string, number>();
-  /** Executions that this page began. */
-  private readonly _sent = new Set<string>();
+  private readonly _states = new Map<string, ConnectionState>();
+  private readonly _expectedPositions = new Map<string, number>();
+  /** Executions that this page started. */
+  private readonly _ownExecutions = new Set<string>();
 }

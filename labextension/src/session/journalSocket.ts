@@ -1,22 +1,22 @@
 /**
- * A kernel's WebSocket that loses nothing: for JupyterLab it stays open while the server or the network is away.
+ * A kernel's WebSocket that loses no message: for JupyterLab it stays open while the server or the network is unreachable.
  *
- * Each message has a number in the runtime's one line. After an absence the server is told the last number that came, and
- * goes on behind it; what JupyterLab sent and the server has not taken is sent again, and let through once. The socket
- * closes only where the server is there and refuses it: the kernel is gone.
+ * Each message has a position in the runtime's journal. After a reconnect the socket asks for everything after the last
+ * position it received, and sends again what the server has not confirmed; the server drops duplicates. The socket closes
+ * only if the server is reachable and refuses it: the kernel is gone.
  */
-import type { Follower, IFollowing } from './connectionState';
-import { Numbered, type Told, type Wire } from './messageSerializer';
+import type { ConnectionState, IJournalSocket } from './connectionState';
+import { NumberedMessage, type LocalMessage, type MessageSerializer } from './messageSerializer';
 import type { Reach, Reachability } from './reachability';
-import { LOST, type Sendable, SocketFront } from './socketBase';
+import { ABNORMAL_CLOSURE, type Sendable, SocketBase } from './socketBase';
 
 const V1 = 'v1.kernel.websocket.jupyter.org';
-const NUMBER_BYTES = 8;
-const LONGEST_WAIT = 5_000;
-/** Nothing of what was sent is taken: the network may be gone without a word. */
-const DOUBT = 5_000;
+const POSITION_BYTES = 8;
+const MAX_RETRY_DELAY_MS = 5_000;
+/** If a message is not confirmed after this time, check whether the server is still reachable. */
+const DELIVERY_CHECK_MS = 5_000;
 
-/** What the server says beside messages. */
+/** A control frame from the server. */
 interface IFrame {
   type: 'hello' | 'plain' | 'taken' | 'answered' | 'replied' | 'behind';
   position?: number;
@@ -26,22 +26,22 @@ interface IFrame {
   ack?: boolean;
 }
 
-export class FollowingSocket extends SocketFront implements IFollowing {
+export class JournalSocket extends SocketBase implements IJournalSocket {
   constructor(
     url: string,
     private readonly _protocols: string | string[],
-    private readonly _follower: Follower,
-    private readonly _wire: Wire,
+    private readonly _state: ConnectionState,
+    private readonly _serializer: MessageSerializer,
     private readonly _reachability: Reachability
   ) {
     super(url);
-    if (_follower.restarted) {
-      _follower.restarted = false;
-      _follower.received = null;
+    if (_state.restarted) {
+      _state.restarted = false;
+      _state.receivedPosition = null;
     }
-    _follower.socket = this;
-    _reachability.changed.connect(this._onReach, this);
-    window.addEventListener('online', this._again);
+    _state.socket = this;
+    _reachability.changed.connect(this._onReachabilityChanged, this);
+    window.addEventListener('online', this._reconnect);
     void this._connect();
   }
 
@@ -50,73 +50,73 @@ export class FollowingSocket extends SocketFront implements IFollowing {
   }
 
   get readyState(): number {
-    return this._ended ? this.CLOSED : this._opened ? this.OPEN : this.CONNECTING;
+    return this._isClosed ? this.CLOSED : this._opened ? this.OPEN : this.CONNECTING;
   }
 
   send(data: Sendable): void {
     if (!this._opened) {
       throw new DOMException('Still in CONNECTING state', 'InvalidStateError');
     }
-    const message = data instanceof ArrayBuffer ? this._wire.messageOf(data) : undefined;
+    const message = data instanceof ArrayBuffer ? this._serializer.messageOf(data) : undefined;
     if (this._mode === 'plain' || !message || !(data instanceof ArrayBuffer)) {
       this._socket?.send(data);
-    } else if (this._follower.sends(message, data)) {
+    } else if (this._state.enqueue(message, data)) {
       if (this._socket?.readyState === WebSocket.OPEN) {
         this._socket.send(data);
       }
-      window.setTimeout(() => this._doubt(message.header.msg_id), DOUBT);
+      window.setTimeout(() => this._checkDelivery(message.header.msg_id), DELIVERY_CHECK_MS);
     }
   }
 
   close(code?: number, reason?: string): void {
-    this._ends({ code: code ?? LOST, reason });
+    this._emitClose({ code: code ?? ABNORMAL_CLOSURE, reason });
   }
 
   open(): void {
-    if (!this._opened && !this._ended) {
+    if (!this._opened && !this._isClosed) {
       this._opened = true;
-      this._opens();
-      this._follower.takeUntold().forEach(told => this.deliver(told));
+      this._emitOpen();
+      this._state.takeUndelivered().forEach(message => this.deliver(message));
     }
   }
 
-  deliver(told: Told): void {
-    this._says(told);
+  deliver(message: LocalMessage): void {
+    this._emitMessage(message);
   }
 
   flush(): void {
-    while (this._waiting.length > 0 && !this._follower.paused && !this._left) {
+    while (this._buffer.length > 0 && !this._state.paused && !this._stopped) {
       try {
-        this._take(this._waiting.shift());
+        this._process(this._buffer.shift());
       } catch (reason) {
-        reportError(reason); // as the browser does with a handler that throws: the next one is delivered all the same
+        reportError(reason); // as browsers do when a handler throws: the next message is delivered anyway
       }
     }
   }
 
-  leave(): void {
-    this._left = true;
-    this._waiting.length = 0;
+  stopDelivering(): void {
+    this._stopped = true;
+    this._buffer.length = 0;
   }
 
-  protected override _ends(event: CloseEventInit): void {
-    this._reachability.changed.disconnect(this._onReach, this);
-    window.removeEventListener('online', this._again);
-    this._drop();
-    if (this._follower.socket === this) {
-      this._follower.socket = null;
+  protected override _emitClose(event: CloseEventInit): void {
+    this._reachability.changed.disconnect(this._onReachabilityChanged, this);
+    window.removeEventListener('online', this._reconnect);
+    this._discardSocket();
+    if (this._state.socket === this) {
+      this._state.socket = null;
     }
-    super._ends(event);
+    super._emitClose(event);
   }
 
   private async _connect(): Promise<void> {
-    await this._follower.released;
-    await this._reachability.back;
-    if (this._ended || this._socket) {
+    await this._state.whenResumed;
+    await this._reachability.whenReachable;
+    if (this._isClosed || this._socket) {
       return;
     }
-    this._mode = 'unknown'; // another server may be there by now
-    const after = this._follower.received ?? 'now';
+    this._mode = 'unknown'; // this may be another server
+    const after = this._state.receivedPosition ?? 'now';
     const socket = new WebSocket(`${this.url}${this.url.includes('?') ? '&' : '?'}ownlab_after=${after}`, this._protocols);
     this._socket = socket;
     socket.binaryType = 'arraybuffer';
@@ -124,40 +124,40 @@ export class FollowingSocket extends SocketFront implements IFollowing {
     socket.onopen = () => {
       opened = true;
       this._protocol = socket.protocol;
-      for (const data of this._follower.outbox.values()) {
+      for (const data of this._state.outbox.values()) {
         socket.send(data);
       }
       this.open();
     };
-    socket.onmessage = ({ data }) => this._came(data);
-    socket.onclose = event => void this._lost(opened, event);
+    socket.onmessage = ({ data }) => this._receive(data);
+    socket.onclose = event => void this._onSocketClose(opened, event);
   }
 
-  private async _lost(opened: boolean, event: CloseEvent): Promise<void> {
+  private async _onSocketClose(opened: boolean, event: CloseEvent): Promise<void> {
     this._socket = null;
     if (this._mode === 'plain' && opened) {
       void this._reachability.check();
-      this._ends(event);
+      this._emitClose(event);
       return;
     }
-    const there = await this._reachability.check();
-    if (this._ended || this._socket) {
+    const reachable = await this._reachability.check();
+    if (this._isClosed || this._socket) {
       return;
     }
-    if (there && !opened) {
-      this._fails();
-      this._ends({ code: LOST });
+    if (reachable && !opened) {
+      this._emitError();
+      this._emitClose({ code: ABNORMAL_CLOSURE });
       return;
     }
-    this._tries += 1;
-    if (this._tries > 1) {
-      await new Promise(done => window.setTimeout(done, Math.min(this._tries * 500, LONGEST_WAIT)));
+    this._attempts += 1;
+    if (this._attempts > 1) {
+      await new Promise(done => window.setTimeout(done, Math.min(this._attempts * 500, MAX_RETRY_DELAY_MS)));
     }
     void this._connect();
   }
 
-  /** Forget the browser's socket without a word. */
-  private _drop(): void {
+  /** Close the browser's socket without reporting it. */
+  private _discardSocket(): void {
     const socket = this._socket;
     this._socket = null;
     if (socket) {
@@ -166,102 +166,102 @@ export class FollowingSocket extends SocketFront implements IFollowing {
     }
   }
 
-  /** A network that came back may have left a socket that is dead and does not know it. */
-  private readonly _again = (): void => {
-    if (this._mode !== 'plain' && !this._ended) {
-      this._drop();
+  /** After a network failure a socket may be dead without noticing. */
+  private readonly _reconnect = (): void => {
+    if (this._mode !== 'plain' && !this._isClosed) {
+      this._discardSocket();
       void this._connect();
     }
   };
 
-  private _onReach(_: Reachability, reach: Reach): void {
+  private _onReachabilityChanged(_: Reachability, reach: Reach): void {
     if (reach !== 'reachable') {
-      this._again();
+      this._reconnect();
     }
   }
 
-  private _doubt(id: string): void {
-    if (this._socket?.readyState === WebSocket.OPEN && this._mode === 'following' && this._follower.outbox.has(id)) {
+  private _checkDelivery(id: string): void {
+    if (this._socket?.readyState === WebSocket.OPEN && this._mode === 'journal' && this._state.outbox.has(id)) {
       void this._reachability.check();
     }
   }
 
-  private _came(data: unknown): void {
+  private _receive(data: unknown): void {
     if (this._mode === 'unknown') {
       const frame = typeof data === 'string' ? parseFrame(data) : null;
       if (frame?.type === 'hello') {
-        this._mode = 'following';
-        this._tries = 0;
-        this._follower.received ??= frame.position ?? 0;
+        this._mode = 'journal';
+        this._attempts = 0;
+        this._state.receivedPosition ??= frame.position ?? 0;
         return;
       }
-      this._mode = 'plain'; // a kernel that is not ours, or a server
-      this._follower.outbox.clear();
+      this._mode = 'plain'; // not a runtime of ownlab, or not an ownlab server
+      this._state.outbox.clear();
       if (frame?.type === 'plain') {
         return;
       }
     }
     if (this._mode === 'plain') {
-      this._says(data);
-    } else if (this._follower.paused || this._waiting.length > 0) {
-      this._waiting.push(data);
+      this._emitMessage(data);
+    } else if (this._state.paused || this._buffer.length > 0) {
+      this._buffer.push(data);
     } else {
-      this._take(data);
+      this._process(data);
     }
   }
 
-  private _take(data: unknown): void {
-    if (this._left) {
+  private _process(data: unknown): void {
+    if (this._stopped) {
       return;
     }
     if (data instanceof ArrayBuffer) {
-      const number = Number(new DataView(data).getBigUint64(0, true));
-      if (number === 0 || this._isNew(number)) {
-        this._says(new Numbered(number, data.slice(NUMBER_BYTES), this._follower.met));
+      const position = Number(new DataView(data).getBigUint64(0, true));
+      if (position === 0 || this._advance(position)) {
+        this._emitMessage(new NumberedMessage(position, data.slice(POSITION_BYTES), this._state.onMessage));
       }
     } else if (typeof data === 'string') {
-      this._heed(parseFrame(data));
+      this._handleFrame(parseFrame(data));
     }
   }
 
-  private _heed(frame: IFrame | null): void {
+  private _handleFrame(frame: IFrame | null): void {
     const { type, position = 0, msg_id = '', parent, value = null, ack = false } = frame ?? {};
     switch (type) {
       case 'taken':
-        this._follower.outbox.delete(msg_id);
-        this._isNew(position);
+        this._state.outbox.delete(msg_id);
+        this._advance(position);
         break;
       case 'answered':
-        if (this._isNew(position) && parent) {
-          this._follower.answered(parent, value, position);
+        if (this._advance(position) && parent) {
+          this._state.inputAnswered(parent, value, position);
         }
         break;
       case 'replied':
-        if (this._isNew(position)) {
-          this._follower.replied(msg_id, ack);
+        if (this._advance(position)) {
+          this._state.colabReplied(msg_id, ack);
         }
         break;
       case 'behind':
-        this._follower.behind();
+        this._state.requestAttach();
         break;
     }
   }
 
-  /** Whether a number had not come yet; from now on it has. */
-  private _isNew(number: number): boolean {
-    const isNew = number > (this._follower.received ?? 0);
+  /** Return whether a position is new, and record it as received. */
+  private _advance(position: number): boolean {
+    const isNew = position > (this._state.receivedPosition ?? 0);
     if (isNew) {
-      this._follower.received = number;
+      this._state.receivedPosition = position;
     }
     return isNew;
   }
 
-  private readonly _waiting: unknown[] = [];
-  private _mode: 'unknown' | 'following' | 'plain' = 'unknown';
+  private readonly _buffer: unknown[] = [];
+  private _mode: 'unknown' | 'journal' | 'plain' = 'unknown';
   private _protocol = V1;
   private _opened = false;
-  private _left = false;
-  private _tries = 0;
+  private _stopped = false;
+  private _attempts = 0;
 }
 
 function parseFrame(data: string): IFrame | null {
@@ -269,6 +269,6 @@ function parseFrame(data: string): IFrame | null {
     const value: unknown = JSON.parse(data);
     return typeof value === 'object' && value !== null && 'type' in value ? (value as IFrame) : null;
   } catch {
-    return null; // no frame of ours: another server's
+    return null; // a text frame of another server
   }
 }

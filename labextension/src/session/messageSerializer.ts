@@ -1,66 +1,66 @@
-/** Kernel messages with their numbers in the line. Given to JupyterLab as settings.serializer. */
+/** Serializes kernel messages for JupyterLab (settings.serializer), and keeps the position of each message in the journal. */
 import { type KernelMessage, ServerConnection } from '@jupyterlab/services';
 
 type Serializer = ServerConnection.ISettings['serializer'];
 
-/** A message as it came: its number in the line (0: none), and who is to know of it before JupyterLab does. */
-export class Numbered {
+/** A message as it was received: its position in the journal (0: none), and a callback that runs before JupyterLab handles it. */
+export class NumberedMessage {
   constructor(
-    readonly number: number,
+    readonly position: number,
     readonly bytes: ArrayBuffer,
-    readonly met: (message: KernelMessage.IMessage, number: number) => void
+    readonly onMessage: (message: KernelMessage.IMessage, position: number) => void
   ) {}
 }
 
-/** A message that did not come over the wire: retold from the journal, or made here. */
-export class Told {
+/** A message that was not received on the socket: replayed from the journal, or created in this page. */
+export class LocalMessage {
   constructor(
     readonly message: KernelMessage.IMessage,
-    readonly number = 0
+    readonly position = 0
   ) {}
 }
 
-export class Wire implements Serializer {
+export class MessageSerializer implements Serializer {
   serialize(message: KernelMessage.IMessage, protocol?: string): string | ArrayBuffer {
-    const data = this._plain.serialize(message, protocol);
+    const data = this._base.serialize(message, protocol);
     if (typeof data !== 'string') {
-      this._sent.set(data, message);
+      this._sentMessages.set(data, message);
     }
     return data;
   }
 
-  deserialize(data: ArrayBuffer | Numbered | Told, protocol?: string): KernelMessage.IMessage {
-    if (data instanceof Told) {
-      this._numbers.set(data.message, data.number);
+  deserialize(data: ArrayBuffer | NumberedMessage | LocalMessage, protocol?: string): KernelMessage.IMessage {
+    if (data instanceof LocalMessage) {
+      this._positions.set(data.message, data.position);
       return data.message;
     }
-    if (data instanceof Numbered) {
-      const message = this._plain.deserialize(data.bytes, protocol);
-      this._numbers.set(message, data.number);
-      data.met(message, data.number);
+    if (data instanceof NumberedMessage) {
+      const message = this._base.deserialize(data.bytes, protocol);
+      this._positions.set(message, data.position);
+      data.onMessage(message, data.position);
       return message;
     }
-    return this._plain.deserialize(data, protocol);
+    return this._base.deserialize(data, protocol);
   }
 
-  /** 0: it has none. */
-  numberOf(message: KernelMessage.IMessage): number {
-    return this._numbers.get(message) ?? 0;
+  /** Return a message's position in the journal; 0 if it has none. */
+  positionOf(message: KernelMessage.IMessage): number {
+    return this._positions.get(message) ?? 0;
   }
 
-  /** The message that became these bytes. */
+  /** Return the message that was serialized to these bytes. */
   messageOf(data: object): KernelMessage.IMessage | undefined {
-    return this._sent.get(data);
+    return this._sentMessages.get(data);
   }
 
-  private readonly _plain: Serializer = ServerConnection.makeSettings().serializer;
-  private readonly _numbers = new WeakMap<KernelMessage.IMessage, number>();
-  private readonly _sent = new WeakMap<object, KernelMessage.IMessage>();
+  private readonly _base: Serializer = ServerConnection.makeSettings().serializer;
+  private readonly _positions = new WeakMap<KernelMessage.IMessage, number>();
+  private readonly _sentMessages = new WeakMap<object, KernelMessage.IMessage>();
 }
 
-/** A message for JupyterLab's own chain, so that it is met after everything before it was handled: see iopubMessage. */
-export function mark(type: string, session: string, parent: string, content: object): KernelMessage.IMessage {
+/** Create a message that goes through JupyterLab's own queue, so that iopubMessage emits it after all earlier messages are handled. */
+export function makeMessage(type: string, session: string, parent: string, content: object): KernelMessage.IMessage {
   const header = { msg_id: `ownlab-${type}-${parent}`, msg_type: type, session, username: '', version: '5.3', date: new Date().toISOString() };
-  const made = { channel: 'iopub', header, parent_header: { ...header, msg_id: parent }, metadata: {}, content, buffers: [] };
-  return made as unknown as KernelMessage.IMessage;
+  const message = { channel: 'iopub', header, parent_header: { ...header, msg_id: parent }, metadata: {}, content, buffers: [] };
+  return message as unknown as KernelMessage.IMessage;
 }

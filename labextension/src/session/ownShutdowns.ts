@@ -1,21 +1,21 @@
-/** What this page itself asked the server to end: who pressed the button need not be told. */
+/** Records what this page itself shut down, so that the user is not notified of it. */
 
-const DELETED = /\/api\/(?:kernels|sessions)\/([^/?]+)/;
-const STOPPED = /\/ownlab\/api\/runtimes\/([^/?]+)\/stop/;
+const DELETE_URL = /\/api\/(?:kernels|sessions)\/([^/?]+)/;
+const STOP_URL = /\/ownlab\/api\/runtimes\/([^/?]+)\/stop/;
 
-export class OwnEnds {
-  /** Sends a request, as `fetch`, and remembers what it ends. */
+export class OwnShutdowns {
+  /** Send a request, like `fetch`, and record what it shuts down. */
   readonly fetch = (input: RequestInfo, init?: RequestInit): Promise<Response> => {
     if (input instanceof Request) {
-      const found = (input.method === 'DELETE' ? DELETED : STOPPED).exec(input.url);
-      if (found?.[1]) {
-        this._ids.add(found[1]);
+      const match = (input.method === 'DELETE' ? DELETE_URL : STOP_URL).exec(input.url);
+      if (match?.[1]) {
+        this._ids.add(match[1]);
       }
     }
     return fetch(input, init);
   };
 
-  /** Whether a session, or a runtime, was ended by this page. */
+  /** Return whether this page shut down a session or a runtime. */
   has(id: string): boolean {
     return this._ids.has(id);
   }

@@ -1,71 +1,66 @@
-/** The page while the server is away: a quiet notice instead of a box, and everything connected again when it is back. */
+/** Plugins for the connection to the server: they reconnect everything, and show a notice while the server is unreachable. */
 import { IConnectionLost, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { PageConfig } from '@jupyterlab/coreutils';
 import { IConnectionStatus, IServerSettings, ServerConnection, type ServiceManagerPlugin } from '@jupyterlab/services';
 import { Widget } from '@lumino/widgets';
-import type { ILine as Line } from '../notebook/attachment';
-import { ILine, IOwnEnds, IReachability } from '../tokens';
-import { Followers } from './connectionState';
-import { FollowingSocket } from './journalSocket';
-import { Wire } from './messageSerializer';
-import { OwnEnds } from './ownShutdowns';
+import { text } from '../text';
+import { IJournal, IOwnShutdowns, IReachability } from '../tokens';
+import { ConnectionStates } from './connectionState';
+import { JournalSocket } from './journalSocket';
+import { MessageSerializer } from './messageSerializer';
+import { OwnShutdowns } from './ownShutdowns';
 import { type Reach, Reachability } from './reachability';
-import { PatientSocket } from './reconnectingSocket';
-import { Seen } from './savedPosition';
-import { SocketFront } from './socketBase';
+import { ReconnectingSocket } from './reconnectingSocket';
+import { SavedPositions } from './savedPositions';
+import { SocketBase } from './socketBase';
 
-/** A server that is back within this time was hardly away: nothing is shown. */
-const SHORT_ABSENCE = 2_000;
-
-const WORDS: Record<Exclude<Reach, 'reachable'>, string> = {
-  away: 'The lab’s server does not answer. Kernels go on working; this page connects again by itself.',
-  refused: 'The lab’s server was started anew and asks for its token. Open the address that `ownlab status` prints.'
-};
+/** Shorter interruptions are not reported. */
+const NOTICE_DELAY_MS = 2_000;
 
 export const reachability: ServiceManagerPlugin<Reachability> = {
   id: 'ownlab:reachability',
-  description: 'Knows whether the server answers.',
+  description: 'Tracks whether the server is reachable.',
   autoStart: true,
   provides: IReachability,
   activate: () => new Reachability(ServerConnection.makeSettings())
 };
 
-export const ownEnds: ServiceManagerPlugin<OwnEnds> = {
+export const ownShutdowns: ServiceManagerPlugin<OwnShutdowns> = {
   id: 'ownlab:own-ends',
-  description: 'Knows which runtimes this page itself ended.',
+  description: 'Records which runtimes this page shut down.',
   autoStart: true,
-  provides: IOwnEnds,
-  activate: () => new OwnEnds()
+  provides: IOwnShutdowns,
+  activate: () => new OwnShutdowns()
 };
 
-export const line: ServiceManagerPlugin<Line> = {
+export const journal: ServiceManagerPlugin<IJournal> = {
   id: 'ownlab:line',
-  description: 'Knows how far this page has come in what each kernel says.',
+  description: 'Tracks the position of this page in the journal of each runtime.',
   autoStart: true,
-  requires: [IOwnEnds],
-  provides: ILine,
-  activate: (_: null, ends: OwnEnds) => {
-    trackLess();
-    const followers = new Followers();
-    return { followers, wire: new Wire(), seen: new Seen(followers, ends.fetch) };
+  requires: [IOwnShutdowns],
+  provides: IJournal,
+  activate: (_: null, ownShutdowns: OwnShutdowns) => {
+    ignoreSubshellMessages();
+    const connections = new ConnectionStates();
+    return { connections, serializer: new MessageSerializer(), savedPositions: new SavedPositions(connections, ownShutdowns.fetch) };
   }
 };
 
-/** In place of JupyterLab's own, which package.json disables. */
+/** Replaces JupyterLab's own, which package.json disables. */
 export const serverSettings: ServiceManagerPlugin<ServerConnection.ISettings> = {
   id: 'ownlab:server-settings',
-  description: 'Server settings with sockets that wait for the server, and lose nothing.',
+  description: 'Server settings with WebSockets that reconnect and lose no message.',
   autoStart: true,
-  requires: [IReachability, ILine],
+  requires: [IReachability, IJournal],
   provides: IServerSettings,
-  activate: (_: null, reachability: Reachability, { followers, wire, seen }: Line) =>
-    ServerConnection.makeSettings({ WebSocket: socketClass(reachability, followers, wire), fetch: seen.fetch, serializer: wire })
+  activate: (_: null, reachability: Reachability, { connections, serializer, savedPositions }: IJournal) =>
+    ServerConnection.makeSettings({ WebSocket: socketClass(reachability, connections, serializer), fetch: savedPositions.fetch, serializer: serializer })
 };
 
-/** In place of JupyterLab's own, which puts a box over the page and leaves it there. */
+/** Replaces JupyterLab's own, which covers the page with a dialog. */
 export const connectionLost: JupyterFrontEndPlugin<IConnectionLost> = {
   id: 'ownlab:connection-lost',
-  description: 'Told by JupyterLab when a request got no answer.',
+  description: 'Checks the server after a failed request.',
   autoStart: true,
   requires: [IReachability],
   provides: IConnectionLost,
@@ -76,36 +71,42 @@ export const connectionLost: JupyterFrontEndPlugin<IConnectionLost> = {
 
 export const connectionNotice: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:connection-notice',
-  description: 'Says that the server is away, and brings the page up to date when it is back.',
+  description: 'Shows a notice while the server is unreachable, and refreshes the page afterwards.',
   autoStart: true,
   requires: [IReachability],
   optional: [IConnectionStatus],
   activate: (app: JupyterFrontEnd, reachability: Reachability, status: IConnectionStatus | null) => {
-    const notice = new Absence();
+    const notice = new ServerNotice();
     let timer = 0;
     reachability.changed.connect((_, reach) => {
       if (status) {
-        status.isConnected = reach === 'reachable'; // JupyterLab's own polls pause meanwhile
+        status.isConnected = reach === 'reachable'; // pauses JupyterLab's own polls
       }
       window.clearTimeout(timer);
       if (reach === 'reachable') {
-        notice.end();
+        notice.setMessage(null);
         void refresh(app);
       } else {
-        timer = window.setTimeout(() => notice.say(WORDS[reach]), SHORT_ABSENCE);
+        timer = window.setTimeout(() => notice.setMessage(messageOf(reach)), NOTICE_DELAY_MS);
       }
     });
   }
 };
 
-/** Subshells are made and ended, for widgets, beside the cell that runs: after that JupyterLab would show the kernel as idle. */
-function trackLess(): void {
+function messageOf(reach: Exclude<Reach, 'reachable'>): string {
+  return reach === 'unreachable'
+    ? text('The lab’s server does not answer. Kernels keep running. This page reconnects automatically.')
+    : text('The lab’s server was restarted and requires its token. Open the address that `ownlab status` prints.');
+}
+
+/** Widgets use subshells beside a running cell; JupyterLab would take their replies as the kernel being idle. */
+function ignoreSubshellMessages(): void {
   const types: unknown = JSON.parse(PageConfig.getOption('untracked_message_types') || '[]');
   const more = ['create_subshell_request', 'delete_subshell_request', 'list_subshell_request'];
   PageConfig.setOption('untracked_message_types', JSON.stringify([...(Array.isArray(types) ? types : []), ...more]));
 }
 
-/** Polls that met failures would wait for up to five minutes. */
+/** Poll at once: JupyterLab's polls back off for up to five minutes after failures. */
 async function refresh({ serviceManager }: JupyterFrontEnd): Promise<void> {
   const { kernels, kernelspecs, sessions } = serviceManager;
   await Promise.allSettled([kernels.refreshRunning(), sessions.refreshRunning(), kernelspecs.refreshSpecs()]);
@@ -113,38 +114,35 @@ async function refresh({ serviceManager }: JupyterFrontEnd): Promise<void> {
 
 const KERNEL = /\/api\/kernels\/([^/?]+)\/channels\?(?:.*&)?session_id=([^&]+)/;
 
-export function socketClass(reachability: Reachability, followers: Followers, wire: Wire): typeof WebSocket {
-  // A constructor that gives back an object of its own choice.
-  function KindOfSocket(url: string | URL, protocols: string | string[] = []): WebSocket {
+/** Return the WebSocket class for JupyterLab: kernels get a JournalSocket, everything else a ReconnectingSocket. */
+function socketClass(reachability: Reachability, connections: ConnectionStates, serializer: MessageSerializer): typeof WebSocket {
+  // A constructor may return another object.
+  function SocketConstructor(url: string | URL, protocols: string | string[] = []): WebSocket {
     const [, kernel, client] = KERNEL.exec(String(url)) ?? [];
     if (!kernel || !client) {
-      return new PatientSocket(url, protocols, reachability);
+      return new ReconnectingSocket(url, protocols, reachability);
     }
-    const follower = followers.of(decodeURIComponent(kernel), decodeURIComponent(client));
-    return new FollowingSocket(String(url), protocols, follower, wire, reachability);
+    const state = connections.get(decodeURIComponent(kernel), decodeURIComponent(client));
+    return new JournalSocket(String(url), protocols, state, serializer, reachability);
   }
-  const { CONNECTING, OPEN, CLOSING, CLOSED } = SocketFront;
-  return Object.assign(KindOfSocket, { CONNECTING, OPEN, CLOSING, CLOSED }) as unknown as typeof WebSocket;
+  const { CONNECTING, OPEN, CLOSING, CLOSED } = SocketBase;
+  return Object.assign(SocketConstructor, { CONNECTING, OPEN, CLOSING, CLOSED }) as unknown as typeof WebSocket;
 }
 
-export class Absence extends Widget {
+/** The notice that the server is unreachable. JupyterLab loads the code of its own notifications from the server on first use. */
+class ServerNotice extends Widget {
   constructor() {
     super();
-    this.addClass('ownlab-Absence');
+    this.addClass('ownlab-ServerNotice');
     this.node.setAttribute('role', 'status');
   }
 
-  /** Show these words, or others than before. */
-  say(words: string): void {
-    this.node.textContent = words;
-    if (!this.isAttached) {
+  /** Show a message; null hides the notice. */
+  setMessage(message: string | null): void {
+    this.node.textContent = message ?? '';
+    if (message !== null && !this.isAttached) {
       Widget.attach(this, document.body);
-    }
-  }
-
-  /** All is well again. */
-  end(): void {
-    if (this.isAttached) {
+    } else if (message === null && this.isAttached) {
       Widget.detach(this);
     }
   }

@@ -1,23 +1,23 @@
 /**
- * A WebSocket that waits for the server instead of failing while it is away: for terminals, and for our stream.
+ * A WebSocket for terminals and for the snapshot stream that waits for an unreachable server instead of failing.
  *
- * It opens as soon as the server is back, however long that takes. What was said on it before is not said again.
+ * It opens as soon as the server is reachable again. Messages sent before are not repeated.
  */
 import type { Reachability } from './reachability';
-import { LOST, type Sendable, SocketFront } from './socketBase';
+import { ABNORMAL_CLOSURE, type Sendable, SocketBase } from './socketBase';
 
-export class PatientSocket extends SocketFront {
+export class ReconnectingSocket extends SocketBase {
   constructor(
     url: string | URL,
     private readonly _protocols: string | string[],
     private readonly _reachability: Reachability
   ) {
     super(url);
-    void this._open();
+    void this._connect();
   }
 
   get readyState(): number {
-    if (this._ended) {
+    if (this._isClosed) {
       return this.CLOSED;
     }
     return this._opened && this._socket !== null ? this._socket.readyState : this.CONNECTING;
@@ -31,18 +31,18 @@ export class PatientSocket extends SocketFront {
   }
 
   close(code?: number, reason?: string): void {
-    this._dropped = true;
+    this._abandoned = true;
     if (this._opened && this._socket !== null) {
       this._socket.close(code, reason);
       return;
     }
     this._socket?.close();
-    this._ends({ code: LOST });
+    this._emitClose({ code: ABNORMAL_CLOSURE });
   }
 
-  private async _open(): Promise<void> {
-    await this._reachability.back;
-    if (this._dropped) {
+  private async _connect(): Promise<void> {
+    await this._reachability.whenReachable;
+    if (this._abandoned) {
       return;
     }
     const socket = new WebSocket(this.url, this._protocols);
@@ -50,26 +50,26 @@ export class PatientSocket extends SocketFront {
     socket.binaryType = this.binaryType;
     socket.onopen = () => {
       this._opened = true;
-      this._opens();
+      this._emitOpen();
     };
-    socket.onmessage = ({ data }) => this._says(data);
-    socket.onclose = event => void this._closed(event);
+    socket.onmessage = ({ data }) => this._emitMessage(data);
+    socket.onclose = event => void this._onSocketClose(event);
   }
 
-  private async _closed(event: CloseEvent): Promise<void> {
-    if (this._dropped) {
-      this._ends(event);
+  private async _onSocketClose(event: CloseEvent): Promise<void> {
+    if (this._abandoned) {
+      this._emitClose(event);
     } else if (this._opened) {
       void this._reachability.check();
-      this._ends(event);
+      this._emitClose(event);
     } else if (await this._reachability.check()) {
-      this._fails();
-      this._ends(event);
+      this._emitError();
+      this._emitClose(event);
     } else {
-      void this._open();
+      void this._connect();
     }
   }
 
   private _opened = false;
-  private _dropped = false;
+  private _abandoned = false;
 }

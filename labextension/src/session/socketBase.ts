@@ -1,13 +1,13 @@
-/** What every WebSocket of ours has in front: it looks like the browser's own. */
+/** Base class of our sockets: the interface of the browser's WebSocket. */
 
 export type Handler<E extends Event> = ((this: WebSocket, event: E) => unknown) | null;
 export type Sendable = string | ArrayBufferLike | Blob | ArrayBufferView<ArrayBuffer>;
 
-/** "Going away": a server that is stopped says so. JupyterLab takes it as meant for ever and would not connect again. */
+/** "Going away", sent by a server that stops. JupyterLab takes it as final and would not reconnect. */
 const GOING_AWAY = 1001;
-export const LOST = 1006;
+export const ABNORMAL_CLOSURE = 1006;
 
-export abstract class SocketFront extends EventTarget implements WebSocket {
+export abstract class SocketBase extends EventTarget implements WebSocket {
   static readonly CONNECTING = 0;
   static readonly OPEN = 1;
   static readonly CLOSING = 2;
@@ -51,38 +51,38 @@ export abstract class SocketFront extends EventTarget implements WebSocket {
   abstract send(data: Sendable): void;
   abstract close(code?: number, reason?: string): void;
 
-  protected _opens(): void {
+  protected _emitOpen(): void {
     const event = new Event('open');
     this.onopen?.call(this, event);
     this.dispatchEvent(event);
   }
 
-  protected _says(data: unknown): void {
+  protected _emitMessage(data: unknown): void {
     const event = new MessageEvent('message', { data });
     this.onmessage?.call(this, event);
     this.dispatchEvent(event);
   }
 
-  /** The server is there and does not want this socket. */
-  protected _fails(): void {
+  /** The server is reachable and refuses this socket. */
+  protected _emitError(): void {
     const event = new Event('error');
     this.onerror?.call(this, event);
     this.dispatchEvent(event);
   }
 
-  /** Only the first end is told. */
-  protected _ends({ code = LOST, reason = '', wasClean = false }: CloseEventInit): void {
-    if (this._ended) {
+  /** Emit the close event, once. */
+  protected _emitClose({ code = ABNORMAL_CLOSURE, reason = '', wasClean = false }: CloseEventInit): void {
+    if (this._isClosed) {
       return;
     }
-    this._ended = true;
-    const event = new CloseEvent('close', { code: code === GOING_AWAY ? LOST : code, reason, wasClean });
+    this._isClosed = true;
+    const event = new CloseEvent('close', { code: code === GOING_AWAY ? ABNORMAL_CLOSURE : code, reason, wasClean });
     this.onclose?.call(this, event);
     this.dispatchEvent(event);
   }
 
   /** The browser's own socket, while there is one. */
   protected _socket: WebSocket | null = null;
-  protected _ended = false;
+  protected _isClosed = false;
   private _binaryType: BinaryType = 'blob';
 }

@@ -19,16 +19,16 @@ for (const name of ['python', 'fieldValue', 'parsedForm']) {
 const load = name => import(pathToFileURL(join(folder, `${name}.mjs`)).href);
 
 try {
-  const [{ shown, sourceText }, { rewritten, leastEdit }] = await Promise.all([load('fieldValue'), load('parsedForm')]);
+  const [{ displayValue, sourceText }, { withFieldValue, minimalEdit }] = await Promise.all([load('fieldValue'), load('parsedForm')]);
   const { values, writes } = JSON.parse(readFileSync(0, 'utf-8'));
   const written = writes.map(({ source, form, field, text }) => {
     const fields = form.parts.filter(part => part.part === 'field');
     const chosen = fields[field];
-    const edit = leastEdit(chosen.value, text, chosen.start);
-    const { source: made, form: after } = rewritten({ source, view: null, form }, chosen, text);
+    const edit = minimalEdit(chosen.value, text, chosen.start);
+    const { source: made, form: after } = withFieldValue({ source, view: null, form }, chosen, text);
     return { made, edited: source.slice(0, edit.start) + edit.text + source.slice(edit.end), form: after };
   });
-  const read = values.map(({ field, given }) => ({ shown: shown(field), text: sourceText(field, given) }));
+  const read = values.map(({ field, given }) => ({ shown: displayValue(field), text: sourceText(field, given) }));
   process.stdout.write(JSON.stringify({ values: read, writes: written }));
 } finally {
   rmSync(folder, { recursive: true });

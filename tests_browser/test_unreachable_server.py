@@ -1,4 +1,4 @@
-"""The server is away under a running cell: the page goes on by itself when it is back."""
+"""The server becomes unreachable while a cell runs: the page reconnects automatically."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests_browser.lab import CPU, Lab, wait_for
 from tests_browser.notebook import LabPage, Notebook
 
-# It goes on until it is told to end: how long a new server takes does not matter.
+# Runs until the file exists, however long a new server takes to start.
 SLOW = """
 import pathlib, time
 for number in range(450):
@@ -22,7 +22,7 @@ for number in range(450):
 """
 
 
-def test_the_page_goes_on_after_the_server_was_killed(page: LabPage, lab: Lab) -> None:
+def test_the_page_reconnects_after_the_server_was_killed(page: LabPage, lab: Lab) -> None:
     notebook = page.notebook(lab.write("slow.ipynb", CPU, SLOW, "print('still', number > 3)")).ready()
     kernel, port, killed = lab.kernel_of("slow.ipynb"), lab.state["port"], lab.server_pid
     notebook.run(0)
@@ -46,8 +46,8 @@ def test_the_page_goes_on_after_the_server_was_killed(page: LabPage, lab: Lab) -
     expect(page.page.get_by_text("does not answer")).to_have_count(0)
 
 
-def test_the_page_goes_on_after_a_long_absence(page: LabPage, lab: Lab) -> None:
-    """JupyterLab itself gives up after two minutes at most; the clock of the page is put forward by ten."""
+def test_the_page_reconnects_after_a_long_time(page: LabPage, lab: Lab) -> None:
+    """JupyterLab itself gives up after at most two minutes; the page's clock is advanced by ten."""
     page.page.clock.install()
     notebook = page.notebook(lab.write("absence.ipynb", CPU, SLOW.replace("enough", "at last"))).ready()
     kernel, port = lab.kernel_of("absence.ipynb"), lab.state["port"]
@@ -58,7 +58,7 @@ def test_the_page_goes_on_after_a_long_absence(page: LabPage, lab: Lab) -> None:
     notice = page.page.get_by_text("The lab’s server does not answer")
     expect(notice).to_be_visible()
     for _ in range(20):
-        with page.page.expect_event("requestfailed"):  # it has not given up
+        with page.page.expect_event("requestfailed"):  # it still tries
             page.page.clock.fast_forward("00:30")
     expect(page.dialog).to_have_count(0)
 
@@ -74,5 +74,5 @@ def test_the_page_goes_on_after_a_long_absence(page: LabPage, lab: Lab) -> None:
 
 
 def last_line(notebook: Notebook) -> int:
-    """The number of the last line that the page shows."""
+    """Return the number of the last line that the page shows."""
     return max(map(int, re.findall(r"line (\d+)", notebook.output(0).last.inner_text())), default=-1)

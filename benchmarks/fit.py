@@ -96,7 +96,7 @@ def _spent(command: list[str]) -> tuple[float, int]:
 
 def count(peers: str) -> Told:
     """By hand, by us and by the peers."""
-    from ownlab.instruments.fit.asking import ask_trace
+    from ownlab.instruments.fit.guest_client import ask_trace
     from ownlab.instruments.fit.records import Request
 
     told = _ask(peers, "counts")
@@ -138,7 +138,7 @@ def compare_memory(peers: str, before: Told | None) -> Told:
 
 
 def _predicted(one: Any, python: str) -> Told:
-    from ownlab.instruments.fit.asking import ask_trace
+    from ownlab.instruments.fit.guest_client import ask_trace
     from ownlab.instruments.fit.predict import predict
     from ownlab.instruments.fit.records import Request
 

@@ -206,7 +206,7 @@ def _supervises(process: psutil.Process, home: str) -> bool:
         words = process.cmdline()
     except psutil.Error:  # it ended, or is another person's
         return False
-    return "ownlab.lab.runtimes.supervisor" in words and any(word.startswith(home) for word in words)
+    return "ownlab.lab.supervisor" in words and any(word.startswith(home) for word in words)
 
 
 def lab_rows(rounds: int) -> list[dict[str, Any]]:

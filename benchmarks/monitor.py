@@ -16,7 +16,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 from benchmarks.rows import row
 
-from ownlab.instruments.monitor.sampler import Sampler
+from ownlab.instruments.top.sampler import Sampler
 
 PEERS = {"gpustat": (["--json"], "1.0"), "nvitop": (["-1"], "0.7")}
 SAMPLES = 30  # once a second each

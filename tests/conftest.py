@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_line import machines, ownlab, standing, valid, world
+
+__all__ = ["machines", "ownlab", "standing", "valid", "world"]  # fixtures of the command line, for all tests
 
 FAKES = Path(__file__).resolve().parent / "fakes"
 

@@ -1,4 +1,4 @@
-"""The rooms: who may import whom, each heavy library's one door, and what `import ownlab` may cost."""
+"""The packages: which may import which, the files that may import each heavy library, and what `import ownlab` may cost."""
 
 from __future__ import annotations
 
@@ -14,60 +14,145 @@ import ownlab
 
 SRC = Path(__file__).resolve().parents[1] / "src"
 
-# From the ground up. A room imports only from itself and from rooms before it.
-ROOMS = [
+# The ground: imports no feature. Every package may import it, and machine and catalog.
+GROUND = {
+    "cli.options",
+    "config",
     "errors",
+    "file_lock",
+    "files",
+    "guest_client",
+    "json_encoding",
+    "paste",
+    "processes",
+    "render",
+    "text",
     "units",
-    "proc",
-    "writing",
-    "options",
-    "guests",
-    "catalog",
-    "machine",
-    "instruments.doctor",
-    "instruments.monitor",
-    "instruments.fit",
-    "instruments.bench",
-    "instruments.advise",
-    "lab.store",
-    "lab.journal",
-    "lab.colab",
-    "lab.runtimes",
-    "lab.notebooks",
-    "lab.runs",
-    "show",
-    "notebook",
-    "serving",
-    "server",
-    "cli",
-]
+}
+BASE = {"catalog", "machine"}
+
+# Feature -> the features it may import, beside the ground, machine and catalog.
+EDGES: dict[str, set[str]] = {
+    "cli": {"instruments.top"},  # the driver is asked before the command is loaded
+    "notebook": {"instruments.fit"},
+    "instruments.doctor": set(),
+    "instruments.top": set(),
+    "instruments.fit": set(),
+    "instruments.bench": set(),
+    "instruments.advise": {"instruments.bench", "instruments.fit"},
+    "lab.store": set(),
+    "lab.journal": {"lab.store"},
+    "lab.forms": set(),
+    "lab.colab": {"lab.forms"},
+    "lab.secrets": {"lab.store"},
+    "lab.remote_notebooks": {"lab.colab", "lab.notebooks", "lab.secrets"},
+    "lab.environments": {"lab.store"},
+    "lab.transport": {"lab.journal"},
+    "lab.runtimes": {
+        "instruments.top",
+        "lab.colab",
+        "lab.environments",
+        "lab.journal",
+        "lab.notebooks",
+        "lab.store",
+        "lab.transport",
+    },
+    "lab.supervisor": {"lab.journal", "lab.runtimes", "lab.store", "lab.transport"},
+    "lab.notebooks": {"lab.journal"},
+    "lab.runs": {
+        "lab.colab",
+        "lab.forms",
+        "lab.journal",
+        "lab.notebooks",
+        "lab.runtimes",
+        "lab.store",
+        "lab.transport",
+    },
+    "lab.service": {"lab.runtimes", "lab.store"},
+    "lab.server": {
+        "instruments.top",
+        "lab.colab",
+        "lab.environments",
+        "lab.forms",
+        "lab.journal",
+        "lab.notebooks",
+        "lab.runtimes",
+        "lab.secrets",
+        "lab.service",
+        "lab.store",
+        "lab.transport",
+    },
+    "lab.terminal": {
+        "lab.environments",
+        "lab.forms",
+        "lab.journal",
+        "lab.runs",
+        "lab.runtimes",
+        "lab.secrets",
+        "lab.service",
+        "lab.store",
+    },
+    "lab.cli": {
+        "lab.environments",
+        "lab.forms",
+        "lab.journal",
+        "lab.notebooks",
+        "lab.remote_notebooks",
+        "lab.runs",
+        "lab.runtimes",
+        "lab.secrets",
+        "lab.server",
+        "lab.service",
+        "lab.store",
+        "lab.terminal",
+        "lab.transport",
+    },
+}
+# Single imports beside these edges, each with its reason.
+EXCEPTIONS = {
+    ("instruments.top.cli", "lab.runtimes.process_owners"),  # `ownlab top` names the notebook behind a process
+    ("catalog.gpus_cli", "lab.remote_notebooks.addresses"),
+    ("catalog.gpus_cli", "lab.remote_notebooks.download"),
+}
+# Package of the guest -> the guest packages it may import.
+GUEST_EDGES: dict[str, set[str]] = {
+    "bench": {"probe"},
+    "colab": {"shell"},
+    "facade": {"kernel"},
+    "fit": {"probe"},
+    "kernel": {"colab", "fit", "shell"},
+    "launch": set(),
+    "probe": set(),
+    "shell": set(),
+}
+PACKAGES = sorted({*GROUND, *BASE, *EDGES}, key=len, reverse=True)
 
 # Library -> the files that may import it. Nothing else in src/ may.
 DOORS: dict[str, tuple[str, ...]] = {
-    "click": ("ownlab/cli/", "ownlab/show/document.py"),
+    "click": ("ownlab/cli/", "ownlab/render/documents.py", "*cli.py", "ownlab/lab/cli/"),
     "cupy": ("ownlab_guest/probe/",),
     "jax": ("ownlab_guest/bench/", "ownlab_guest/probe/"),
-    "ipykernel": ("ownlab_guest/colab/", "ownlab_guest/kernel/"),
-    "jupyter_client": ("ownlab/lab/runtimes/provisioner.py", "ownlab/server/"),
-    "jupyter_server": ("ownlab/server/",),
-    "jupyterlab": ("ownlab/server/app.py",),
-    "keyring": ("ownlab/lab/colab/keyrings.py",),
+    "ipykernel": ("ownlab_guest/colab/", "ownlab_guest/kernel/", "ownlab_guest/shell/"),
+    "jupyter_client": ("ownlab/lab/runtimes/provisioner.py", "ownlab/lab/server/"),
+    "jupyter_server": ("ownlab/lab/server/",),
+    "jupyterlab": ("ownlab/lab/server/app.py",),
+    "keyring": ("ownlab/lab/secrets/keyring_backend.py",),
     "numba": ("ownlab_guest/probe/",),
     "numpy": ("ownlab_guest/bench/", "ownlab_guest/probe/"),
-    "prometheus_client": ("ownlab/instruments/monitor/exporting.py",),
+    "prometheus_client": ("ownlab/instruments/top/prometheus.py",),
     "pynvml": ("ownlab_guest/probe/nvml.py",),
     "ray": (),
-    "rich": ("ownlab/show/terminal/",),
+    "rich": ("ownlab/render/console.py", "*terminal.py", "ownlab/lab/terminal/"),
     "tensorflow": ("ownlab_guest/bench/", "ownlab_guest/probe/"),
-    "textual": ("ownlab/show/screen/",),
+    "textual": ("ownlab/instruments/top/screen/",),
     "torch": ("ownlab_guest/bench/", "ownlab_guest/fit/", "ownlab_guest/probe/"),
-    "tornado": ("ownlab/lab/runtimes/provisioner.py", "ownlab/server/"),
-    "traitlets": ("ownlab/lab/runtimes/provisioner.py", "ownlab/server/"),
-    "vl_convert": ("ownlab/show/charts.py",),
+    "tornado": ("ownlab/lab/runtimes/provisioner.py", "ownlab/lab/server/"),
+    "traitlets": ("ownlab/lab/runtimes/provisioner.py", "ownlab/lab/server/"),
+    "vl_convert": ("ownlab/render/charts.py",),
     "zmq": (
-        "ownlab/lab/runtimes/supervisor/",
-        "ownlab/server/",
-        "ownlab/lab/runtimes/line.py",
+        "ownlab/lab/supervisor/",
+        "ownlab/lab/server/",
+        "ownlab/lab/transport/",
         "ownlab/lab/runtimes/start.py",
         "ownlab_guest/colab/",
         "ownlab_guest/kernel/",
@@ -77,7 +162,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 # A supervisor stands beside every kernel: what it imports is memory for each of them.
 SUPERVISOR_MAY_NOT = ["msgspec", "psutil", "dataclasses", "inspect", "asyncio", "jupyter_client", "rich", "click"]
 # What a notebook calls runs in the kernel, beside the guest code that serves it.
-GUESTS_NEIGHBOURS = ("ownlab.notebook",)
+GUEST_NEIGHBOURS = ("ownlab.notebook", "ownlab.instruments.fit.notebook")
 
 HEAVY = [
     "torch",
@@ -110,41 +195,58 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room_of(module: str) -> str | None:
-    """ "ownlab.machine.host.cpu" -> "machine"; None for what stands in no room (the package itself)."""
+def package_of(module: str) -> str | None:
+    """ "ownlab.machine.host.cpu" -> "machine"; None for the package itself."""
     inner = module.removeprefix("ownlab.")
-    return next((room for room in ROOMS if inner == room or inner.startswith(f"{room}.")), None)
+    return next((name for name in PACKAGES if inner == name or inner.startswith(f"{name}.")), None)
 
 
 def module_of(path: Path, root: Path) -> str:
     return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 
 
-def wrong_ways(root: Path) -> list[str]:
-    """Imports in root/ownlab that point to a lower room, or from the host into the guest or back."""
-    found = []
+def wrong_edges(root: Path) -> list[str]:
+    """Imports that no edge allows, and imports from the host into the guest or back."""
+    found: list[str] = []
     for path in sorted(root.rglob("*.py")):
         module = module_of(path, root)
         for name in imports_of(ast.parse(path.read_text())):
+            target = name.split(".")[0]
             if module.startswith("ownlab_guest"):
-                if name.split(".")[0] == "ownlab":
-                    found.append(f"{module} imports {name}: guest code knows nothing of ownlab")
-            elif name.split(".")[0] == "ownlab_guest" and not module.startswith(GUESTS_NEIGHBOURS):
+                found += _wrong_in_guest(module, name)
+            elif target == "ownlab_guest" and not module.startswith(GUEST_NEIGHBOURS):
                 found.append(f"{module} imports {name}: guest code is started, never imported")
-            elif name.split(".")[0] == "ownlab":
-                here, there = room_of(module), room_of(name)
-                if here and there and ROOMS.index(there) > ROOMS.index(here):
-                    found.append(f"{module} imports {name}: {there} stands below {here}")
+            elif target == "ownlab" and not _is_allowed(module, name):
+                found.append(f"{module} imports {name}")
     return found
 
 
-def roomless(root: Path) -> list[str]:
+def _is_allowed(module: str, name: str) -> bool:
+    here, there = package_of(module), package_of(name)
+    if here is None or there is None or here == there:
+        return True
+    if here in GROUND:
+        return there in GROUND
+    if there in GROUND or there in BASE:
+        return True
+    pair = (module.removeprefix("ownlab."), name.removeprefix("ownlab."))
+    return there in EDGES.get(here, set()) or any(
+        pair[0] == source and (pair[1] == target or pair[1].startswith(f"{target}.")) for source, target in EXCEPTIONS
+    )
+
+
+def _wrong_in_guest(module: str, name: str) -> Iterator[str]:
+    parts, here = name.split("."), module.split(".")[1:2]
+    if parts[0] == "ownlab":
+        yield f"{module} imports {name}: guest code knows nothing of ownlab"
+    elif parts[0] == "ownlab_guest" and here and not {*parts[1:2]} <= {*here, *GUEST_EDGES[here[0]]}:
+        yield f"{module} imports {name}"
+
+
+def without_package(root: Path) -> list[str]:
     modules = [module_of(path, root) for path in sorted((root / "ownlab").rglob("*.py"))]
-    return [
-        name
-        for name in modules
-        if name not in ("ownlab", "ownlab.__main__", "ownlab.instruments", "ownlab.lab") and room_of(name) is None
-    ]
+    groups = ("ownlab", "ownlab.__main__", "ownlab.instruments", "ownlab.lab")
+    return [name for name in modules if name not in groups and package_of(name) is None]
 
 
 def side_doors(root: Path) -> list[str]:
@@ -153,7 +255,9 @@ def side_doors(root: Path) -> list[str]:
         place = path.relative_to(root).as_posix()
         for library in sorted({name.split(".")[0] for name in imports_of(ast.parse(path.read_text()))}):
             doors = DOORS.get(library)
-            if doors is not None and not any(place.startswith(door) for door in doors):
+            if doors is not None and not any(
+                place.startswith(door) or (door[0] == "*" and place.endswith(door[1:])) for door in doors
+            ):
                 found.append(f"{place} imports {library}")
     return found
 
@@ -172,12 +276,12 @@ def plant(root: Path, place: str, text: str) -> Path:
     return root
 
 
-def test_layers_point_one_way() -> None:
-    assert wrong_ways(SRC) == []
+def test_packages_import_only_along_the_edges() -> None:
+    assert wrong_edges(SRC) == []
 
 
-def test_every_module_has_a_room() -> None:
-    assert roomless(SRC) == []
+def test_every_module_belongs_to_a_package() -> None:
+    assert without_package(SRC) == []
 
 
 def test_heavy_libraries_have_one_door() -> None:
@@ -188,14 +292,16 @@ def test_heavy_libraries_have_one_door() -> None:
     ("place", "text"),
     [
         ("ownlab/machine/bad.py", "from ownlab.instruments.doctor import diagnose\n"),
-        ("ownlab/catalog/bad.py", "def f():\n    import ownlab.machine.read\n"),
+        ("ownlab/catalog/bad.py", "def f():\n    import ownlab.instruments.fit.cli\n"),
+        ("ownlab/instruments/fit/bad.py", "from ownlab.instruments.doctor import cli\n"),
+        ("ownlab_guest/colab/bad.py", "from ownlab_guest.kernel import launch\n"),
         ("ownlab/units.py", "from ownlab import cli\n"),
         ("ownlab/machine/guest.py", "import ownlab_guest.probe\n"),
         ("ownlab_guest/probe/bad.py", "from ownlab.errors import OwnlabError\n"),
     ],
 )
-def test_a_planted_wrong_way_is_found(tmp_path: Path, place: str, text: str) -> None:
-    assert len(wrong_ways(plant(tmp_path, place, text))) >= 1
+def test_a_planted_wrong_edge_is_found(tmp_path: Path, place: str, text: str) -> None:
+    assert len(wrong_edges(plant(tmp_path, place, text))) >= 1
 
 
 @pytest.mark.parametrize(
@@ -210,8 +316,8 @@ def test_a_planted_side_door_is_found(tmp_path: Path, place: str, text: str) -> 
     assert len(side_doors(plant(tmp_path, place, text))) == 1
 
 
-def test_a_module_outside_the_rooms_is_found(tmp_path: Path) -> None:
-    assert roomless(plant(tmp_path, "ownlab/utils.py", "")) == ["ownlab.utils"]
+def test_a_module_outside_the_packages_is_found(tmp_path: Path) -> None:
+    assert without_package(plant(tmp_path, "ownlab/utils.py", "")) == ["ownlab.utils"]
 
 
 def test_what_only_a_type_checker_sees_is_no_import() -> None:
@@ -232,11 +338,14 @@ def test_a_planted_heavy_import_is_seen() -> None:
 
 
 def test_the_doctor_loads_no_framework() -> None:
-    assert loaded_by("import ownlab.cli.doctor, ownlab.cli.machine") & {"torch", "numpy", "pynvml", "jax"} == set()
+    assert (
+        loaded_by("import ownlab.instruments.doctor.cli, ownlab.machine.cli") & {"torch", "numpy", "pynvml", "jax"}
+        == set()
+    )
 
 
 def test_a_supervisor_loads_little() -> None:
-    assert loaded_by("import ownlab.lab.runtimes.supervisor.__main__", SUPERVISOR_MAY_NOT) == set()
+    assert loaded_by("import ownlab.lab.supervisor.__main__", SUPERVISOR_MAY_NOT) == set()
 
 
 def test_public_names_are_listed_once_sorted_and_there() -> None:
@@ -244,6 +353,21 @@ def test_public_names_are_listed_once_sorted_and_there() -> None:
     assert set(ownlab.__all__) == set(ownlab._PUBLIC)
     for name in ownlab.__all__:
         assert getattr(ownlab, name) is not None
+
+
+def test_no_public_name_is_also_a_module() -> None:
+    modules = {path.stem for path in (SRC / "ownlab").iterdir()}
+    assert modules & set(ownlab.__all__) == set()
+
+
+def test_each_public_name_stays_the_same_when_its_module_is_loaded() -> None:
+    code = (
+        "import ownlab\n"
+        "first = {name: getattr(ownlab, name) for name in ownlab.__all__}\n"
+        "assert all(getattr(ownlab, name) is value for name, value in first.items())\n"
+        "assert all(callable(value) for value in first.values())\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_guest_code_is_written_for_python_3_9() -> None:

@@ -13,7 +13,7 @@ from playwright.sync_api import FilePayload, Locator, expect
 from tests_browser.lab import CPU, Lab, notebook_of, wait_for
 from tests_browser.notebook import LabPage, Notebook
 
-from ownlab.lab.colab.secrets import list_secrets, set_secret
+from ownlab.lab.secrets.store import list_secrets, set_secret
 
 UPLOAD = """
 from google.colab import files

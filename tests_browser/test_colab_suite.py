@@ -18,7 +18,7 @@ from tests_colab.check import check_cells, check_kept
 from tests_colab.lab import NOTEBOOKS, config_of, person_of, put_gcloud
 from tests_colab.person import Person
 
-from ownlab.lab.colab.secrets import set_secret
+from ownlab.lab.secrets.store import set_secret
 
 # The first test runs all notebooks.
 pytestmark = pytest.mark.timeout(300)

@@ -11,7 +11,7 @@ from playwright.sync_api import APIResponse, FilePayload, Locator, Route, expect
 from tests_browser.lab import CARD, CPU, Lab, notebook_of, wait_for
 from tests_browser.notebook import LabPage, Notebook
 
-from ownlab.lab.colab.secrets import list_secrets, read_secret
+from ownlab.lab.secrets.store import list_secrets, read_secret
 
 VALUE = "a-value-that-nobody-sees"
 

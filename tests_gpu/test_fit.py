@@ -23,15 +23,15 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "fit"))
-from examining import MODELS, PART, Examined, Results, chosen, examine, look, table
+from examining import MODELS, PART, Examined, Results, check, chosen, look, table
 
-from ownlab.instruments.fit.answering import wanted
 from ownlab.instruments.fit.batch import Range
-from ownlab.instruments.fit.calibrating import calibrate, load_calibrations, save
 from ownlab.instruments.fit.calibration import Calibration
-from ownlab.instruments.fit.context import H200
-from ownlab.instruments.fit.decoding import with_decoding
+from ownlab.instruments.fit.calibration_run import calibrate, load_calibrations, save
+from ownlab.instruments.fit.cuda_context import H200
 from ownlab.instruments.fit.experiment import Experiment
+from ownlab.instruments.fit.kv_cache import with_decoding
+from ownlab.instruments.fit.pipeline import wanted
 from ownlab.instruments.fit.records import Device, Fit, Request
 
 MIB = 1024**2
@@ -74,7 +74,7 @@ def device() -> Device:
 @lru_cache(maxsize=1)
 def side_by_side() -> dict[str, Future[Any]]:
     """All that may share the card, at once: starting programs takes most of the time, and memory is counted by process."""
-    tasks: dict[str, Callable[[], Any]] = {"examined": lambda: examine(chosen(), device(), PYTHON, RESULTS)}
+    tasks: dict[str, Callable[[], Any]] = {"examined": lambda: check(chosen(), device(), PYTHON, RESULTS)}
     if not PART:
         tasks |= {"decoded": decoded, "calibrated": lambda: calibrate(PYTHON, deadline=SECONDS)}
     device()
@@ -236,7 +236,7 @@ def decoded() -> Fit:
 @needs_traces
 def test_the_cache_of_decoding_is_as_large_as_predicted() -> None:
     fit: Fit = side_by_side()["decoded"].result()
-    RESULTS.say("decoding", {"predicted": fit.decoding, "measured": fit.measured})
+    RESULTS.say("decoding", {"predicted": fit.kv_cache, "measured": fit.measured})
     assert fit.decoding is not None
     assert fit.measured is not None
     assert fit.measured.decoding is not None

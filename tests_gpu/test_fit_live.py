@@ -33,7 +33,7 @@ def test_a_model_on_the_card() -> None:
     import torch
     from torch import nn
 
-    live: Any = importlib.import_module("ownlab_guest.fit.live")
+    live: Any = importlib.import_module("ownlab_guest.fit.live_model")
 
     def answered(device: str) -> dict[str, Any]:
         inputs = torch.randn(16, 64, 256, device=device)

@@ -92,7 +92,7 @@ def test_the_probe_of_torch_makes_no_context_on_the_card():
 def test_products_are_right_on_every_card_in_every_framework():
     cards = visible_cards()
     for name in FRAMEWORKS:
-        checks = ask("probe.products", name)
+        checks = ask("probe.verify_devices", name)
         assert len({check["device"] for check in checks}) == len(cards), checks
         broken = why_numba_fails() if name == "numba" else None
         for check in checks:

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.instruments.monitor.child import CardsChild
-from ownlab.instruments.monitor.records import CardSample, Sample
-from ownlab.instruments.monitor.sampler import Sampler
-from ownlab.instruments.monitor.source import settle
-from ownlab.instruments.monitor.window import Window
+from ownlab.instruments.top.nvml_child import CardsChild
+from ownlab.instruments.top.records import CardSample, Sample
+from ownlab.instruments.top.sampler import Sampler
+from ownlab.instruments.top.source import settle
+from ownlab.instruments.top.window import Window
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 6

@@ -19,14 +19,14 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from ownlab.config.loader import resolve_lab_options
 from ownlab.lab.runtimes.cards import read_devices
-from ownlab.lab.runtimes.figures import Figures, Meter
 from ownlab.lab.runtimes.kernelspecs import write_specs
+from ownlab.lab.runtimes.live_usage import Figures, Meter
 from ownlab.lab.runtimes.records import RuntimeType, Snapshot
 from ownlab.lab.runtimes.snapshot import take_snapshot
 from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.store.store import Store
-from ownlab.options.lab import resolve_lab_options
 
 SECONDS = 120.0
 GIB = 1024**3

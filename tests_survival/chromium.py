@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.server.conftest import LabServer, environ_for
+from tests.lab.server.conftest import LabServer, environ_for
 from tests_survival.browser import KINDS, run_all
 
 __all__: list[str] = []

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.server.conftest import LabServer, environ_for
+from tests.lab.server.conftest import LabServer, environ_for
 from tests_survival.compare import differences, unlike
 from tests_survival.interruptions import plan
 from tests_survival.page import Site

@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.server.conftest import unused_port
+from tests.lab.server.conftest import unused_port
 from tests_survival.browser import KINDS, Outcome, Served, run_all
 
 __all__: list[str] = []

@@ -1,5 +1,5 @@
 """`python -m ownlab`."""
 
-from ownlab.cli.start import main
+from ownlab.cli.entry_point import main
 
 main()

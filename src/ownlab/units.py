@@ -8,11 +8,28 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["GIB", "KIB", "MIB", "format_bytes", "format_flops", "format_rate", "format_seconds", "parse_bytes"]
+__all__ = [
+    "CURRENCY_SIGNS",
+    "GIB",
+    "KIB",
+    "MIB",
+    "PARTS",
+    "format_bytes",
+    "format_flops",
+    "format_price",
+    "format_rate",
+    "format_seconds",
+    "parse_bytes",
+]
 
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
+
+# A card is leased in twelfths: halves, thirds, quarters and sixths are whole numbers of them.
+PARTS = 12
+
+CURRENCY_SIGNS = {"USD": "$", "CNY": "¥", "EUR": "€"}
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FACTORS: dict[str, int] = {unit.lower(): 1024**power for power, unit in enumerate(_BINARY)} | {
@@ -84,3 +101,9 @@ def format_rate(value: float, unit: str) -> str:
             if value >= power:
                 return f"{value / power:.3g} {name}"
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def format_price(amount: float, currency: str = "USD") -> str:
+    """0.526 -> "$0.53"; 1599 -> "$1,599"."""
+    sign = CURRENCY_SIGNS.get(currency, f"{currency} ")
+    return f"{sign}{amount:,.0f}" if amount >= 100 else f"{sign}{amount:.2f}"

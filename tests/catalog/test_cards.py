@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ownlab.catalog.card_files import NO_UNITS, figures_in, own_file, read_cards
+from ownlab.catalog.card_update import accept, forget
 from ownlab.catalog.cards import (
     FIGURES,
     Card,
@@ -21,7 +22,6 @@ from ownlab.catalog.cards import (
     load_sources,
     words_of,
 )
-from ownlab.catalog.updating import accept, forget
 from ownlab.errors import InputError, RecordError, UsageError
 from ownlab.units import GIB
 

@@ -12,6 +12,7 @@ import pytest
 from ownlab.catalog.architectures import Architectures, architecture_of, capability_of, is_datacentre, runs_on
 from ownlab.catalog.cuda import Drivers, branch_of, driver_floor, newest_cuda, toolkit_driver
 from ownlab.catalog.cuda_libraries import CudaLibraries, cuda_majors, library_names, library_wheel
+from ownlab.catalog.data_files import load
 from ownlab.catalog.frameworks import (
     Cudnn,
     Frameworks,
@@ -23,7 +24,6 @@ from ownlab.catalog.frameworks import (
     tensorflow_build,
     tensorflow_windows_last,
 )
-from ownlab.catalog.tables import load
 from ownlab.catalog.torch_wheels import Wheels, build_of, newest_rocm, wheel_for
 from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.catalog.xids import Xids, xid

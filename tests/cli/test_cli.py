@@ -18,7 +18,7 @@ import pytest
 
 from ownlab.cli.main import COMMANDS
 from ownlab.machine.recorded import decode_machine, load_machine
-from ownlab.show.document import RECORDS, schema_of
+from ownlab.render.documents import DOCUMENTS, document_type, schema_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -108,13 +108,13 @@ def test_small_documents_follow_their_schema_too(name: str, arguments: tuple[str
     jsonschema.validate(document, json.loads((SCHEMAS / f"{name}.json").read_text()))
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_generated_schemas_are_those_of_the_records(name: str) -> None:
     path = SCHEMAS / f"{name}.json"
     if os.environ.get("OWNLAB_GOLDEN") == "write":
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(schema_of(RECORDS[name]))
-    assert path.read_bytes() == schema_of(RECORDS[name])
+        path.write_bytes(schema_of(document_type(name)))
+    assert path.read_bytes() == schema_of(document_type(name))
 
 
 def test_a_pipe_that_closes_early_is_no_error() -> None:

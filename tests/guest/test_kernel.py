@@ -24,7 +24,7 @@ def run(code: str, python: str = sys.executable) -> str:
 
 def test_functions_run_last_first_once_and_none_stops_the_others() -> None:
     code = """
-from ownlab_guest.kernel.ends import on_end, run_on_end
+from ownlab_guest.kernel.on_end import on_end, run_on_end
 on_end(print, 'first', end='.')
 @on_end
 def second(): raise KeyboardInterrupt
@@ -38,7 +38,7 @@ on_end(print, 'at exit', end='.')
 def test_a_forked_worker_runs_none_of_them() -> None:
     code = """
 import os
-from ownlab_guest.kernel.ends import on_end
+from ownlab_guest.kernel.on_end import on_end
 on_end(print, 'ended', flush=True)
 if os.fork() == 0:
     sys.exit(0)
@@ -48,14 +48,14 @@ os.wait()
 
 
 def test_only_functions_are_taken() -> None:
-    code = "from ownlab_guest.kernel.ends import on_end\ntry: on_end(3)\nexcept TypeError as exc: print(exc)"
+    code = "from ownlab_guest.kernel.on_end import on_end\ntry: on_end(3)\nexcept TypeError as exc: print(exc)"
     assert run(code) == "on_end takes a function, not 3\n"
 
 
 def test_the_real_ownlab_wins_and_both_know_the_same_functions() -> None:
     code = """
-import ownlab.notebook.ends, ownlab_guest.kernel.ends
-print(ownlab.__version__ != '', ownlab.notebook.ends.on_end is ownlab_guest.kernel.ends.on_end, sys.path[-1])
+import ownlab.notebook, ownlab_guest.kernel.on_end
+print(ownlab.__version__ != '', ownlab.notebook.on_end is ownlab_guest.kernel.on_end.on_end, sys.path[-1])
 """
     assert run(code) == f"True True {GUEST / 'facade'}\n"
 
@@ -83,7 +83,7 @@ def test_a_kernel_whose_supervisor_is_gone_does_not_start() -> None:
 def test_a_worker_ends_by_a_signal_as_it_would_without_us(ending: signal.Signals) -> None:
     code = f"""
 import os, time
-from ownlab_guest.kernel.ends import on_end
+from ownlab_guest.kernel.on_end import on_end
 launch.watch_end()
 on_end(print, 'ended', flush=True)
 worker = os.fork()
@@ -118,7 +118,7 @@ def test_a_process_that_was_told_to_end_does_so_in_a_cell() -> None:
     """SystemExit would be caught by IPython; other exit handlers run, too."""
     code = """
 import atexit, os, time
-from ownlab_guest.kernel.ends import on_end
+from ownlab_guest.kernel.on_end import on_end
 launch.watch_end()
 atexit.register(print, 'other', flush=True)
 on_end(print, 'ended', flush=True)

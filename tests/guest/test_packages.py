@@ -49,7 +49,7 @@ def kernel(folder: Path, colab: str = "0", **changes: str) -> Iterator[Told]:
 def restore(folder: Path, changes: dict[str, str], **wanted: list[str]) -> dict[str, Any]:
     variables = {**os.environ, **pip_variables(folder / "place", folder / "wheels"), **changes}
     ran = subprocess.run(
-        [sys.executable, str(LAUNCH), "kernel.packages", "restore", json.dumps(wanted)],
+        [sys.executable, str(LAUNCH), "shell.packages", "restore", json.dumps(wanted)],
         env=variables, capture_output=True, text=True, timeout=SECONDS, check=True,
     )  # fmt: skip
     found: dict[str, Any] = json.loads(ran.stdout)
@@ -188,7 +188,7 @@ def test_an_address_however_it_is_written(tmp_path: Path) -> None:
 def test_who_is_not_root_is_told_what_to_type() -> None:
     code = f"import os, sys\nsys.path.insert(0, {str(LAUNCH.parents[1])!r})\n"
     code += (
-        "from ownlab_guest.kernel.packages import restore\nos.seteuid(65534)\nprint(restore(apt=['ffmpeg'])['failed'])"
+        "from ownlab_guest.shell.packages import restore\nos.seteuid(65534)\nprint(restore(apt=['ffmpeg'])['failed'])"
     )
     with tempfile.TemporaryDirectory() as folder:  # pytest's own are for root alone
         os.chmod(folder, 0o755)

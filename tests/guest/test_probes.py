@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.guests import guest
+from ownlab import guest_client
 from ownlab.machine.records import Framework
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ OLDEST = Path.home() / ".pyenv" / "versions" / "3.9.18" / "bin" / "python"
 
 def probe(name: str, scene: str, tmp_path: Path) -> Framework:
     """A framework's answer where the fakes of a scene stand first on its path."""
-    return guest.ask(
+    return guest_client.ask(
         sys.executable,
         f"probe.on_{name}",
         [str(tmp_path / "transcript"), "30"],
@@ -44,7 +44,7 @@ def devices(framework: Framework) -> list[tuple[str, str, str | None, int | None
 
 
 def packages(python: str, **env: str) -> dict[str, Any]:
-    return guest.ask(python, "probe.packages", answer=dict[str, Any], deadline=30, env=env)
+    return guest_client.ask(python, "probe.packages", answer=dict[str, Any], deadline=30, env=env)
 
 
 # --- packages ---------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_packages_of_conda_are_named_as_conda_names_them(tmp_path: Path) -> None
 
 
 def test_torch_that_is_a_cpu_build_says_so_in_its_own_words(torch_python: str, tmp_path: Path) -> None:
-    torch = guest.ask(
+    torch = guest_client.ask(
         torch_python,
         "probe.on_torch",
         [str(tmp_path / "said"), "60"],
@@ -220,7 +220,7 @@ def test_guest_code_is_python_3_9(path: Path) -> None:
 @pytest.mark.parametrize("name", ["torch", "tensorflow", "jax", "cupy", "numba"])
 def test_probes_run_in_python_3_9(name: str, tmp_path: Path) -> None:
     scene = "old_driver" if name == "torch" else "no_card"
-    framework = guest.ask(
+    framework = guest_client.ask(
         str(OLDEST),
         f"probe.on_{name}",
         [str(tmp_path / "transcript"), "30"],
@@ -235,7 +235,7 @@ def test_probes_run_in_python_3_9(name: str, tmp_path: Path) -> None:
 def test_torch_that_was_compiled_without_the_list_of_its_architectures(tmp_path: Path) -> None:
     source = (FAKES / "old_driver" / "torch" / "__init__.py").read_text()
     (tmp_path / "torch.py").write_text(source + "\n_C._cuda_getArchFlags = lambda: None\n")
-    torch = guest.ask(
+    torch = guest_client.ask(
         sys.executable, "probe.on_torch", answer=Framework, deadline=30, env={"PYTHONPATH": str(tmp_path)}
     )
     assert facts(torch, "cuda", "arch_list") == ["12.1", None]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.guests.beside import each_beside
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.frameworks import read_interpreter
 from ownlab.machine.records import Framework, Interpreter
+from ownlab.processes.background import each_beside
 
 ROOT = Path(__file__).parents[2]
 FAKES = ROOT / "tests" / "fakes"

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ownlab.guests.beside import Beside
+from ownlab.config.target import MachineOptions
 from ownlab.machine.facts import Known, Unknown, unread, value_of
 from ownlab.machine.read import DEADLINES, Probes, collect, start_probes
 from ownlab.machine.records import Card, Cpu, Host, Interpreter, Machine, Nvidia, Toolkits
 from ownlab.machine.vendors import Others, no_others
-from ownlab.options import MachineOptions
+from ownlab.processes.background import Beside
 
 NOTHING = Unknown("nothing was asked")
 

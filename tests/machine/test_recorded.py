@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import InputError, RecordError
-from ownlab.guests.beside import Beside
 from ownlab.machine.facts import Known
 from ownlab.machine.recorded import decode_machine, encodable, load_machine, save_machine
 from ownlab.machine.records import Card, Interpreter, Machine, Variable
+from ownlab.processes.background import Beside
 
 MACHINE = Machine(cards=Known((Card(vendor="nvidia", index=0, memory_total=Known(80 * 1024**3, "NVML", "B")),), "NVML"))
 

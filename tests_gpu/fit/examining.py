@@ -18,17 +18,19 @@ from pathlib import Path
 from threading import Lock, Semaphore
 from typing import Any, TypeVar
 
+from ownlab.json_encoding import encode_json, to_builtins
+
 sys.path.insert(0, str(Path(__file__).parent))
 import msgspec
 from configurations import ALL, Configuration
 from msgspec import Struct
 
-from ownlab.instruments.fit.asking import ask_trace
-from ownlab.instruments.fit.measuring import Answer, Settings, ask_measure
+from ownlab.instruments.fit.guest_client import ask_trace
+from ownlab.instruments.fit.measurement import Answer, Settings, ask_measure
 from ownlab.instruments.fit.predict import predict
 from ownlab.instruments.fit.records import Device, Fit, GuestCard, Request
 
-__all__ = ["MODELS", "PART", "Examined", "Results", "chosen", "examine", "look", "table"]
+__all__ = ["MODELS", "PART", "Examined", "Results", "check", "chosen", "look", "table"]
 
 MODELS = Path(__file__).with_name("models.py")
 KEPT = Path(__file__).with_name("predicted-2.13.json")
@@ -147,7 +149,7 @@ class Results:
     def say(self, name: str, value: Any) -> None:
         """Something beside the configurations."""
         with self._lock:
-            self._said[name] = msgspec.to_builtins(value)
+            self._said[name] = to_builtins(value)
             self._write()
 
     def _write(self) -> None:
@@ -160,7 +162,7 @@ class Results:
         partial.replace(self._path)
 
 
-def examine(
+def check(
     configurations: list[Configuration], device: Device, python: str, results: Results, part: str = PART
 ) -> list[Examined]:
     """All of them, several at once."""
@@ -220,14 +222,14 @@ def row(one: Examined) -> dict[str, Any]:
     said: dict[str, Any] = {"name": one.name, "held_back": one.configuration.held_back}
     said |= {"failures": one.failures, "seconds": round(one.seconds, 1)}
     if one.here is not None:
-        said["predicted"] = msgspec.to_builtins(one.here)
+        said["predicted"] = to_builtins(one.here)
     if one.kept is not None:
-        said["kept"] = msgspec.to_builtins(one.kept)
+        said["kept"] = to_builtins(one.kept)
     if one.measured is not None:
         said |= {"torch": one.measured.torch, "cudnn": one.measured.cudnn}
         said["card"] = one.measured.device.name if one.measured.device else ""
-        said["measured"] = msgspec.to_builtins(one.measured.memory)
-        said["out_of_memory"] = msgspec.to_builtins(one.measured.out_of_memory)
+        said["measured"] = to_builtins(one.measured.memory)
+        said["out_of_memory"] = to_builtins(one.measured.out_of_memory)
         said["errors"] = one.errors()
         said["errors_of_kept"] = one.errors(one.kept) if one.kept is not None else {}
     said["predictions_apart"] = one.apart()
@@ -271,7 +273,7 @@ def main(*arguments: str) -> None:
     if arguments[0] == "--keep":
         keep(python)
         return
-    found = examine(chosen(arguments[1:]), look(python), python, Results(Path(arguments[0])))
+    found = check(chosen(arguments[1:]), look(python), python, Results(Path(arguments[0])))
     sys.stdout.write(table(found) + "\n")
 
 
@@ -279,9 +281,9 @@ def keep(python: str) -> None:
     """Predictions of all, for those who measure later with another torch."""
     os.environ["OWNLAB_FIT_HELD_BACK"] = "1"
     device = Device("cpu", "", 1)
-    found = examine(chosen(), device, python, Results(None), "predict")
+    found = check(chosen(), device, python, Results(None), "predict")
     kept = {one.name: one.here for one in found if one.here is not None}
-    KEPT.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+    KEPT.write_bytes(msgspec.json.format(encode_json(kept), indent=1) + b"\n")
     sys.stdout.write("".join(f"{one.name}: {one.failures}\n" for one in found if one.failures))
 
 

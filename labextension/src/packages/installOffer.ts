@@ -106,7 +106,7 @@ function withNames({ pip, apt }: Packages, describe: (names: string) => string, 
   return short;
 }
 
-const MODULE = 'ownlab_guest.kernel.packages';
+const MODULE = 'ownlab_guest.shell.packages';
 
 interface IInstallResult {
   installed: string[];

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from ownlab.catalog.tables import load
+from ownlab.catalog.data_files import load
 from ownlab.catalog.versions import parse_version
 
 __all__ = ["Architecture", "architecture_of", "capability_of", "is_datacentre", "runs_on"]

@@ -15,8 +15,8 @@ from typing import TypeAlias, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, RecordError
-from ownlab.options.places import state_folder
 
 if sys.version_info >= (3, 11):
     import tomllib

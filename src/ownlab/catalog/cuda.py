@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ownlab.catalog.tables import load
+from ownlab.catalog.data_files import load
 from ownlab.catalog.versions import major_minor, parse_version
 
 __all__ = ["Branch", "branch_of", "driver_floor", "newest_cuda", "toolkit_driver"]

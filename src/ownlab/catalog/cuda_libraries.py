@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct, field
 
-from ownlab.catalog.tables import load
+from ownlab.catalog.data_files import load
 
 __all__ = ["cuda_majors", "library_names", "library_wheel"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ownlab.catalog.tables import load
+from ownlab.catalog.data_files import load
 from ownlab.catalog.versions import major_minor, parse_version
 
 __all__ = [

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ownlab.catalog.architectures import runs_on
 from ownlab.catalog.cuda import driver_floor
-from ownlab.catalog.tables import load
+from ownlab.catalog.data_files import load
 from ownlab.catalog.versions import major_minor, parse_version
 
 __all__ = ["Wheel", "build_of", "newest_rocm", "wheel_for"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ownlab.catalog.tables import load
+from ownlab.catalog.data_files import load
 
 __all__ = ["Xid", "xid"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 from click.shell_completion import get_completion_class
+from msgspec import Struct
 
 from ownlab.cli.main import cli
 from ownlab.cli.options import json_option
-from ownlab.show.document import CompletionScript, echo_record
+from ownlab.render.documents import echo_record
 
-__all__ = ["command"]
+__all__ = ["CompletionScript", "command"]
 
 _HOW = {
     "bash": "ownlab completion bash > ~/.local/share/bash-completion/completions/ownlab",
@@ -36,3 +37,11 @@ def command(shell: str, as_json: bool) -> None:
         echo_record(CompletionScript(shell, script, _HOW[shell]))
     else:
         click.echo(script)
+
+
+class CompletionScript(Struct, frozen=True):
+    """`ownlab completion SHELL --json`."""
+
+    shell: str
+    script: str
+    install: str

@@ -33,36 +33,76 @@ class Entry(NamedTuple):
 
 # Grouped in the help by the question that a command answers.
 COMMANDS = {
-    "up": Entry("up", "Give me a notebook on a GPU, now", "Serve a folder as a lab in the browser."),
+    "up": Entry("ownlab.lab.cli.up", "Give me a notebook on a GPU, now", "Serve a folder as a lab in the browser."),
     "open": Entry(
-        "open", "Give me a notebook on a GPU, now", "Open a notebook from Colab, GitHub, anywhere, or a file."
+        "ownlab.lab.cli.open",
+        "Give me a notebook on a GPU, now",
+        "Open a notebook from Colab, GitHub, anywhere, or a file.",
     ),
-    "down": Entry("down", "Give me a notebook on a GPU, now", "End a lab; with --all, its runtimes too."),
-    "status": Entry("status", "Give me a notebook on a GPU, now", "Show your labs: address, token, folder."),
+    "down": Entry(
+        "ownlab.lab.cli.down", "Give me a notebook on a GPU, now", "End a lab; with --all, its runtimes too."
+    ),
+    "status": Entry(
+        "ownlab.lab.cli.status", "Give me a notebook on a GPU, now", "Show your labs: address, token, folder."
+    ),
     "runtimes": Entry(
-        "runtimes", "Give me a notebook on a GPU, now", "Show who holds which card; stop, extend, log, usage."
+        "ownlab.lab.cli.runtimes",
+        "Give me a notebook on a GPU, now",
+        "Show who holds which card; stop, extend, log, usage.",
     ),
-    "run": Entry("run", "Run this notebook without me", "Run a notebook with parameters; its outputs go into a copy."),
-    "form": Entry("form", "Run this notebook without me", "Show the fields of a notebook's forms: what a run can set."),
-    "types": Entry("types", "Where does work run?", "List the runtime types, and write them for Jupyter."),
-    "env": Entry("env", "Where does work run?", "Let notebooks run in your own Python environments."),
-    "config": Entry("config", "How is it set up?", "Show every setting, its value, and where that came from."),
-    "secrets": Entry("secrets", "How is it set up?", "Keep tokens for notebooks; grant them one by one."),
-    "store": Entry("store", "How is it set up?", "Show where leases are recorded; make a store for a group."),
-    "doctor": Entry("doctor", "What is here, and what is wrong?", "Say whether GPU work will run, and what to mend."),
+    "run": Entry(
+        "ownlab.lab.cli.run",
+        "Run this notebook without me",
+        "Run a notebook with parameters; its outputs go into a copy.",
+    ),
+    "form": Entry(
+        "ownlab.lab.cli.form",
+        "Run this notebook without me",
+        "Show the fields of a notebook's forms: what a run can set.",
+    ),
+    "types": Entry(
+        "ownlab.lab.cli.types", "Where does work run?", "List the runtime types, and write them for Jupyter."
+    ),
+    "env": Entry("ownlab.lab.cli.env", "Where does work run?", "Let notebooks run in your own Python environments."),
+    "config": Entry(
+        "ownlab.lab.cli.config", "How is it set up?", "Show every setting, its value, and where that came from."
+    ),
+    "secrets": Entry(
+        "ownlab.lab.cli.secrets", "How is it set up?", "Keep tokens for notebooks; grant them one by one."
+    ),
+    "store": Entry(
+        "ownlab.lab.cli.store", "How is it set up?", "Show where leases are recorded; make a store for a group."
+    ),
+    "doctor": Entry(
+        "ownlab.instruments.doctor.cli",
+        "What is here, and what is wrong?",
+        "Say whether GPU work will run, and what to mend.",
+    ),
     "machine": Entry(
-        "machine", "What is here, and what is wrong?", "Show all that is known of this machine, or save it."
+        "ownlab.machine.cli", "What is here, and what is wrong?", "Show all that is known of this machine, or save it."
     ),
-    "top": Entry("top", "What is here, and what is wrong?", "Show what the GPUs really do, and what limits them."),
-    "fit": Entry("fit", "Will it fit?", "Say how much memory a model takes, and on which cards."),
-    "bench": Entry("bench", "How fast is it?", "Measure this machine, and compare it with others."),
+    "top": Entry(
+        "ownlab.instruments.top.cli",
+        "What is here, and what is wrong?",
+        "Show what the GPUs really do, and what limits them.",
+    ),
+    "fit": Entry(
+        "ownlab.instruments.fit.cli", "Will it fit?", "Say how much memory a model takes, and on which cards."
+    ),
+    "bench": Entry(
+        "ownlab.instruments.bench.cli", "How fast is it?", "Measure this machine, and compare it with others."
+    ),
     "gpus": Entry(
-        "gpus", "Which card, which platform?", "Show cards with sources, and how fast they are; advise on one."
+        "ownlab.catalog.gpus_cli",
+        "Which card, which platform?",
+        "Show cards with sources, and how fast they are; advise on one.",
     ),
     "clouds": Entry(
-        "clouds", "Which card, which platform?", "Show platforms: cards, prices, limits; what a job costs."
+        "ownlab.catalog.clouds_cli",
+        "Which card, which platform?",
+        "Show platforms: cards, prices, limits; what a job costs.",
     ),
-    "completion": Entry("completion", "The shell", "Print the completion script for bash, zsh or fish."),
+    "completion": Entry("ownlab.cli.completion", "The shell", "Print the completion script for bash, zsh or fish."),
 }
 
 
@@ -76,7 +116,7 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command: click.Command = importlib.import_module(f"ownlab.cli.{entry.module}").command
+        command: click.Command = importlib.import_module(entry.module).command
         return command
 
     def resolve_command(
@@ -178,7 +218,7 @@ def _heed_signals() -> None:
 def _report(error: OwnlabError) -> int:
     """What happened, what it usually means, what to do; with --json as one document too."""
     if "--json" in sys.argv[1:]:
-        from ownlab.show.document import Failure, echo_record  # not needed for help, nor where all goes well
+        from ownlab.render.documents import Failure, echo_record  # not needed for help, nor where all goes well
 
         echo_record(Failure.of(error))
     click.echo(f"ownlab: {error.message}", err=True)

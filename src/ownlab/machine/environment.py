@@ -14,9 +14,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from ownlab.machine.facts import Fact, Known, value_of
-from ownlab.machine.host.waiting import ask_all
+from ownlab.machine.host.deadlines import ask_all
 from ownlab.machine.records import Card, Variable
-from ownlab.machine.visible import VisibleDevices, visible_devices
+from ownlab.machine.visible_devices import VisibleDevices, visible_devices
 
 __all__ = ["ALLOCATOR_OPTIONS", "VisibleDevices", "read_environment", "visible_devices"]
 

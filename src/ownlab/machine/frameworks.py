@@ -15,11 +15,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ownlab import guest_client
 from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
-from ownlab.guests import children, guest
-from ownlab.guests.beside import Beside, each_beside
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.records import Framework, Interpreter, Package
+from ownlab.processes import runner
+from ownlab.processes.background import Beside, each_beside
 
 __all__ = ["GUEST_ENVIRONMENT", "read_interpreter"]
 
@@ -72,10 +73,10 @@ def read_interpreter(
     path = Known(os.path.abspath(found) if found else python, source=origin)
     others = _read_others(path.value, {**os.environ, **(env or {})})
     try:
-        answer = guest.ask(
+        answer = guest_client.ask(
             python, "probe.packages", answer=_Packages, deadline=min(deadline, _PACKAGES_SECONDS), env=env
         )
-    except guest.GuestCrashed as exc:
+    except guest_client.GuestCrashed as exc:
         version = _version_without_guest(python, env)
         reason = Unknown(_too_old(version.value) if isinstance(version, Known) else exc.message)
         return Interpreter(path, first_known(version, reason), origin, reason, reason, others, reason)
@@ -118,7 +119,7 @@ def _read_framework(
     python: str, name: str, transcript: str | None, deadline: float, env: Mapping[str, str] | None
 ) -> Framework:
     try:
-        return guest.ask(
+        return guest_client.ask(
             python,
             f"probe.on_{name}",
             [transcript or "", str(deadline)],
@@ -128,9 +129,9 @@ def _read_framework(
         )
     except DeadlineError:
         failure, happened, stderr = "hang", f"{name} did not answer in {deadline:g} s", ""
-    except guest.GuestCrashed as exc:
+    except guest_client.GuestCrashed as exc:
         failure, stderr = "crash", exc.stderr
-        happened = f"{children.describe_exit(exc.returncode)} while {name} was asked"
+        happened = f"{runner.describe_exit(exc.returncode)} while {name} was asked"
     except InterpreterError as exc:
         failure, happened, stderr = "crash", exc.message, ""
     said = (_read_text(transcript) if transcript else "") + stderr
@@ -171,7 +172,7 @@ def _version_without_guest(python: str, env: Mapping[str, str] | None) -> Known[
     """The version of a Python that is too old even to start our guest code."""
     code = "import sys; print('Python %d.%d.%d' % sys.version_info[:3])"
     try:
-        ran = children.run([python, "-c", code], deadline=_PACKAGES_SECONDS, env={**os.environ, **(env or {})})
+        ran = runner.run([python, "-c", code], deadline=_PACKAGES_SECONDS, env={**os.environ, **(env or {})})
     except OwnlabError as exc:
         return Unknown(exc.message)
     match = re.fullmatch(r"Python (2\.\d+\.\d+|3\.[0-8]\.\d+)", ran.stdout.strip())

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import ownlab
+from ownlab.config.target import MachineOptions, resolve_machine_options
 from ownlab.errors import DeadlineError
-from ownlab.guests.beside import Beside
 from ownlab.machine import toolkits, vendors
 from ownlab.machine.environment import read_environment
 from ownlab.machine.facts import Fact, Known, Unknown, unread, value_of
@@ -24,7 +24,7 @@ from ownlab.machine.nvidia import read_nvidia
 from ownlab.machine.recorded import encodable, load_machine
 from ownlab.machine.records import Card, Host, Interpreter, Library, Machine, Nvidia, Toolkits
 from ownlab.machine.vendors.apple import judge_python
-from ownlab.options import MachineOptions, resolve_machine_options
+from ownlab.processes.background import Beside
 
 __all__ = ["DEADLINES", "Probes", "collect", "read_machine", "start_probes"]
 

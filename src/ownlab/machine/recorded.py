@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from ownlab.errors import InputError, RecordError
+from ownlab.files import write_whole
+from ownlab.json_encoding import encode_json, to_builtins
 from ownlab.machine.records import Machine
-from ownlab.writing import write_whole
 
 __all__ = ["FORMAT", "decode_machine", "encodable", "load_machine", "save_machine"]
 
@@ -18,7 +19,7 @@ FORMAT = 1
 
 def save_machine(machine: Machine, path: str | Path) -> None:
     """Write a machine, whole or not at all."""
-    write_whole(msgspec.json.format(msgspec.json.encode(machine), indent=1) + b"\n", path)
+    write_whole(msgspec.json.format(encode_json(machine), indent=1) + b"\n", path)
 
 
 def encodable(machine: Machine) -> Machine:
@@ -28,9 +29,9 @@ def encodable(machine: Machine) -> Machine:
     written as JSON. Here, once, for whatever way they came in.
     """
     try:
-        msgspec.json.encode(machine)
+        encode_json(machine)
     except UnicodeEncodeError:
-        return msgspec.convert(_replaced(msgspec.to_builtins(machine)), Machine)
+        return msgspec.convert(_replaced(to_builtins(machine)), Machine)
     return machine
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ownlab import guest_client
 from ownlab.errors import DeadlineError, InterpreterError
-from ownlab.guests import children, guest
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.records import CudaInstall, Library, LibraryInstall, Toolkits
 from ownlab.machine.vendors.sysfs import Tree
+from ownlab.processes import runner
 
 __all__ = ["parse_nvcc_version", "read_libraries", "read_toolkits"]
 
@@ -84,11 +85,11 @@ def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> F
     if isinstance(recorded, Known):
         return Known(recorded.value, source=tree.shown(toolkit / "version.json"))
     try:
-        ran = children.run([str(tree.at(nvcc.value)), "--version"], deadline=_NVCC_SECONDS, env=environ)
-    except (children.ToolMissing, DeadlineError) as exc:
+        ran = runner.run([str(tree.at(nvcc.value)), "--version"], deadline=_NVCC_SECONDS, env=environ)
+    except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     if ran.returncode:
-        return Unknown(f"nvcc --version {children.describe_exit(ran.returncode)}: {ran.said[:200]}")
+        return Unknown(f"nvcc --version {runner.describe_exit(ran.returncode)}: {ran.said[:200]}")
     return parse_nvcc_version(ran.stdout)
 
 
@@ -229,7 +230,7 @@ def read_libraries(
 ) -> Fact[tuple[Library, ...]]:
     """Which of CUDA's libraries load in the given interpreter, tried in a child of that interpreter."""
     try:
-        rows = guest.ask(python, "probe.libraries", answer=tuple[_Answer, ...], deadline=deadline, env=env)
+        rows = guest_client.ask(python, "probe.libraries", answer=tuple[_Answer, ...], deadline=deadline, env=env)
     except (InterpreterError, DeadlineError) as exc:
         return Unknown(exc.message)
     libraries = tuple(

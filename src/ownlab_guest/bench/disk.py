@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import List, NamedTuple, Optional, Tuple
 
-from ownlab_guest.bench.place import Place, lines
+from ownlab_guest.bench.device import Place, lines
 from ownlab_guest.bench.timing import Outcome, Skipped, percentiles, sliced, thinned
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Tuple
 
-from ownlab_guest.bench.place import Place
+from ownlab_guest.bench.device import Place
 from ownlab_guest.bench.timing import HostClock, Outcome, Skipped, Step, measure
 
 LAUNCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "launch.py")

@@ -4,9 +4,17 @@ import os
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ownlab_guest.bench import frameworks, launching, loader, moving, processors, products, steps
+from ownlab_guest.bench import (
+    cpu_numpy,
+    frameworks,
+    image_loading,
+    kernel_launch,
+    matrix_products,
+    memory_copy,
+    training_steps,
+)
+from ownlab_guest.bench.device import Place
 from ownlab_guest.bench.disk import Disk
-from ownlab_guest.bench.place import Place
 from ownlab_guest.bench.timing import Outcome
 
 PROFILES = ("quick", "default", "full")
@@ -87,7 +95,7 @@ SMALLEST_MIB = 256  # less may come out of a cache
 
 def _products(place: Place, level: int) -> Iterator[Test]:
     def product(dtype: str, size: int) -> Test:
-        run = partial(products.product, dtype=dtype, size=size)
+        run = partial(matrix_products.product, dtype=dtype, size=size)
         smaller = (product(dtype, size // 2),) if size > SMALLEST else ()
         shape = {"m": size, "n": size, "k": size}
         name = f"matmul {dtype} {size}"
@@ -99,7 +107,7 @@ def _products(place: Place, level: int) -> Iterator[Test]:
     if level > 0:
         size = BATCH_SIZE
         shape = {"batch": size, "m": size, "n": size, "k": size}
-        run = partial(products.batch_product, size=size)
+        run = partial(matrix_products.batch_product, size=size)
         yield Test(f"batch matmul fp32 {size}", "products", "FLOP/s", run, place.device, "fp32", shape)
 
 
@@ -110,24 +118,24 @@ def _moving(place: Place, level: int) -> Iterator[Test]:
         shape = {"bytes": mib << 20}
         return Test(name, "memory", "B/s", partial(run, mib=mib), place.device, "fp32", shape, smaller=smaller)
 
-    yield within("copy", moving.copy_within, 1024)
+    yield within("copy", memory_copy.copy_within, 1024)
     if level > 0:
-        yield within("triad", moving.triad, 1024)
+        yield within("triad", memory_copy.triad, 1024)
     for pinned in (True, False) if level > 0 else (True,):
         for to_card in (True, False):
             for mib in (256, 16, 1) if level > 1 else (256,):
                 way = "host to device" if to_card else "device to host"
                 name = f"{way} {'pinned' if pinned else 'pageable'} {mib} MiB"
-                run = partial(moving.between, mib=mib, pinned=pinned, to_card=to_card)
+                run = partial(memory_copy.between, mib=mib, pinned=pinned, to_card=to_card)
                 yield Test(name, "copies", "B/s", run, place.device, "", {"bytes": mib << 20})
 
 
 def _launching(place: Place, level: int) -> Iterator[Test]:
-    yield Test("launch back to back", "launch", "s", launching.back_to_back, place.device, seconds=0.5)
-    yield Test("launch and wait", "launch", "s", launching.and_wait, place.device, seconds=0.5)
+    yield Test("launch back to back", "launch", "s", kernel_launch.back_to_back, place.device, seconds=0.5)
+    yield Test("launch and wait", "launch", "s", kernel_launch.and_wait, place.device, seconds=0.5)
     if level > 0:
         shape = {"batch": BATCH_SIZE, "m": BATCH_SIZE, "n": BATCH_SIZE, "k": BATCH_SIZE}
-        run = partial(launching.without_waiting, size=BATCH_SIZE)
+        run = partial(kernel_launch.without_waiting, size=BATCH_SIZE)
         yield Test(f"launch of batch matmul fp32 {BATCH_SIZE}", "launch", "s", run, place.device, "fp32", shape)
 
 
@@ -136,14 +144,14 @@ def _launching(place: Place, level: int) -> Iterator[Test]:
 
 def _training(place: Place, level: int) -> Iterator[Test]:
     def resnet(dtype: str, batch: int) -> Test:
-        run = partial(steps.train_resnet50, dtype=dtype, batch=batch)
-        shape = {"batch": batch, "height": steps.SIDE, "width": steps.SIDE}
+        run = partial(training_steps.train_resnet50, dtype=dtype, batch=batch)
+        shape = {"batch": batch, "height": training_steps.SIDE, "width": training_steps.SIDE}
         smaller = (resnet(dtype, batch // 2),) if batch > 1 else ()
         name = f"resnet50 training {dtype} {batch}"
         return Test(name, "training", "images/s", run, place.device, dtype, shape, 2.0, smaller)
 
     def gpt2(dtype: str, batch: int, length: int) -> Test:
-        run = partial(steps.train_gpt2, dtype=dtype, batch=batch, length=length)
+        run = partial(training_steps.train_gpt2, dtype=dtype, batch=batch, length=length)
         smaller = (gpt2(dtype, batch // 2, length),) if batch > 1 else ()
         name, shape = f"gpt2 training {dtype} {batch}x{length}", {"batch": batch, "seq": length}
         return Test(name, "training", "tokens/s", run, place.device, dtype, shape, 2.0, smaller)
@@ -165,14 +173,14 @@ def _training(place: Place, level: int) -> Iterator[Test]:
 
 def _inference(place: Place, level: int) -> Iterator[Test]:
     def resnet(dtype: str, batch: int) -> Test:
-        run = partial(steps.infer_resnet50, dtype=dtype, batch=batch)
-        shape = {"batch": batch, "height": steps.SIDE, "width": steps.SIDE}
+        run = partial(training_steps.infer_resnet50, dtype=dtype, batch=batch)
+        shape = {"batch": batch, "height": training_steps.SIDE, "width": training_steps.SIDE}
         smaller = (resnet(dtype, batch // 2),) if batch > 1 else ()
         name = f"resnet50 inference {dtype} {batch}"
         return Test(name, "inference", "images/s", run, place.device, dtype, shape, 1.0, smaller)
 
     def gpt2(dtype: str, batch: int, length: int) -> Test:
-        run = partial(steps.infer_gpt2, dtype=dtype, batch=batch, length=length)
+        run = partial(training_steps.infer_gpt2, dtype=dtype, batch=batch, length=length)
         name, shape = f"gpt2 inference {dtype} {batch}x{length}", {"batch": batch, "seq": length}
         return Test(name, "inference", "tokens/s", run, place.device, dtype, shape)
 
@@ -192,11 +200,13 @@ def _layers(place: Place, level: int) -> Iterator[Test]:
     for train in (False, True):
         way = "forward and backward" if train else "forward"
         shape = {"batch": batch, "channels": 256, "side": 56, "kernel": 3}
-        run = partial(steps.convolution, dtype=dtype, batch=batch, channels=256, side=56, train=train)
+        run = partial(training_steps.convolution, dtype=dtype, batch=batch, channels=256, side=56, train=train)
         name = f"convolution {way} {dtype} {batch}x256x56"
         yield Test(name, "layers", "FLOP/s", run, place.device, dtype, shape)
         shape = {"batch": batch // 8 or 1, "heads": heads, "seq": length, "dim": 64}
-        run = partial(steps.attention, dtype=dtype, batch=shape["batch"], heads=heads, length=length, train=train)
+        run = partial(
+            training_steps.attention, dtype=dtype, batch=shape["batch"], heads=heads, length=length, train=train
+        )
         name = f"attention {way} {dtype} {shape['batch']}x{heads}x{length}"
         yield Test(name, "layers", "FLOP/s", run, place.device, dtype, shape)
 
@@ -208,9 +218,9 @@ def _processors(place: Place, level: int) -> Iterator[Test]:
     """By torch and by numpy where both are here; by one of them in the quick profile."""
     by: List[Tuple[str, Any, Any]] = []
     if place.torch is not None:
-        by.append(("torch", products, moving))
+        by.append(("torch", matrix_products, memory_copy))
     if place.numpy is not None:
-        by.append(("numpy", processors, processors))
+        by.append(("numpy", cpu_numpy, cpu_numpy))
     for library, products_by, moving_by in by[:1] if level == 0 else by:
         short = ("bf16",) if level > 1 and library == "torch" else ()
         for dtype in ("fp32",) if level == 0 else ("fp32", "fp64", *short):
@@ -241,7 +251,7 @@ def _disk(place: Place, level: int) -> Iterator[Test]:
 def _loader(place: Place, level: int) -> Iterator[Test]:
     # As many workers as cores is another number on each machine, and one name: "all".
     for name, workers in (("1 worker", 1), ("all cores", place.cores))[0 if level > 0 else 1 :]:
-        run = partial(loader.decode, workers=workers)
+        run = partial(image_loading.decode, workers=workers)
         yield Test(f"jpeg decode {name}", "loader", "images/s", run, "cpu", "", {"workers": workers})
 
 

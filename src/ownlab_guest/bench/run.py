@@ -6,7 +6,7 @@ import time
 import warnings
 from typing import Any, Dict, Iterator, List
 
-from ownlab_guest.bench import place as places
+from ownlab_guest.bench import device as places
 from ownlab_guest.bench.plan import Test, missing_of, tests_of
 from ownlab_guest.bench.request import read
 from ownlab_guest.bench.timing import Outcome, Skipped

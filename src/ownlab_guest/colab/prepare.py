@@ -6,7 +6,7 @@ import shutil
 import sys
 from typing import Any, List, Mapping
 
-from ownlab_guest.colab.finder import SITE, install
+from ownlab_guest.colab.import_finder import SITE, install
 
 __all__ = ["kernel_class", "prepare"]
 
@@ -27,10 +27,10 @@ def enter_content() -> str:
     """ "", or why there is no /content: the notebook runs all the same."""
     if not os.environ.get("OWNLAB_CONTENT"):
         return ""
-    from ownlab_guest.colab import content
+    from ownlab_guest.colab import content_folder
 
     try:
-        return content.enter()
+        return content_folder.enter()
     except OSError as exc:
         return f"There is no /content here: {exc}"
 

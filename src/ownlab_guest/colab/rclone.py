@@ -46,7 +46,7 @@ class Rclone:
 
     def mount(self, folder: str) -> None:
         """Show the remote in an empty folder; ValueError with rclone's last words where it does not come."""
-        from ownlab_guest.colab.namespace import end_with_us
+        from ownlab_guest.colab.mount_namespace import end_with_us
 
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

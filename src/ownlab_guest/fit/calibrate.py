@@ -6,7 +6,7 @@ Each part in a process of its own, because kernels that were loaded stay: the or
 import gc
 from typing import Any, Callable, Dict, List, Tuple
 
-from ownlab_guest.fit.refusal import Refused
+from ownlab_guest.fit.errors import Refused
 
 SIDE = 512
 PARTS = ("products", "convolutions")
@@ -19,7 +19,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
             import torch
         except ImportError as exc:
             raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
-        from ownlab_guest.fit import on_device
+        from ownlab_guest.fit import device as on_device
 
         device = on_device.choose("cuda:0")
         torch.zeros(1, device=device)
@@ -87,7 +87,7 @@ def stages(part: str, device: str) -> List[Tuple[str, Callable[[], None]]]:
 def _beside_tensors(device: str) -> int:
     import torch
 
-    from ownlab_guest.fit import on_device
+    from ownlab_guest.fit import device as on_device
 
     torch.cuda.synchronize(device)
     used, reason = on_device.process_bytes()

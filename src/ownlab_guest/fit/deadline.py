@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Iterator
 
-from ownlab_guest.fit.refusal import Refused, place
+from ownlab_guest.fit.errors import Refused, place
 
 # So much of what is left is the host's own: the answer has to reach it.
 EARLIER_SHARE, EARLIER_MOST = 0.25, 2.0

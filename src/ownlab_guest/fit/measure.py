@@ -8,7 +8,7 @@ import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ownlab_guest.fit.deadline import in_time
-from ownlab_guest.fit.refusal import Refused, is_fatal, refused
+from ownlab_guest.fit.errors import Refused, is_fatal, refused
 from ownlab_guest.fit.request import Request, read
 
 LEAST, MOST = 5, 200  # repetitions that are timed
@@ -42,7 +42,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
             import torch
         except ImportError as exc:
             raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
-        from ownlab_guest.fit import on_device
+        from ownlab_guest.fit import device as on_device
 
         device = on_device.choose(settings.device)
         about = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
@@ -59,13 +59,13 @@ def measured(request: Request, settings: Settings, device: str) -> Dict[str, Any
     """Build on the processor, move to the device, and run."""
     import torch
 
-    from ownlab_guest.fit import building, peaks, stepping
+    from ownlab_guest.fit import model_loader, peaks, training_step
 
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high" if request.precision == "tf32" else "highest")
-    built = building.build(request)
+    built = model_loader.build(request)
     if request.checkpointing:
-        stepping.checkpointed(built.model)
+        training_step.checkpointed(built.model)
     started = _start(device, settings)
     phases = peaks.Phases(None if device == "cpu" else peaks.cuda_counters(device))
     run = Run(request, settings, device, phases)
@@ -90,7 +90,7 @@ def _start(device: str, settings: Settings) -> Dict[str, Any]:
     """The context is made, and what it took is asked; then nothing is cached."""
     import torch
 
-    from ownlab_guest.fit import on_device
+    from ownlab_guest.fit import device as on_device
 
     about: Dict[str, Any] = {"device": on_device.facts(device)}
     if device == "cpu":
@@ -129,15 +129,15 @@ class Run:
         """Weights and inputs on the device; the optimizer."""
         import torch
 
-        from ownlab_guest.fit import stepping
+        from ownlab_guest.fit import training_step
 
-        dtype = stepping.dtype_of(self.request.dtype)
+        dtype = training_step.dtype_of(self.request.dtype)
         self._model = built.model.to(self.device, dtype=dtype)
         if self.request.channels_last:
             self._model = self._model.to(memory_format=torch.channels_last)
-        self._inputs = stepping.moved(built.inputs, self.device, self.request)
+        self._inputs = training_step.moved(built.inputs, self.device, self.request)
         kind = "cpu" if self.device == "cpu" else "cuda"
-        self._step = stepping.step_of(built._replace(model=self._model), self._inputs, self.request, kind)
+        self._step = training_step.step_of(built._replace(model=self._model), self._inputs, self.request, kind)
 
     def step(self) -> None:
         """One, in its phases."""
@@ -159,7 +159,7 @@ class Run:
     def _counted(self, by_step: List[int]) -> Dict[str, Any]:
         import torch
 
-        from ownlab_guest.fit import on_device
+        from ownlab_guest.fit import device as on_device
 
         used, source = on_device.process_bytes()
         counts = torch.cuda.memory_stats(self.device)
@@ -188,9 +188,9 @@ class Run:
     def decode(self) -> None:
         """New tokens after the prompt, each from those before it."""
         if self.settings.decode > 0:
-            from ownlab_guest.fit import decoding
+            from ownlab_guest.fit import kv_cache
 
-            self.said["decoding"] = decoding.measured(
+            self.said["decoding"] = kv_cache.measured(
                 self._model, self._inputs, self.request, self.device, self.settings.decode
             )
 

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from ownlab_guest.fit.held import Address, Moment, held_at_peak
+from ownlab_guest.fit.peak_snapshot import Address, Moment, held_at_peak
 
 Counters = Callable[[], Tuple[int, int]]  # peaks since the last call: allocated, reserved
 

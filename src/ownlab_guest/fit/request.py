@@ -3,7 +3,7 @@
 import json
 from typing import Any, Dict, NamedTuple, Optional
 
-from ownlab_guest.fit.refusal import Refused
+from ownlab_guest.fit.errors import Refused
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16")
 

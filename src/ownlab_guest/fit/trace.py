@@ -4,9 +4,9 @@ import contextlib
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ownlab_guest.fit import with_data
+from ownlab_guest.fit import cpu_fallback
 from ownlab_guest.fit.deadline import in_time
-from ownlab_guest.fit.refusal import Refused, is_fatal, refused
+from ownlab_guest.fit.errors import Refused, is_fatal, refused
 from ownlab_guest.fit.request import Request, read
 
 
@@ -22,7 +22,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
             try:
                 return traced(request)
             except Refused as exc:
-                return with_data.traced_instead(request, exc)
+                return cpu_fallback.traced_instead(request, exc)
     except Refused as exc:
         return exc.answer()
 
@@ -32,29 +32,36 @@ def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, d
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from ownlab_guest.fit import as_cuda, building, guessing, recurrent, stepping, tracing
+    from ownlab_guest.fit import (
+        cuda_semantics,
+        dispatch_trace,
+        model_loader,
+        recurrent_layers,
+        training_step,
+        value_guesses,
+    )
 
     mode = None if data else FakeTensorMode(allow_non_fake_inputs=True)
     with warnings.catch_warnings(), mode or contextlib.nullcontext(), _converting(mode is not None):
         warnings.simplefilter("ignore")
-        with guessing.Guessing(mode) as guessed:
-            built = (build or building.build)(request)
-        model, left_out = stepping.bare(built.model)
+        with value_guesses.Guessing(mode) as guessed:
+            built = (build or model_loader.build)(request)
+        model, left_out = training_step.bare(built.model)
         built = built._replace(model=model)
         if request.checkpointing:
-            stepping.checkpointed(built.model)
+            training_step.checkpointed(built.model)
         convert(built.model, request)
-        inputs = stepping.moved(built.inputs, "cpu", request)
-        instead = as_cuda.everywhere() if data else as_cuda.operations(request.card)
-        trace = tracing.Tracing(built.model, request, instead, data)
+        inputs = training_step.moved(built.inputs, "cpu", request)
+        instead = cuda_semantics.everywhere() if data else cuda_semantics.operations(request.card)
+        trace = dispatch_trace.Tracing(built.model, request, instead, data)
         if not data:
-            instead.update(recurrent.operations(trace))
+            instead.update(recurrent_layers.operations(trace))
         _hold_weights(trace, built.model)
         for given, one in zip(_tensors(built.inputs), _tensors(inputs)):
             trace.hold_moved(given, one)
-        step = stepping.step_of(built, inputs, request, "cpu")
+        step = training_step.step_of(built, inputs, request, "cpu")
         try:
-            with as_cuda.as_cuda(instead), _hooked(trace), trace:
+            with cuda_semantics.as_cuda(instead), _hooked(trace), trace:
                 for _ in range(request.steps):
                     trace.begin_step()
                     step()
@@ -65,12 +72,12 @@ def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, d
                 raise
             raise refused(exc, "step-raised", "the step", built.file) from exc
     return {
-        "parameters": tracing.parameters_of(built.model),
+        "parameters": dispatch_trace.parameters_of(built.model),
         "flops": trace.flops,
         **trace.stream.answer(),
         "marks": trace.marks,
         "guesses": list(
-            dict.fromkeys(guessed.guesses.said + trace.guesses.said + stepping.guesses(request) + left_out)
+            dict.fromkeys(guessed.guesses.said + trace.guesses.said + training_step.guesses(request) + left_out)
         ),
         "torch": torch.__version__,
         **_sizes(inputs),
@@ -127,7 +134,7 @@ def convert(model: Any, request: Request) -> None:
     """Weights in their type and layout. Not by Module.to(), which keeps each: one that was deep-copied must become another."""
     import torch
 
-    from ownlab_guest.fit import recurrent
+    from ownlab_guest.fit import recurrent_layers
 
     done: Dict[int, Tuple[Any, Any]] = {}  # tied weights stay tied; the old ones stay, else an id could come twice
     for module in model.modules():
@@ -142,14 +149,14 @@ def convert(model: Any, request: Request) -> None:
             tensor = None if buffer is None else _converted(buffer.detach(), buffer, request)
             if tensor is not None:
                 module._buffers[name] = tensor
-    recurrent.join(model)
+    recurrent_layers.join(model)
 
 
 def _converted(tensor: Any, held: Any, request: Request) -> Any:
     """None where it is right as it is."""
     import torch
 
-    from ownlab_guest.fit.stepping import moved
+    from ownlab_guest.fit.training_step import moved
 
     new = moved(tensor, "cpu", request)
     if new is not tensor:
@@ -160,11 +167,11 @@ def _converted(tensor: Any, held: Any, request: Request) -> Any:
 
 
 def _hold_weights(trace: Any, model: Any) -> None:
-    from ownlab_guest.fit import recurrent
+    from ownlab_guest.fit import recurrent_layers
 
     for name, module in _in_order(model, ""):
         own = [one for one in (*module._parameters.values(), *module._buffers.values()) if one is not None]
-        if recurrent.is_joined(module):
+        if recurrent_layers.is_joined(module):
             trace.hold_joined(name, own)
         else:
             trace.hold("weights", [(name, one) for one in own])

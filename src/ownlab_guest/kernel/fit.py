@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 
-from ownlab_guest.kernel.host import start_host
+from ownlab_guest.kernel.host_client import start_host
 
 __all__ = ["Asked", "Fitting", "Shown", "Traces", "asked", "fit", "uncoloured"]
 
@@ -86,14 +86,14 @@ class Traces:
     def __init__(self, given: Asked) -> None:
         self.request: Dict[str, Any] = {"target": type(given.model).__name__, **given.request}
         try:
-            from ownlab_guest.fit import live
+            from ownlab_guest.fit import live_model
         except ImportError as exc:
             failed = {"error": {"kind": "bad-model", "message": "this kernel has no torch: %s" % exc}}
             self.trace: Callable[[Dict[str, Any]], Dict[str, Any]] = lambda _: failed
             return
-        alive = live.Live(given.model, given.inputs, given.loss, given.targets)
-        self.request = live.whole_request(alive, self.request)
-        self.trace = lambda request: _with_cell(live.answer(alive, request))
+        alive = live_model.Live(given.model, given.inputs, given.loss, given.targets)
+        self.request = live_model.whole_request(alive, self.request)
+        self.trace = lambda request: _with_cell(live_model.answer(alive, request))
 
 
 def _with_cell(answer: Dict[str, Any]) -> Dict[str, Any]:
@@ -151,7 +151,7 @@ def fit(model: Any, inputs: Any = None, loss: Optional[Callable[..., Any]] = Non
     """
     given = asked(model, inputs, loss, **options)
     traces = Traces(given)
-    child = start_host("ownlab.fit", "ownlab.notebook.fit")
+    child = start_host("ownlab.fit", "ownlab.instruments.fit.notebook")
     try:
         said = _converse(child, traces, given.wanted)
     except BaseException:  # the cell was interrupted, for instance

@@ -106,7 +106,7 @@ def make_app() -> Any:
 
         App.kernel_class.default_value = kernel_class()
     else:
-        from ownlab_guest.kernel.commands import never_wait
+        from ownlab_guest.shell.system_commands import never_wait
 
         never_wait()
     return App
@@ -155,7 +155,7 @@ def watch_cells(shell: Any, log: int) -> None:
     def each(info: Any) -> None:
         cell = info.raw_cell
         if "install" in cell or "uv " in cell or "env update" in cell or "dpkg" in cell:
-            from ownlab_guest.kernel.packages import watch
+            from ownlab_guest.shell.packages import watch
 
             watch(shell)
 
@@ -168,7 +168,7 @@ def watch_end() -> None:
 
     Not by SystemExit: in a cell IPython catches it, and goes on.
     """
-    from ownlab_guest.kernel.ends import run_on_end
+    from ownlab_guest.kernel.on_end import run_on_end
 
     def end(signum: int, frame: object) -> None:
         if is_writing():

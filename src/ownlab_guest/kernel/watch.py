@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Any, Dict, List, Optional
 
-from ownlab_guest.kernel.host import start_host
+from ownlab_guest.kernel.host_client import start_host
 
 __all__ = ["Watch", "watch"]
 
@@ -29,7 +29,7 @@ class Watch:
         self._child: Optional["subprocess.Popen[bytes]"] = None
 
     def __enter__(self) -> "Watch":
-        self._child = start_host("ownlab.watch", "ownlab.notebook.watch", str(os.getpid()), str(self._every))
+        self._child = start_host("ownlab.watch", "ownlab.instruments.top.notebook", str(os.getpid()), str(self._every))
         try:
             ready = self._line() == b"ready\n"
         except BaseException:  # the cell was interrupted

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any, Dict, Iterable, List
 
-from ownlab_guest.probe.framework import Facts, cuda_version, examine, known, nccl_version, unknown, words
+from ownlab_guest.probe.framework_report import Facts, cuda_version, examine, known, nccl_version, unknown, words
 
 
 def answer(arguments: List[str]) -> Facts:

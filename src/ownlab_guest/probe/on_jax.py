@@ -6,7 +6,7 @@ The host sets XLA_PYTHON_CLIENT_PREALLOCATE=false, so that the client does not t
 import importlib
 from typing import Any, Dict, Iterable, List
 
-from ownlab_guest.probe.framework import Facts, cuda_version, cudnn_version, examine, known, unknown, words
+from ownlab_guest.probe.framework_report import Facts, cuda_version, cudnn_version, examine, known, unknown, words
 from ownlab_guest.probe.packages import distributions
 
 

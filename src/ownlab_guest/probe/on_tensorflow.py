@@ -3,7 +3,7 @@
 import sys
 from typing import Any, Iterable, List
 
-from ownlab_guest.probe.framework import Facts, examine, known, unknown, words
+from ownlab_guest.probe.framework_report import Facts, examine, known, unknown, words
 
 
 def answer(arguments: List[str]) -> Facts:

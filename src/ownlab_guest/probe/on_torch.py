@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 from typing import Any, Dict, Iterable, List, Tuple
 
-from ownlab_guest.probe.framework import Facts, cudnn_version, examine, known, unknown, words
+from ownlab_guest.probe.framework_report import Facts, cudnn_version, examine, known, unknown, words
 
 Devices = List[Dict[str, Any]]
 

@@ -42,7 +42,7 @@ def small(place: Any, module: Callable[[str], Any]) -> Measured:
 
 def models(place: Any, module: Callable[[str], Any]) -> Measured:
     """A step of each, of small images and few layers; in fp32 and in autocast."""
-    steps, sizes = module("steps"), module("models")
+    steps, sizes = module("training_steps"), module("models")
     steps.SIDE, sizes.LAYERS, sizes.VOCABULARY, sizes.ROWS = 64, 1, 500, 512
     return {
         "train gpt2": steps.train_gpt2(place, 0.0, "bf16", 1, 8)._asdict(),
@@ -75,7 +75,7 @@ def counted(torch: Any, module: Callable[[str], Any]) -> dict[str, list[float]]:
 
 def on_card(torch: Any, pretended: Any, module: Callable[[str], Any]) -> dict[str, Any]:
     """The card's own ways: events, cache, what it cannot do, memory shared with others, a card that is lost."""
-    places, plan = module("place"), module("plan")
+    places, plan = module("device"), module("plan")
     request = module("request").Request(profile="full", memory_bytes=4 << 30)
     place = places.Place(pretended.Torch(torch, (8, 0)), None, "cpu", request)
     places._take_card(place, request)
@@ -106,7 +106,7 @@ def on_card(torch: Any, pretended: Any, module: Callable[[str], Any]) -> dict[st
 def refused(place: Any, dtype: str, module: Callable[[str], Any]) -> list[str]:
     """The reason for which there is no product of this type."""
     try:
-        module("products").product(place, SECONDS, dtype, 64)
+        module("matrix_products").product(place, SECONDS, dtype, 64)
     except module("timing").Skipped as exc:
         return [exc.reason, str(exc)]
     return []
@@ -127,18 +127,18 @@ def main(launch: str, here: str) -> None:
 
     import torch  # noqa: TID251  # this interpreter has it
 
-    place = module("place").find(module("request").Request(device="cpu"))
+    place = module("device").find(module("request").Request(device="cpu"))
     answer = {
         "counted": counted(torch, module),  # before models are made smaller
         "cpu": {
             **small(place, module),
             **models(place, module),
-            "train resnet50": module("steps").train_resnet50(place, 0.0, "fp32", 1)._asdict(),
+            "train resnet50": module("training_steps").train_resnet50(place, 0.0, "fp32", 1)._asdict(),
         },
         "numpy": {
-            "matmul fp64": module("processors").product(place, SECONDS, "fp64", 64)._asdict(),
-            "batch": module("processors").batch_product(place, SECONDS, 32)._asdict(),
-            "copy": module("processors").copy_within(place, SECONDS, 1)._asdict(),
+            "matmul fp64": module("cpu_numpy").product(place, SECONDS, "fp64", 64)._asdict(),
+            "batch": module("cpu_numpy").batch_product(place, SECONDS, 32)._asdict(),
+            "copy": module("cpu_numpy").copy_within(place, SECONDS, 1)._asdict(),
         },
         "card": on_card(torch, _loaded("pretended", str(Path(here) / "pretended.py")), module),
     }

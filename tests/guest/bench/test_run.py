@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from ownlab_guest.bench import disk, frameworks, loader, place, plan, run
+from ownlab_guest.bench import device as place
+from ownlab_guest.bench import disk, frameworks, image_loading, plan, run
 from ownlab_guest.bench.request import Request, read
 from ownlab_guest.bench.timing import Outcome, Skipped
 
@@ -177,15 +178,15 @@ def test_a_request_that_nobody_understands_is_refused(tmp_path: Path, said: dict
 
 def test_images_are_decoded_by_workers(torch_python: str) -> None:
     ran = subprocess.run(
-        [torch_python, str(LAUNCH), "bench.loader", repr(time.monotonic()), repr(time.monotonic() + 0.1)],
+        [torch_python, str(LAUNCH), "bench.image_loading", repr(time.monotonic()), repr(time.monotonic() + 0.1)],
         capture_output=True,
         timeout=60,
         check=True,
     )
-    moments = loader._moments(ran.stdout)
+    moments = image_loading._moments(ran.stdout)
     assert moments == sorted(moments)
     with pytest.raises(Skipped) as caught:
-        loader._moments(b'{"missing": "this Python has no Pillow"}')
+        image_loading._moments(b'{"missing": "this Python has no Pillow"}')
     assert caught.value.reason == "no-pillow"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "src"))
 
-from ownlab_guest.colab import namespace
+from ownlab_guest.colab import mount_namespace
 
 MS_SHARED = 1 << 20
 OLD = "/.old"
@@ -20,10 +20,10 @@ OLD = "/.old"
 
 def make_machine(content: str, uid: int) -> None:
     base = tempfile.mkdtemp()
-    namespace.separate()
-    namespace.mount("machine", base, "tmpfs", data="mode=755")
+    mount_namespace.separate()
+    mount_namespace.mount("machine", base, "tmpfs", data="mode=755")
     os.mkdir(base + OLD)
-    namespace.pivot_root(base, base + OLD)
+    mount_namespace.pivot_root(base, base + OLD)
     os.chdir("/")
     for entry in os.scandir(OLD):
         target = "/" + entry.name
@@ -36,8 +36,8 @@ def make_machine(content: str, uid: int) -> None:
             os.mkdir(target)
         else:
             Path(target).touch()
-        namespace.bind(entry.path, target)
-    namespace.umount(OLD)
+        mount_namespace.bind(entry.path, target)
+    mount_namespace.umount(OLD)
     os.rmdir(OLD)
     os.rmdir(base)
     if content == "folder":
@@ -48,12 +48,12 @@ def make_machine(content: str, uid: int) -> None:
         # Everybody may open it, as most distributions have it.
         os.mknod("/.fuse", stat.S_IFCHR, os.stat("/dev/fuse").st_rdev)
         os.chmod("/.fuse", 0o666)
-        namespace.bind("/.fuse", "/dev/fuse")
+        mount_namespace.bind("/.fuse", "/dev/fuse")
         os.unlink("/.fuse")
     Path("/.passwd").write_text(Path("/etc/passwd").read_text() + f"ordinary:x:{uid}:{uid}::/:/bin/sh\n" * bool(uid))
-    namespace.bind("/.passwd", "/etc/passwd")
+    mount_namespace.bind("/.passwd", "/etc/passwd")
     os.unlink("/.passwd")
-    namespace.mount("", "/", flags=namespace.MS_REC | MS_SHARED)
+    mount_namespace.mount("", "/", flags=mount_namespace.MS_REC | MS_SHARED)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def refused(live: Any) -> dict[str, str]:
 def main(launch: str) -> None:
     """Print all of it."""
     importlib.import_module("registered").register_guest(launch)
-    live = importlib.import_module("ownlab_guest.fit.live")
+    live = importlib.import_module("ownlab_guest.fit.live_model")
     trace = importlib.import_module("ownlab_guest.fit.trace")
     models = importlib.import_module("models")
     seen = {

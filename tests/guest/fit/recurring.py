@@ -22,7 +22,7 @@ def matrices_of(row: dict[str, Any], gates: int) -> int:
 def main(launch: str, recorded: str) -> None:
     """Each shape that was measured."""
     importlib.import_module("registered").register_guest(launch)
-    recurrent = importlib.import_module("ownlab_guest.fit.recurrent")
+    recurrent = importlib.import_module("ownlab_guest.fit.recurrent_layers")
     kinds = {"LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.PLAIN}
     said = json.loads(Path(recorded).read_text())
     off = []

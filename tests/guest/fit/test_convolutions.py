@@ -27,7 +27,7 @@ ASK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from ownlab_guest.fit.convolutions import backward_bytes, forward_bytes
+from ownlab_guest.fit.convolution_workspaces import backward_bytes, forward_bytes
 from ownlab_guest.fit.request import Card
 said = []
 for b, ci, co, k, s, hw, g in json.loads(sys.argv[2]):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.guest.fit.asking import HERE, LAUNCH
 
-from ownlab_guest.fit.held import Moment, held_at_peak
+from ownlab_guest.fit.peak_snapshot import Moment, held_at_peak
 
 KIB = 1024
 

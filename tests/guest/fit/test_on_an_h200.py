@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.instruments.fit.asking import ask_trace
+from ownlab.instruments.fit.guest_client import ask_trace
 from ownlab.instruments.fit.predict import predict
 from ownlab.instruments.fit.records import Request
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.guest.fit.asking import HERE, Asking, Trace
 
-from ownlab.guests import guest
+from ownlab import guest_client
 
 MODELS = HERE / "models.py"
 
@@ -101,7 +101,7 @@ def is_kept(trace: Trace, tag: int, size: int) -> bool:
 def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_text(json.dumps({"target": f"{MODELS}:mlp"}))
-    answer = guest.ask(sys.executable, "fit.trace", [str(path)], answer=dict[str, Any], deadline=30)
+    answer = guest_client.ask(sys.executable, "fit.trace", [str(path)], answer=dict[str, Any], deadline=30)
     assert answer["error"]["kind"] == "no-torch"
 
 

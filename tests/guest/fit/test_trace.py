@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.guest.fit.asking import HERE, Asking, Trace
 
-from ownlab.guests import guest
+from ownlab import guest_client
 from ownlab.instruments.fit.records import Request
+from ownlab.json_encoding import encode_json
 
 MIB = 1024**2
 
@@ -240,13 +241,12 @@ def test_a_model_may_have_a_step_of_its_own(traces: dict[str, Trace]) -> None:
 
 
 def test_the_host_reads_it(torch_python: str, tmp_path: Any) -> None:
-    import msgspec
 
     from ownlab.instruments.fit.records import Trace as Record
 
     path = tmp_path / "request.json"
-    path.write_bytes(msgspec.json.encode(Request(target=f"{HERE / 'models.py'}:mlp", steps=1)))
-    trace = guest.ask(torch_python, "fit.trace", [str(path)], answer=Record, deadline=60)
+    path.write_bytes(encode_json(Request(target=f"{HERE / 'models.py'}:mlp", steps=1)))
+    trace = guest_client.ask(torch_python, "fit.trace", [str(path)], answer=Record, deadline=60)
     assert trace.error is None
     assert trace.parameters.total == 4 * (1024 * 1024 + 1024)
 

@@ -25,7 +25,7 @@ class Probe:
         self.plan = plan
         ours, theirs = os.pipe()
         self.child = subprocess.Popen(
-            [sys.executable, str(LAUNCH), "probe.sample", str(theirs)],
+            [sys.executable, str(LAUNCH), "probe.nvml_sampler", str(theirs)],
             stdin=subprocess.PIPE,
             pass_fds=(theirs,),
             env={**os.environ, "PYTHONPATH": str(FAKES), "OWNLAB_FAKE_NVML": str(plan)},

@@ -13,14 +13,15 @@ from ownlab.catalog.cards import Figure, Unstated, choose_cards
 from ownlab.catalog.ladder import Speed, speed_of
 from ownlab.catalog.platforms import NO_LIMIT, choose_platforms
 from ownlab.errors import InputError, OwnlabError, RecordError, UsageError
-from ownlab.instruments.advise.advising import advise
-from ownlab.instruments.advise.asking import Wishes, question_of
+from ownlab.instruments.advise.formatting import count_words, days_words, hours_words, money_words
+from ownlab.instruments.advise.pipeline import advise
+from ownlab.instruments.advise.question import Wishes, question_of
 from ownlab.instruments.advise.records import Span
-from ownlab.instruments.advise.scheduling import schedule
-from ownlab.instruments.advise.words import count_words, days_words, hours_words, money_words
+from ownlab.instruments.advise.schedule import schedule
 from ownlab.instruments.bench.files import save_report
 from ownlab.instruments.bench.records import BenchReport, CardSummary, MachineSummary, Measure
 from ownlab.instruments.fit.records import Device, Fit, Measured, Spread
+from ownlab.json_encoding import encode_json
 
 NONE = Unstated(NO_LIMIT)
 
@@ -127,7 +128,7 @@ def test_a_step_that_was_measured_counts_more_than_a_floor(tmp_path: Path) -> No
     spread = Spread(9, 0.06, 0.0601, 0.061, 0.062, 0.062)
     device = Device("cuda", "NVIDIA H200", 132, 150_109_880_320)
     measured = Measured(device, "2.11.0", "13.0", 8, None, steady=spread)
-    (tmp_path / "fit.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(fit, measured=measured)))
+    (tmp_path / "fit.json").write_bytes(encode_json(msgspec.structs.replace(fit, measured=measured)))
     basis = question_of(Wishes(fit=str(tmp_path / "fit.json"), steps=3600)).basis
     assert basis is not None
     assert (basis.kind, basis.card, basis.hours) == ("measured", "H200 SXM", Span(0.0601, 0.0601))
@@ -233,7 +234,7 @@ def test_reports_that_are_broken(tmp_path: Path) -> None:
 def test_a_report_without_a_time(tmp_path: Path) -> None:
     fit = msgspec.json.decode((REPORTS / "gpt2.json").read_bytes(), type=Fit)
     timeless = msgspec.structs.replace(fit, cards=())
-    (tmp_path / "fit.json").write_bytes(msgspec.json.encode(timeless))
+    (tmp_path / "fit.json").write_bytes(encode_json(timeless))
     with pytest.raises(OwnlabError, match="least time"):
         question_of(Wishes(fit=str(tmp_path / "fit.json"), steps=3))
     assert question_of(Wishes(fit=str(tmp_path / "fit.json"))).basis is None

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.show.test_golden import compare, paper
+from tests.render.test_golden import compare, paper
 
 from ownlab.catalog.cards import choose_cards
 from ownlab.catalog.platforms import choose_platforms
-from ownlab.instruments.advise.advising import advise
-from ownlab.instruments.advise.asking import Wishes, question_of
+from ownlab.instruments.advise.pipeline import advise
+from ownlab.instruments.advise.question import Wishes, question_of
 from ownlab.instruments.advise.records import Advice
-from ownlab.show.terminal.advice import show_advice, show_cost
+from ownlab.instruments.advise.terminal import show_advice, show_cost
 
 REPORTS = Path(__file__).with_name("reports")
 TODAY = date(2026, 11, 15)

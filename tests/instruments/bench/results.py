@@ -6,11 +6,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ownlab.instruments.bench.judge import judge_all
 from ownlab.instruments.bench.records import BenchReport, Event, Result, State
 from ownlab.instruments.bench.summary import notes_on, summarise
+from ownlab.json_encoding import encode_json
 from ownlab.machine.recorded import load_machine
 from ownlab.machine.records import Machine
 
@@ -81,4 +80,4 @@ def report(results: list[Result], name: str = "h200", **given: Any) -> BenchRepo
 
 def lines(events: list[Event]) -> str:
     """As the guest writes them."""
-    return "".join(msgspec.json.encode(event).decode() + "\n" for event in events)
+    return "".join(encode_json(event).decode() + "\n" for event in events)

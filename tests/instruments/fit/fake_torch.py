@@ -102,7 +102,7 @@ def answer(module: str, arguments: list[str]) -> dict[str, Any]:
     request = json.loads(Path(arguments[0]).read_text())
     if module == "fit.trace":
         return trace(request)
-    if module == "fit.decoding":
+    if module == "fit.kv_cache":
         count = int(arguments[1])
         sizes = {
             "prompt_tokens": 100,

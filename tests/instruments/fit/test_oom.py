@@ -15,6 +15,7 @@ from ownlab.catalog.oom_messages import OomMessage
 from ownlab.errors import InputError, NotRecognised
 from ownlab.instruments.fit.oom import OomExplanation, explain_argument, explain_oom
 from ownlab.instruments.fit.remedies import REMEDIES, remedy_named
+from ownlab.json_encoding import encode_json
 from ownlab.units import format_bytes, parse_bytes
 
 FOLDER = Path(__file__).resolve().parents[2] / "oom"
@@ -75,7 +76,7 @@ def test_an_explanation_is_whole(name: str) -> None:
     assert answer.fix or answer.remedies
     assert len(set(answer.fix)) == len(answer.fix)
     assert answer.message.quoted
-    assert msgspec.json.decode(msgspec.json.encode(answer), type=OomExplanation) == answer
+    assert msgspec.json.decode(encode_json(answer), type=OomExplanation) == answer
 
 
 def test_ranks_that_say_the_same_are_one_message() -> None:

@@ -7,8 +7,8 @@ from tests.instruments.fit.traces import Writer, a_trace
 
 from ownlab.errors import UsageError
 from ownlab.instruments.fit.allocator import Allocator, OutOfMemory, Policy
-from ownlab.instruments.fit.modules import shares
-from ownlab.instruments.fit.policy import parse_policy
+from ownlab.instruments.fit.allocator_settings import parse_policy
+from ownlab.instruments.fit.module_tree import shares
 from ownlab.instruments.fit.predict import predict
 from ownlab.instruments.fit.records import KINDS, Request
 from ownlab.instruments.fit.replay import Peaks, events_of, peaks_of, smallest_capacity

@@ -6,8 +6,8 @@ import json
 import random
 from typing import Any
 
-from ownlab.lab.journal.fold import Fold
-from ownlab.lab.journal.record import Record, event
+from ownlab.lab.journal.records import Record, event
+from ownlab.lab.journal.state import Fold
 
 __all__ = ["Scene", "fold_of", "random_scene"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.lab.journal.scene import Scene, fold_of
 
-from ownlab.lab.journal.fold import Fold
-from ownlab.lab.journal.record import event
-from ownlab.lab.journal.retell import retell_all
+from ownlab.lab.journal.records import event
+from ownlab.lab.journal.replay import retell_all
+from ownlab.lab.journal.state import Fold
 
 
 def waiting(*names: str) -> tuple[Scene, str]:

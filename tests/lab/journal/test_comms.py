@@ -8,7 +8,7 @@ from typing import Any
 from tests.lab.journal.scene import Scene, fold_of
 
 from ownlab.lab.journal.comms import Comms
-from ownlab.lab.journal.record import Record
+from ownlab.lab.journal.records import Record
 
 LIMIT = 1 << 20
 SLIDER = {"_model_name": "IntSliderModel", "_model_module": "controls", "_model_module_version": "2.0.0", "value": 3}

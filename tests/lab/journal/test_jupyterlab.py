@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.lab.journal.scene import Scene, fold_of, random_scene
 
-from ownlab.lab.journal.fold import Fold
-from ownlab.lab.journal.retell import retell
+from ownlab.lab.journal.replay import retell
+from ownlab.lab.journal.state import Fold
 
 MODULES = Path(__file__).parents[3] / "labextension/node_modules"
 SCENES = int(os.environ.get("OWNLAB_SCENES", "150"))

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ownlab.lab.journal.reader import Tail, compacted_to, records_after
-from ownlab.lab.journal.record import EVENT, Record, as_object, encode, event
-from ownlab.lab.journal.shelf import folded_name, list_files, log_name
+from ownlab.lab.journal.records import EVENT, Record, as_object, encode, event
+from ownlab.lab.journal.storage import folded_name, list_files, log_name
 from ownlab.lab.journal.writer import Writer
 
 
@@ -356,7 +356,7 @@ def test_a_segment_that_another_process_begins_anew(tmp_path: Path) -> None:
 def test_while_another_process_writes_as_fast_as_it_can(tmp_path: Path) -> None:
     code = """
 import sys
-from ownlab.lab.journal.record import Record
+from ownlab.lab.journal.records import Record
 from ownlab.lab.journal.writer import Writer
 writer = Writer(sys.argv[1], segment_bytes=100_000)
 for start in range(1, 30_001, 30):

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from ownlab.lab.journal.reader import records_after
-from ownlab.lab.journal.record import EVENT, Record, as_object, encode, event
-from ownlab.lab.journal.shelf import folded_name, list_files, log_name
+from ownlab.lab.journal.records import EVENT, Record, as_object, encode, event
+from ownlab.lab.journal.storage import folded_name, list_files, log_name
 from ownlab.lab.journal.writer import Writer
 
 
@@ -143,7 +143,7 @@ def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_loses_nothing_that_it_told(tmp_path: Path) -> None:
     code = """
 import sys
-from ownlab.lab.journal.record import Record
+from ownlab.lab.journal.records import Record
 from ownlab.lab.journal.writer import Writer
 writer, number = Writer(sys.argv[1], segment_bytes=200_000), 0
 while True:
@@ -225,7 +225,7 @@ def test_what_was_lost_at_the_end_is_told_when_it_is_closed(small_disk: Path) ->
 def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
     code = """
 import resource, sys, time
-from ownlab.lab.journal.record import Record
+from ownlab.lab.journal.records import Record
 from ownlab.lab.journal.writer import Writer
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 writer = Writer(sys.argv[1])

@@ -15,16 +15,16 @@ from tests.lab.runs.conftest import Write, code, printed
 
 import ownlab
 from ownlab.errors import CardsTaken, CellFailed, DeadlineError, LabError, UsageError
-from ownlab.lab.journal import shelf
+from ownlab.lab.journal import storage
 from ownlab.lab.runs.outcome import Outcome
-from ownlab.lab.runs.prepare import Asked, Step
-from ownlab.lab.runs.ready import get_ready
+from ownlab.lab.runs.preparation import Asked, Step
 from ownlab.lab.runs.records import CellReport, RunReport
+from ownlab.lab.runs.reporter import Stop, Teller
 from ownlab.lab.runs.run import run
-from ownlab.lab.runs.tell import Stop, Teller
+from ownlab.lab.runs.validation import get_ready
 from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.control import ask
 from ownlab.lab.runtimes.folders import plan_of
+from ownlab.lab.transport.control_client import ask
 
 # Short ones: Python does not look for signals between its last instruction and the beginning of a long one.
 SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)"
@@ -71,7 +71,7 @@ def test_a_run_from_the_first_cell_to_the_last(lab: Any, write: Write) -> None:
         code("1/0", "raises-exception"),
         code("never", "skip-execution"),
         "input()",
-        "from ownlab_guest.kernel.ends import on_end\non_end(open, 'saved', 'w');",
+        "from ownlab_guest.kernel.on_end import on_end\non_end(open, 'saved', 'w');",
         unknown=1,
     )
     before, told = path.read_bytes(), Told()
@@ -85,7 +85,7 @@ def test_a_run_from_the_first_cell_to_the_last(lab: Any, write: Write) -> None:
     assert told.words == [
         "running", "1/5 Set", "done", "2/5 print(steps, __import__('os').getcwd())", "done", "3/5 1/0",
         "failed (allowed)", "4/5 input()", "failed (allowed)",
-        "5/5 from ownlab_guest.kernel.ends import on_end", "done",
+        "5/5 from ownlab_guest.kernel.on_end import on_end", "done",
     ]  # fmt: skip
     cells = outcome.report.cells
     assert [cell.cell for cell in cells] == [1, 2, 4, 5, 6, 7]
@@ -191,7 +191,7 @@ def test_the_output_may_be_edited_and_renamed_meanwhile(lab: Any, write: Write) 
             notebook["cells"].append({"cell_type": "markdown", "metadata": {}, "id": "mine", "source": ["My words"]})
             output.write_text(json.dumps(notebook))
             output.rename(renamed)
-            shelf.rename(str(output), str(renamed))
+            storage.rename(str(output), str(renamed))
 
     outcome = run_it(path, Told(begins=edit))
     assert outcome.report.output == str(renamed)
@@ -205,7 +205,7 @@ def test_an_output_that_is_removed_is_told_and_stays_in_the_journal(lab: Any, wr
     outcome = run_it(path, Told(begins=lambda number: path.with_name("a-run.ipynb").unlink()))
     assert (outcome.report.status, outcome.exit_code) == ("done", 0)
     assert "there is no notebook" in outcome.trouble
-    assert [about.runtime for about in shelf.all_journals()] == [outcome.report.runtime]
+    assert [about.runtime for about in storage.all_journals()] == [outcome.report.runtime]
 
 
 def test_in_place_nothing_is_cleared_before_it_begins(lab: Any, write: Write) -> None:

@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
+from ownlab.config.loader import LabOptions
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.kernelspecs import read_specs, remove_specs, write_specs
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.store.rows import Device
-from ownlab.options.lab import LabOptions
 
 CARDS = [Device(f"GPU-{n}", "nvidia", n, "NVIDIA H200") for n in range(2)]
 
@@ -40,7 +40,7 @@ def test_jupyter_finds_them_with_our_provisioner(folder: Path) -> None:
     spec = manager.get_kernel_spec("ownlab-half-nvidia-h200")
     assert (spec.display_name, spec.language, spec.interrupt_mode) == ("Python 3 (½ × NVIDIA H200)", "python", "signal")
     assert spec.argv[1:] == [
-        *("-m", "ownlab.lab.runtimes.direct"),
+        *("-m", "ownlab.lab.runtimes.direct_launch"),
         *("--type", "ownlab-half-nvidia-h200", "-f", "{connection_file}"),
     ]
     assert spec.metadata["kernel_provisioner"] == {"provisioner_name": "ownlab-provisioner", "config": {}}

@@ -21,11 +21,11 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from tornado.web import HTTPError
 
+from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import CardsTaken, InterpreterError, LabError
+from ownlab.lab.environments.registry import Environment
 from ownlab.lab.runtimes.kernelspecs import remove_specs, write_specs
-from ownlab.lab.runtimes.listings import Environment
 from ownlab.lab.runtimes.types import runtime_types
-from ownlab.options.lab import resolve_lab_options
 
 SECONDS = 30.0
 CHANNELS = ("shell", "stdin", "iopub", "hb", "control")
@@ -147,7 +147,7 @@ def test_a_kernel_that_heeds_nothing_is_killed(lab: Any) -> None:
 def test_functions_given_to_on_end_may_take_longer_than_jupyter_waits(lab: Any, tmp_path: Path, busy: bool) -> None:
     code = """
 import time
-from ownlab_guest.kernel.ends import on_end
+from ownlab_guest.kernel.on_end import on_end
 @on_end
 def save():
     time.sleep(1.5)

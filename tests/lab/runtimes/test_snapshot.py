@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
+from ownlab.config.loader import LabOptions, resolve_lab_options
 from ownlab.errors import LabError
-from ownlab.instruments.monitor.records import CardSample, Saturation, Verdict
-from ownlab.lab.journal.shelf import journal_folder, make_private, write_trouble
+from ownlab.instruments.top.records import CardSample, Saturation, Verdict
+from ownlab.lab.journal.storage import journal_folder, make_private, write_trouble
 from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.act import extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.cards import read_devices
-from ownlab.lab.runtimes.figures import Figures, Meter
 from ownlab.lab.runtimes.kernelspecs import read_specs
+from ownlab.lab.runtimes.live_usage import Figures, Meter
+from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.records import HostState, RuntimeType, Snapshot
 from ownlab.lab.runtimes.snapshot import take_snapshot
 from ownlab.lab.store.rows import Device, RuntimeRow, Want
 from ownlab.lab.store.store import Store
-from ownlab.options.lab import LabOptions, resolve_lab_options
 
 GIB = 1024**3
 CARDS = (Device("GPU-0", "nvidia", 0, "X", 12 * GIB), Device("GPU-1", "nvidia", 1, "X", 12 * GIB))

@@ -17,10 +17,10 @@ import pytest
 
 from ownlab.errors import DeadlineError, LabError
 from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.control import ask
+from ownlab.lab.runtimes.limit_policy import stricter
 from ownlab.lab.runtimes.plan import Limits, Plan, read_plan
-from ownlab.lab.runtimes.policy import stricter
 from ownlab.lab.store.setup import init_shared
+from ownlab.lab.transport.control_client import ask
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ import re
 import sys
 from typing import Any
 
-from ownlab.lab.runtimes.environments import own_python
-from ownlab.lab.runtimes.listings import Environment
+from ownlab.config.loader import LabOptions
+from ownlab.lab.environments.registry import Environment, own_python
 from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.store.rows import Device
-from ownlab.options.lab import LabOptions
 
 H200 = "NVIDIA H200"
 

@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 from ownlab.errors import OwnlabError
-from ownlab.lab.store.proc import boot_id, process_started
 from ownlab.lab.store.rows import Device, Place, Process, RuntimeRow, Want
+from ownlab.lab.store.runtime_processes import boot_id, process_started
 from ownlab.lab.store.store import Store
 
 PR_SET_DUMPABLE = 4

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.store.proc import process_started
 from ownlab.lab.store.rows import Want
+from ownlab.lab.store.runtime_processes import process_started
 from ownlab.lab.store.setup import init_shared
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become two users")

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ownlab.json_encoding import encode_json
 from ownlab.machine.facts import Fact, Known, Unknown, value_of
 from ownlab.machine.host import read_host
 from ownlab.machine.records import Host, PciDevice
@@ -59,7 +60,7 @@ def test_this_machine_is_read_without_gaps() -> None:
     assert value_of(host.user_is_root) == (os.geteuid() == 0)
     assert value_of(host.kernel) == os.uname().release
     assert any(disk.mount == "/" for disk in value_of(host.disks) or ())
-    assert msgspec.json.decode(msgspec.json.encode(host), type=Host) == host
+    assert msgspec.json.decode(encode_json(host), type=Host) == host
 
 
 def test_an_empty_root_gives_reasons(tmp_path: Path) -> None:

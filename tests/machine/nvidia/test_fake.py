@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ownlab_guest
-from ownlab.guests import children
+from ownlab.processes import runner
 
 LIST_NAMES = """
 import inspect, json, pynvml
@@ -22,7 +22,7 @@ print(json.dumps({name: parameters(value) for name, value in vars(pynvml).items(
 
 
 def list_names(env: dict[str, str]) -> dict[str, int | None]:
-    ran = children.run([sys.executable, "-c", LIST_NAMES], deadline=60, env={**os.environ, **env})
+    ran = runner.run([sys.executable, "-c", LIST_NAMES], deadline=60, env={**os.environ, **env})
     assert ran.returncode == 0, ran.stderr
     names: dict[str, int | None] = json.loads(ran.stdout)
     return names

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import msgspec
 
+from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, LabError, RecordError
+from ownlab.files import write_whole
 from ownlab.instruments.bench.records import BenchReport
-from ownlab.options.places import state_folder
-from ownlab.writing import write_whole
+from ownlab.json_encoding import encode_json
 
 __all__ = [
     "FORMAT",
@@ -35,7 +36,7 @@ _LAST = "last"
 
 def save_report(report: BenchReport, path: Path) -> None:
     """Write a report, whole or not at all."""
-    write_whole(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n", path)
+    write_whole(msgspec.json.format(encode_json(report), indent=1) + b"\n", path)
 
 
 def where_kept(report: BenchReport) -> Path:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ownlab.catalog import cards as catalogue
 from ownlab.catalog.architectures import is_datacentre
+from ownlab.catalog.pcie import PCIE_LANE_BYTES
 from ownlab.instruments.bench.records import Limit, Result
 from ownlab.instruments.bench.statistics import median_of
 from ownlab.instruments.bench.summary import known_card
-from ownlab.instruments.monitor.figures import LANE
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Card
 
@@ -83,10 +83,10 @@ def _link(card: Card) -> Limit | None:
     """The link at the generation that it reaches under load: an idle card lowers it, and its width stays."""
     generation, width = value_of(card.pcie.generation_max), value_of(card.pcie.width)
     name = value_of(card.name) or ""
-    if generation not in LANE or not width or any(word in name for word in _WITH_C2C):
+    if generation not in PCIE_LANE_BYTES or not width or any(word in name for word in _WITH_C2C):
         return None
     return Limit(
-        LANE[generation] * width,
+        PCIE_LANE_BYTES[generation] * width,
         f"PCIe {generation}.0 x{width}",
         "PCI-SIG; the link as NVML tells it",
         slack=_SLACK_LINK,

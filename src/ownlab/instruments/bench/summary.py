@@ -9,7 +9,7 @@ from ownlab.catalog import cards as catalogue
 from ownlab.instruments.bench.records import CardSummary, MachineSummary
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Card, Framework, FrameworkDevice, Machine
-from ownlab.machine.visible import visible_devices
+from ownlab.machine.visible_devices import visible_devices
 
 __all__ = ["card_of", "disk_of", "known_card", "notes_on", "summarise", "torch_of"]
 

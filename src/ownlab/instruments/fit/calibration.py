@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ownlab.instruments.fit.context import Context
+from ownlab.instruments.fit.cuda_context import Context
 from ownlab.instruments.fit.records import Device, GuestCard
 
 __all__ = ["Calibration", "Check"]

@@ -9,16 +9,16 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ownlab.errors import DeviceUnusable
-from ownlab.guests.guest import GuestCrashed
-from ownlab.instruments.fit.answering import Wanted, answer
-from ownlab.instruments.fit.asking import NotTraced, ask_trace
-from ownlab.instruments.fit.calibrating import calibration_of, load_calibrations
-from ownlab.instruments.fit.catalogue import choose_cards
-from ownlab.instruments.fit.measuring import Settings, ask_measure, card_of, conclude
+from ownlab.guest_client import GuestCrashed
+from ownlab.instruments.fit.batch_trials import biggest_running
+from ownlab.instruments.fit.calibration_run import calibration_of, load_calibrations
+from ownlab.instruments.fit.card_specs import choose_cards
+from ownlab.instruments.fit.guest_client import NotTraced, ask_trace
+from ownlab.instruments.fit.measurement import Settings, ask_measure, card_of, conclude
+from ownlab.instruments.fit.pipeline import Wanted, answer
 from ownlab.instruments.fit.predict import predict
 from ownlab.instruments.fit.records import Biggest, Device, Fit, GuestCard, MeasuredAlone, Request, Trace, Trial
 from ownlab.instruments.fit.roofline import floor_on, work_of
-from ownlab.instruments.fit.trials import biggest_running
 from ownlab.units import GIB
 
 __all__ = ["Experiment"]

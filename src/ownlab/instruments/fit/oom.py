@@ -13,11 +13,10 @@ from msgspec import Struct
 
 from ownlab.catalog.oom_messages import OomMessage, read_messages
 from ownlab.errors import NotRecognised
-from ownlab.instruments.doctor.paste.words.clean import clean
-from ownlab.instruments.doctor.paste.words.files import decode, read_file
-from ownlab.instruments.fit.oom_words import Cause, Holding, advise, state
+from ownlab.instruments.fit.oom_explanations import Cause, Holding, advise, state
 from ownlab.instruments.fit.remedies import Remedy, remedy_named
 from ownlab.instruments.fit.traceback import Phase, find_place
+from ownlab.paste import clean, decode, read_file
 from ownlab.units import GIB, MIB
 
 __all__ = ["OomExplanation", "explain_argument", "explain_oom"]

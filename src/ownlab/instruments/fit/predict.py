@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ownlab.instruments.fit.allocator import Policy
-from ownlab.instruments.fit.context import CONTEXT_APART, H200, Context, context_bytes
-from ownlab.instruments.fit.modules import shares
-from ownlab.instruments.fit.policy import parse_policy
+from ownlab.instruments.fit.allocator_settings import parse_policy
+from ownlab.instruments.fit.cuda_context import CONTEXT_APART, H200, Context, context_bytes
+from ownlab.instruments.fit.module_tree import shares
 from ownlab.instruments.fit.records import KINDS, Band, Fit, Parts, Peak, Phase, Request, Tag, Timeline, Trace
 from ownlab.instruments.fit.replay import (
     Event,

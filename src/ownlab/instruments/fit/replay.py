@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ownlab.instruments.fit.allocator import PLAIN, Allocator, OutOfMemory, Policy
-from ownlab.instruments.fit.expandable import ExpandableAllocator
+from ownlab.instruments.fit.expandable_segments import ExpandableAllocator
 from ownlab.instruments.fit.records import Trace
 from ownlab.units import MIB
 

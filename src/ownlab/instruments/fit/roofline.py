@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ownlab.instruments.fit.catalogue import Card
+from ownlab.instruments.fit.card_specs import Card
 from ownlab.instruments.fit.records import Request, Trace
 from ownlab.units import MIB
 

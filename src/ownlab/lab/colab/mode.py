@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ownlab.lab.colab.forms import source_of
-from ownlab.lab.colab.lines import lines_of
+from ownlab.lab.forms.cell_lines import lines_of
+from ownlab.lab.forms.notebook_forms import source_of
 
 __all__ = ["accelerator_of", "gpu_type_of", "wants_colab"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from ownlab.lab.journal.json_parts import read_object
 from ownlab.lab.journal.outputs import Content, Outputs
-from ownlab.lab.journal.parts import read_object
-from ownlab.lab.journal.record import Record
+from ownlab.lab.journal.records import Record
 
 __all__ = ["Execution", "iso"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ownlab.lab.journal.text import StreamText
+from ownlab.lab.journal.stream_text import StreamText
 from ownlab.units import format_bytes
 
 __all__ = ["KINDS", "Outputs", "checked", "display_id"]

@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from ownlab.lab.journal.record import EVENT, Damaged, Record, as_object, decode, event
-from ownlab.lab.journal.shelf import Files, folded_name, list_files, log_name
+from ownlab.lab.journal.records import EVENT, Damaged, Record, as_object, decode, event
+from ownlab.lab.journal.storage import Files, folded_name, list_files, log_name
 
 __all__ = ["Tail", "compacted_to", "records_after"]
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ownlab.lab.journal.record import EVENT, Record, encode, event
-from ownlab.lab.journal.shelf import folded_name, list_files, log_name, make_private
+from ownlab.lab.journal.records import EVENT, Record, encode, event
+from ownlab.lab.journal.storage import folded_name, list_files, log_name, make_private
 
 __all__ = ["Writer"]
 

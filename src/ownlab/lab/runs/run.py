@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ownlab.lab.runs.kept import Kept, retire_old, write_kept
+from ownlab.config.loader import resolve_lab_options
 from ownlab.lab.runs.outcome import Outcome, ended_by
-from ownlab.lab.runs.prepare import Asked
-from ownlab.lab.runs.ready import Ready, get_ready
+from ownlab.lab.runs.preparation import Asked
 from ownlab.lab.runs.records import RunReport
+from ownlab.lab.runs.reporter import Stop, Teller
+from ownlab.lab.runs.resume import Kept, retire_old, write_kept
 from ownlab.lab.runs.runtime import RunRuntime
-from ownlab.lab.runs.tell import Stop, Teller
-from ownlab.lab.runtimes.contents import retire_contents
-from ownlab.lab.runtimes.startup import startup_failures
-from ownlab.options.lab import resolve_lab_options
+from ownlab.lab.runs.validation import Ready, get_ready
+from ownlab.lab.runtimes.content_cleanup import retire_contents
+from ownlab.lab.runtimes.startup_scripts import startup_failures
 
 if TYPE_CHECKING:
-    from ownlab.lab.runs.drive import Driver
+    from ownlab.lab.runs.executor import Driver
 
 __all__ = ["run", "run_notebook"]
 
@@ -42,7 +42,7 @@ def run(
         teller.notice(ready.notice)
     try:
         if ready.asked.restore_packages:
-            from ownlab.lab.runs.packages import restore_packages
+            from ownlab.lab.runs.package_restore import restore_packages
 
             restore_packages(ready, teller)
         runtime = RunRuntime(ready)
@@ -52,8 +52,8 @@ def run(
     with runtime:
         try:
             # While the kernel starts, what is needed afterwards is imported.
-            from ownlab.lab.runs.drive import Driver, Policy
-            from ownlab.lab.runs.written import Written
+            from ownlab.lab.runs.executor import Driver, Policy
+            from ownlab.lab.runs.output_file import Written
 
             runtime.wait(teller, stop)
             ready.begin()

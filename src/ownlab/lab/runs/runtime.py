@@ -10,11 +10,11 @@ from contextlib import suppress
 from types import TracebackType
 
 from ownlab.errors import LabError
-from ownlab.lab.runs.ready import Ready
-from ownlab.lab.runs.tell import Stop, Teller
+from ownlab.lab.runs.reporter import Stop, Teller
+from ownlab.lab.runs.validation import Ready
 from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.control import ask
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.transport.control_client import ask
 
 __all__ = ["RunRuntime"]
 

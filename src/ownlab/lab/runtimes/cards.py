@@ -17,12 +17,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ownlab import guest_client
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.target import resolve_machine_options
 from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
-from ownlab.guests import guest
-from ownlab.guests.beside import Beside
-from ownlab.lab.store.places import choose_store
-from ownlab.lab.store.proc import read_stat
+from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Device, Process
+from ownlab.lab.store.runtime_processes import read_stat
 from ownlab.lab.store.store import Store
 from ownlab.machine import vendors
 from ownlab.machine.facts import Known, value_of
@@ -31,9 +32,8 @@ from ownlab.machine.nvidia.driver import has_sign
 from ownlab.machine.nvidia.processes import name_processes
 from ownlab.machine.recorded import load_machine
 from ownlab.machine.records import Card, CardProcess
-from ownlab.machine.visible import visible_devices
-from ownlab.options import resolve_machine_options
-from ownlab.options.lab import resolve_lab_options
+from ownlab.machine.visible_devices import visible_devices
+from ownlab.processes.background import Beside
 from ownlab.units import format_bytes
 
 __all__ = ["Ours", "descends_from", "known_runtimes", "main", "probe_argv", "read_devices"]
@@ -148,7 +148,7 @@ def _read_nvidia(environ: Mapping[str, str], root: Path) -> list[Reading]:
     if not has_sign(root, environ):
         return []
     try:
-        answer = guest.ask(sys.executable, "probe.cards", answer=_Answer, deadline=_NVML_SECONDS, env=environ)
+        answer = guest_client.ask(sys.executable, "probe.cards", answer=_Answer, deadline=_NVML_SECONDS, env=environ)
     except (DeadlineError, InterpreterError) as exc:
         answer = _Answer(error=exc.message)
     if answer.error is None:

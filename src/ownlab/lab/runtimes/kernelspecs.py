@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.environments import DEFAULT, own_python
+from ownlab.json_encoding import to_builtins
+from ownlab.lab.environments.registry import DEFAULT, own_python
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.store.private import write_private
+from ownlab.lab.store.atomic_write import write_private
 
 __all__ = ["PROVISIONER", "read_specs", "remove_specs", "write_specs"]
 
@@ -134,9 +135,17 @@ def _write_spec(kind: RuntimeType, path: Path) -> bool:
 
 
 def _spec_of(kind: RuntimeType) -> dict[str, Any]:
-    described = {name: value for name, value in msgspec.to_builtins(kind).items() if name not in _PASSING}
+    described = {name: value for name, value in to_builtins(kind).items() if name not in _PASSING}
     return {
-        "argv": [own_python(), "-m", "ownlab.lab.runtimes.direct", "--type", kind.name, "-f", "{connection_file}"],
+        "argv": [
+            own_python(),
+            "-m",
+            "ownlab.lab.runtimes.direct_launch",
+            "--type",
+            kind.name,
+            "-f",
+            "{connection_file}",
+        ],
         "display_name": kind.label,
         "language": "python",
         "interrupt_mode": "signal",

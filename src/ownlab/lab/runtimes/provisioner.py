@@ -22,10 +22,10 @@ from tornado.web import HTTPError
 
 from ownlab.errors import CardsTaken, LabError, OwnlabError
 from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.colab import colab_variables
-from ownlab.lab.runtimes.control import NotAnswering, ask
+from ownlab.lab.runtimes.colab_kernel import colab_variables
 from ownlab.lab.runtimes.plan import Plan, read_plan
-from ownlab.lab.runtimes.startup import startup_variables
+from ownlab.lab.runtimes.startup_scripts import startup_variables
+from ownlab.lab.transport.control_client import NotAnswering, ask
 
 __all__ = ["OwnlabProvisioner"]
 

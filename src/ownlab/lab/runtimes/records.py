@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ownlab.instruments.monitor.records import Saturation, Verdict
+from ownlab.instruments.top.records import Saturation, Verdict
 from ownlab.lab.store.rows import State
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Point",
     "Runtime",
     "RuntimePoint",
+    "RuntimeTold",
     "RuntimeType",
     "Snapshot",
     "Usage",
@@ -186,3 +187,12 @@ class Usage(Struct, frozen=True):
 
     weeks: int
     lines: tuple[UsageLine, ...]
+
+
+class RuntimeTold(Struct, frozen=True):
+    """`ownlab runtimes stop|extend --json`."""
+
+    runtime: str
+    notebook: str
+    told: str  # stop, extend
+    ends_at: float | None = None  # when it will end now, after it was extended

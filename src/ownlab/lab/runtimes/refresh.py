@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.paths import kernels_export, kernels_folder, state_folder
+from ownlab.lab.environments.registry import list_environments
 from ownlab.lab.runtimes.cards import read_devices
-from ownlab.lab.runtimes.environments import list_environments
 from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
 from ownlab.lab.runtimes.listings import ListedType, TypeList
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.store.rows import Device
-from ownlab.options.lab import resolve_lab_options
-from ownlab.options.places import kernels_export, kernels_folder, state_folder
 
 __all__ = ["current_types", "list_types", "refresh_specs"]
 

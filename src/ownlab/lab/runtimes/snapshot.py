@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from ownlab.config.loader import LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
-from ownlab.instruments.monitor.records import CardSample
-from ownlab.lab.journal.shelf import journal_folder, read_trouble
-from ownlab.lab.runtimes.figures import Figures
+from ownlab.instruments.top.records import CardSample
+from ownlab.lab.journal.storage import journal_folder, read_trouble
+from ownlab.lab.runtimes.limit_policy import stricter
+from ownlab.lab.runtimes.live_usage import Figures
 from ownlab.lab.runtimes.plan import Limits
-from ownlab.lab.runtimes.policy import stricter
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
-from ownlab.lab.store.allot import Holding, allot, explain, refuse_the_impossible
-from ownlab.lab.store.rows import PARTS, Device, Lease, RuntimeRow, Want
+from ownlab.lab.store.rows import Device, Lease, RuntimeRow, Want
+from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
 from ownlab.lab.store.store import Store
-from ownlab.options.lab import LabOptions
-from ownlab.units import format_seconds
+from ownlab.units import PARTS, format_seconds
 
 __all__ = ["take_snapshot", "with_freedom"]
 

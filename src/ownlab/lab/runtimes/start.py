@@ -15,23 +15,23 @@ from typing import Any
 
 import zmq
 
+from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.paths import kernels_folder, state_folder
 from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError
-from ownlab.guests.children import describe_exit
-from ownlab.guests.guest import last_line
+from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
-from ownlab.lab.runtimes.colab import colab_variables
+from ownlab.lab.runtimes.colab_kernel import colab_variables
 from ownlab.lab.runtimes.kernelspecs import read_specs
+from ownlab.lab.runtimes.limit_policy import stricter
 from ownlab.lab.runtimes.plan import Limits, Plan
-from ownlab.lab.runtimes.policy import stricter
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.runtimes.startup import startup_variables
+from ownlab.lab.runtimes.startup_scripts import startup_variables
 from ownlab.lab.runtimes.state import end, read_state, remove
-from ownlab.lab.store.places import choose_store
-from ownlab.lab.store.private import write_private
+from ownlab.lab.store.atomic_write import write_private
+from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Want
 from ownlab.lab.store.store import Store
-from ownlab.options.lab import LabOptions, resolve_lab_options
-from ownlab.options.places import kernels_folder, state_folder
+from ownlab.processes.runner import describe_exit
 
 __all__ = ["await_state", "find_type", "fresh_connection", "make_plan", "runtime_folder", "spawn"]
 
@@ -158,7 +158,7 @@ def spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     log = os.open(os.path.join(plan.home, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "ownlab.lab.runtimes.supervisor", os.path.join(plan.home, "plan.json")],
+            [sys.executable, "-m", "ownlab.lab.supervisor", os.path.join(plan.home, "plan.json")],
             stdin=subprocess.DEVNULL if plan.detached else subprocess.PIPE,
             stdout=log,
             stderr=log,

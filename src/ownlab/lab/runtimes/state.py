@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.control import ask
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.store.proc import read_stat
+from ownlab.lab.store.runtime_processes import read_stat
+from ownlab.lab.transport.control_client import ask
 
 __all__ = ["end", "exit_code", "lives", "read_state", "remove", "send", "within"]
 

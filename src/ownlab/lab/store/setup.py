@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ownlab.errors import StoreError, UsageError
 from ownlab.lab.store import schema
+from ownlab.lab.store.errors import told
 from ownlab.lab.store.layout import LIMITS, Layout
-from ownlab.lab.store.trouble import told
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,11 @@ from weakref import WeakSet
 
 from ownlab.errors import CardsTaken, StoreError
 from ownlab.lab.store import locks, schema, tables
-from ownlab.lab.store.allot import Holding, allot, explain, refuse_the_impossible
+from ownlab.lab.store.errors import told
 from ownlab.lab.store.layout import Layout, make_private, read_layout
-from ownlab.lab.store.remains import Left, ancestors, end_remains, in_words
+from ownlab.lab.store.orphans import Left, ancestors, end_remains, in_words
 from ownlab.lab.store.rows import Device, Lease, Place, RuntimeRow, UsageRow
-from ownlab.lab.store.trouble import told
+from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
 
 if TYPE_CHECKING:
     from pathlib import Path

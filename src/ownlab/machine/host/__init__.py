@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown
+from ownlab.machine.host.containers import read_container, read_pid_namespace, read_platform, read_virtualisation
 from ownlab.machine.host.cpu import read_cpu
 from ownlab.machine.host.kernel import read_kernel_log, read_modules, read_network, read_pci
 from ownlab.machine.host.memory import read_memory
 from ownlab.machine.host.storage import read_disks, read_raid
-from ownlab.machine.host.surroundings import read_container, read_pid_namespace, read_platform, read_virtualisation
 from ownlab.machine.host.system import (
     read_kernel,
     read_libc,
@@ -31,7 +31,7 @@ def read_host(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
     live = root == Path("/")
     if live and not sys.platform.startswith("linux"):
         # psutil costs 30 ms to import, and Linux has it all in files.
-        from ownlab.machine.host.elsewhere import read_elsewhere
+        from ownlab.machine.host.other_systems import read_elsewhere
 
         return read_elsewhere("windows" if sys.platform == "win32" else sys.platform, environ)
     log: Fact[tuple[str, ...]] = Unknown("only the running kernel has a log")

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from ownlab.errors import DeadlineError
-from ownlab.guests import children
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.host.files import names_in, read_text
 from ownlab.machine.records import Network, PciDevice
+from ownlab.processes import runner
 
 __all__ = ["read_kernel_log", "read_modules", "read_network", "read_pci", "relevant_lines"]
 
@@ -140,8 +140,8 @@ def read_kernel_log() -> Fact[tuple[str, ...]]:
 
 def _log_of(command: list[str]) -> Fact[tuple[str, ...]]:
     try:
-        ran = children.run(command, deadline=_LOG_DEADLINE)
-    except (children.ToolMissing, DeadlineError) as exc:
+        ran = runner.run(command, deadline=_LOG_DEADLINE)
+    except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     lines = [line for line in ran.stdout.splitlines() if not line.startswith("-- ")]  # journalctl's own remarks
     if ran.returncode != 0 or not lines:

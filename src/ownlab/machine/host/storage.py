@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown
+from ownlab.machine.host.deadlines import ask_all
 from ownlab.machine.host.files import names_in, read_text
 from ownlab.machine.host.mounts import Mount, read_mounts, without_credentials
-from ownlab.machine.host.waiting import ask_all
 from ownlab.machine.records import Disk, RaidArray
 
 __all__ = ["is_remote", "parse_mdstat", "read_disks", "read_raid"]

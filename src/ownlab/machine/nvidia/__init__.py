@@ -9,12 +9,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ownlab.errors import DeadlineError, InputError, InterpreterError
-from ownlab.guests import children
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.nvidia import driver, smi_xml
 from ownlab.machine.nvidia.nvml import NvmlAnswer, ask_nvml
 from ownlab.machine.nvidia.processes import name_processes
 from ownlab.machine.records import Card, Nvidia
+from ownlab.processes import runner
 
 __all__ = ["read_nvidia"]
 
@@ -77,7 +77,7 @@ def _failed(reason: str, library: str | None = None) -> NvmlAnswer:
 def _fall_back(nvidia: Nvidia, deadline: float, environ: Mapping[str, str]) -> tuple[Nvidia, Fact[tuple[Card, ...]]]:
     """The same through nvidia-smi, which may be of another version than the library that failed."""
     try:
-        ran = children.run(["nvidia-smi", "-q", "-x"], deadline=deadline, env=environ)
+        ran = runner.run(["nvidia-smi", "-q", "-x"], deadline=deadline, env=environ)
     except (DeadlineError, InputError) as exc:
         why = Unknown(exc.message)
         return replace(nvidia, smi=why), why
@@ -85,7 +85,7 @@ def _fall_back(nvidia: Nvidia, deadline: float, environ: Mapping[str, str]) -> t
         said, cards = smi_xml.parse(ran.stdout)
     except InputError:
         why = Unknown(
-            "; ".join(ran.said.splitlines())[:_WORDS_KEPT] or f"nvidia-smi {children.describe_exit(ran.returncode)}"
+            "; ".join(ran.said.splitlines())[:_WORDS_KEPT] or f"nvidia-smi {runner.describe_exit(ran.returncode)}"
         )
         return replace(nvidia, smi=why), why
     known = replace(

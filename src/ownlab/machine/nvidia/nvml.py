@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from ownlab.guests import guest
+from ownlab import guest_client
 from ownlab.machine.facts import NOT_READ, Fact
 from ownlab.machine.records import Card
 
@@ -28,4 +28,4 @@ class NvmlAnswer(Struct, frozen=True):
 
 def ask_nvml(*, deadline: float, env: Mapping[str, str] | None = None) -> NvmlAnswer:
     """Raises DeadlineError where the driver hangs, and GuestCrashed where it crashes its caller."""
-    return guest.ask(sys.executable, "probe.nvml", answer=NvmlAnswer, deadline=deadline, env=env)
+    return guest_client.ask(sys.executable, "probe.nvml", answer=NvmlAnswer, deadline=deadline, env=env)

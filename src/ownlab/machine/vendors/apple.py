@@ -8,9 +8,9 @@ import re
 from msgspec.structs import replace
 
 from ownlab.errors import DeadlineError
-from ownlab.guests import children
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.records import Card
+from ownlab.processes import runner
 
 __all__ = ["judge_python", "parse_sysctl", "read_apple"]
 
@@ -27,8 +27,8 @@ def read_apple() -> tuple[Card, ...]:
     if platform.system() != "Darwin":
         return ()
     try:
-        ran = children.run(["/usr/sbin/sysctl", *_NAMES], deadline=_SYSCTL_SECONDS)
-    except (children.ToolMissing, DeadlineError) as exc:
+        ran = runner.run(["/usr/sbin/sysctl", *_NAMES], deadline=_SYSCTL_SECONDS)
+    except (runner.ToolMissing, DeadlineError) as exc:
         if platform.machine() != "arm64":
             return ()
         return (Card("apple", 0, name=Unknown(exc.message), health=Known("OK", source="platform.machine()")),)

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from ownlab.errors import DeadlineError
-from ownlab.guests import children
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown
 from ownlab.machine.records import Ascend, Card, CardProcess
 from ownlab.machine.vendors.sysfs import Tree
+from ownlab.processes import runner
 from ownlab.units import MIB
 
 __all__ = ["parse_npu_smi", "read_ascend"]
@@ -66,11 +66,11 @@ def _ask_smi(tool: str | None, tree: Tree, environ: Mapping[str, str]) -> Fact[s
     libraries = [str(tree.at(f"{_DRIVER}/lib64{part}")) for part in ("", "/common", "/driver")]
     path = os.pathsep.join(filter(None, [environ.get("LD_LIBRARY_PATH", ""), *libraries]))
     try:
-        ran = children.run([tool, "info"], deadline=_SMI_SECONDS, env={**environ, "LD_LIBRARY_PATH": path})
-    except (children.ToolMissing, DeadlineError) as exc:
+        ran = runner.run([tool, "info"], deadline=_SMI_SECONDS, env={**environ, "LD_LIBRARY_PATH": path})
+    except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     if ran.returncode:
-        return Unknown(f"npu-smi info {children.describe_exit(ran.returncode)}: {ran.said[:300]}")
+        return Unknown(f"npu-smi info {runner.describe_exit(ran.returncode)}: {ran.said[:300]}")
     return Known(ran.stdout, source="npu-smi info")
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ownlab_guest.kernel.ends import on_end
 from ownlab_guest.kernel.fit import fit
+from ownlab_guest.kernel.on_end import on_end
 from ownlab_guest.kernel.watch import watch
 
 __all__ = ["fit", "load_ipython_extension", "on_end", "watch"]

@@ -15,8 +15,9 @@ import msgspec
 import pytest
 
 from ownlab.errors import InputError, NotRecognised, OwnlabError, RecordError
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.paste import read_file, read_paste
+from ownlab.json_encoding import encode_json
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine, Nvidia
 
@@ -30,7 +31,7 @@ SAVED = Machine(
 
 
 def saved(machine: Machine = SAVED) -> str:
-    return msgspec.json.format(msgspec.json.encode(machine), indent=1).decode()
+    return msgspec.json.format(encode_json(machine), indent=1).decode()
 
 
 # --- saved machines ---------------------------------------------------------------------------------------------------
@@ -46,7 +47,7 @@ def test_a_saved_machine_is_itself() -> None:
 
 def test_a_saved_diagnosis_holds_its_machine() -> None:
     diagnosis = diagnose(read_paste(saved()))
-    assert read_paste(msgspec.json.encode(diagnosis)).machine == SAVED
+    assert read_paste(encode_json(diagnosis)).machine == SAVED
 
 
 def test_a_saved_machine_inside_words() -> None:
@@ -258,7 +259,7 @@ def test_damaged_texts_never_crash(pastes: Path, linux: str) -> None:
     while read + refused < 600 and time.monotonic() - started < 20:
         data = damaged(texts, chance)
         try:
-            msgspec.json.encode(read_paste(data))
+            encode_json(read_paste(data))
             read += 1
         except OwnlabError:
             refused += 1

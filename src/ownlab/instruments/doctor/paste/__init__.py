@@ -8,22 +8,21 @@ from collections.abc import Sequence
 import msgspec
 
 from ownlab.errors import NotRecognised
-from ownlab.instruments.doctor.diagnose import case_of
-from ownlab.instruments.doctor.paste import saved
+from ownlab.instruments.doctor.diagnosis import case_of
+from ownlab.instruments.doctor.paste import saved_json
+from ownlab.instruments.doctor.paste.card_mentions import cards_in_prose
+from ownlab.instruments.doctor.paste.facts_in_messages import cards_named, read_said
+from ownlab.instruments.doctor.paste.line_wraps import unwrap
 from ownlab.instruments.doctor.paste.merge import merge
-from ownlab.instruments.doctor.paste.missing import missing_from
+from ownlab.instruments.doctor.paste.messages import Block, Heard, hear
+from ownlab.instruments.doctor.paste.missing_facts import missing_from
 from ownlab.instruments.doctor.paste.reports import KINDS, Reports, read_reports
+from ownlab.instruments.doctor.paste.sections import split
 from ownlab.instruments.doctor.paste.variables import environment_of
-from ownlab.instruments.doctor.paste.words.clean import clean
-from ownlab.instruments.doctor.paste.words.files import decode, read_file
-from ownlab.instruments.doctor.paste.words.messages import Block, Heard, hear
-from ownlab.instruments.doctor.paste.words.prose import cards_in_prose
-from ownlab.instruments.doctor.paste.words.said import cards_named, read_said
-from ownlab.instruments.doctor.paste.words.sections import split
-from ownlab.instruments.doctor.paste.words.wraps import unwrap
 from ownlab.instruments.doctor.records import Case, Message
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Host, Machine, Nvidia
+from ownlab.paste import clean, decode, read_file
 
 __all__ = ["merge", "read_file", "read_paste"]
 
@@ -44,7 +43,7 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
     text = decode(data, name)
     if not text.strip():
         raise NotRecognised(f"{name} is empty", hint=_UNDERSTOOD)
-    machine = saved.read_whole(text, name) if text.rstrip().endswith("}") else None
+    machine = saved_json.read_whole(text, name) if text.rstrip().endswith("}") else None
     if machine is not None:
         return msgspec.structs.replace(case_of(machine), recognised=("saved machine",))
     lines = clean(text)

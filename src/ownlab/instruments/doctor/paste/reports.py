@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ownlab.instruments.doctor.paste import saved, toolkit, vendors
+from ownlab.instruments.doctor.paste import saved_json, toolkit, vendor_tools
 from ownlab.instruments.doctor.paste.frameworks import collect_env, lscpu, packages
+from ownlab.instruments.doctor.paste.messages import Block
 from ownlab.instruments.doctor.paste.nvidia_smi import gpu_list, smi_csv, smi_query, smi_table
-from ownlab.instruments.doctor.paste.words.messages import Block
-from ownlab.instruments.doctor.paste.words.sections import Kind, Section
+from ownlab.instruments.doctor.paste.sections import Kind, Section
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Machine
 
@@ -19,14 +19,14 @@ __all__ = ["KINDS", "Reports", "read_reports"]
 
 # In the order of trust: where two reports know the same thing, the one that stands first here is believed.
 KINDS: tuple[Kind, ...] = (
-    *saved.KINDS,
-    vendors.XML_KIND,
+    *saved_json.KINDS,
+    vendor_tools.XML_KIND,
     smi_query.KIND,
     smi_query.VERSION_KIND,
     *smi_csv.KINDS,
     smi_table.KIND,
     *gpu_list.KINDS,
-    *vendors.OTHERS,
+    *vendor_tools.OTHERS,
     *toolkit.KINDS,
     collect_env.KIND,
     lscpu.KIND,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ownlab.instruments.doctor.paste.words.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import Kind, run_of
 from ownlab.machine.facts import NOT_READ, Known
 from ownlab.machine.records import Framework, Host, Interpreter, Machine, PciDevice, Toolkits
 

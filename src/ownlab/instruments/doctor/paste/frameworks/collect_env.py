@@ -11,8 +11,8 @@ from ownlab.instruments.doctor.paste.frameworks.packages import installs_of, rea
 from ownlab.instruments.doctor.paste.frameworks.torch_report import read_torch
 from ownlab.instruments.doctor.paste.merge import knows_something
 from ownlab.instruments.doctor.paste.nvidia_smi.gpu_list import read_gpu_list
+from ownlab.instruments.doctor.paste.sections import Kind
 from ownlab.instruments.doctor.paste.variables import environment_of
-from ownlab.instruments.doctor.paste.words.sections import Kind
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown
 from ownlab.machine.records import (
     Amd,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ownlab.instruments.doctor.paste.merge import knows_something
-from ownlab.instruments.doctor.paste.words.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import Kind, run_of
 from ownlab.machine.facts import NOT_READ, Known
 from ownlab.machine.records import Cpu, Host, Machine
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ownlab.instruments.doctor.paste.frameworks.torch_version import build_of, cuda_of, rocm_of
-from ownlab.instruments.doctor.paste.words.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import Kind, run_of
 from ownlab.machine.facts import Known
 from ownlab.machine.records import Framework, Interpreter, LibraryInstall, Machine, Package, Toolkits
 

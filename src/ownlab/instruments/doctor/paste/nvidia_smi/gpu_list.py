@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ownlab.instruments.doctor.paste.words.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import Kind, run_of
 from ownlab.machine.facts import Known, Unknown
 from ownlab.machine.records import Card, Machine, MigInstance
 

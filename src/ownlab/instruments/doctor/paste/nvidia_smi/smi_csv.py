@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, SubElement
 import msgspec
 
 from ownlab.instruments.doctor.paste.nvidia_smi.smi_tree import add_gpu, new_log, put, read_log
-from ownlab.instruments.doctor.paste.words.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import Kind, run_of
 from ownlab.machine.facts import Known
 from ownlab.machine.records import Machine
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement
 
 from ownlab.instruments.doctor.paste.nvidia_smi.smi_tree import add_gpu, new_log, put, read_log
-from ownlab.instruments.doctor.paste.words.sections import Kind
+from ownlab.instruments.doctor.paste.sections import Kind
 from ownlab.machine.records import Machine
 
 __all__ = ["KIND", "VERSION_KIND"]

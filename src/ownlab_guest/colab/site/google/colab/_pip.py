@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Set
 
-from ownlab_guest.kernel.packages import installed
+from ownlab_guest.shell.packages import installed
 
 __all__ = ["watch"]
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, cast
 from IPython.core.error import UsageError
 from zmq import NOBLOCK
 
-from ownlab_guest.kernel.terminal import Command, Person
+from ownlab_guest.shell.terminal import Command, Person
 
 from . import _message, _pip
 

@@ -23,7 +23,7 @@ def _load() -> Any:
         if spec is None:
             raise ImportError("no guest package in " + folder)
         sys.modules["ownlab_guest"] = importlib.util.module_from_spec(spec)
-    return importlib.import_module("ownlab_guest.colab.drives")
+    return importlib.import_module("ownlab_guest.colab.drive_mounts")
 
 
 def mount(mountpoint: str, force_remount: bool = False, timeout_ms: int = 120000, readonly: bool = False) -> None:

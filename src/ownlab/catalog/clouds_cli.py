@@ -1,0 +1,77 @@
+"""`ownlab clouds`: platforms with their offers, prices and limits; `ownlab clouds cost`: what a job costs there."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from ownlab.cli.options import json_option
+
+__all__ = ["command"]
+
+
+class _Clouds(click.Group):
+    """What is no command is the name of a platform. `cost` belongs to the advice and is loaded when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "cost"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "cost":
+            cost: click.Command = importlib.import_module("ownlab.instruments.advise.cli").cost_command
+            return cost
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] != "cost" and args[0] not in self.commands:
+            return "show", _show, args
+        return super().resolve_command(ctx, args)
+
+
+@click.group("clouds", cls=_Clouds, invoke_without_command=True, subcommand_metavar="[NAME… | cost]")
+@json_option
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Show platforms that rent or lend GPUs: cards, prices, limits, and the day that each is of.
+
+    `ownlab clouds kaggle` shows one in full, with its sources; `ownlab clouds cost` computes what a job costs on each.
+    """
+    if context.invoked_subcommand is None:
+        _print((), as_json)
+    else:
+        context.default_map = {name: {"as_json": as_json} for name in ("show", "cost")}
+
+
+@click.command("show", hidden=True)
+@click.argument("names", nargs=-1)
+@json_option
+def _show(names: tuple[str, ...], as_json: bool) -> None:
+    """Show the platforms that are named."""
+    _print(names, as_json)
+
+
+def _print(names: tuple[str, ...], as_json: bool) -> None:
+    from datetime import date
+
+    from ownlab.catalog.platforms import choose_platforms, list_platforms
+
+    platforms = choose_platforms(",".join(names)) if names else None
+    if as_json:
+        from ownlab.render.documents import echo_record
+
+        echo_record(list_platforms(platforms))
+        return
+    from ownlab.catalog.clouds_terminal import show_platform, show_platforms
+    from ownlab.render.console import console
+
+    out = console()
+    if platforms is None:
+        show_platforms(out, date.today())
+        return
+    for number, platform in enumerate(platforms):
+        if number:
+            out.print()
+        show_platform(platform, out, date.today())

@@ -1,0 +1,149 @@
+"""Hands the outputs of other tools to their readers: nvidia-smi's XML, npu-smi, amd-smi, rocm-smi, rocminfo, xpu-smi."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from ownlab.errors import NotRecognised
+from ownlab.instruments.doctor.paste.sections import Kind, run_of
+from ownlab.machine.facts import NOT_READ, Known
+from ownlab.machine.nvidia import smi_xml
+from ownlab.machine.records import Amd, Card, Machine
+from ownlab.machine.vendors.amd_tools import parse_amd_smi, parse_amd_versions, parse_rocm_smi, parse_rocminfo
+from ownlab.machine.vendors.ascend import parse_npu_smi
+
+__all__ = ["OTHERS", "XML_KIND", "read_amd_json"]
+
+_MOST = 5_000_000  # characters of one report: 16 cards with all their processes have half a million
+_TABLE = re.compile(r"\s*[|+]")
+
+
+# --- nvidia-smi -q -x -------------------------------------------------------------------------------------------------
+
+
+def _xml_extent(lines: Sequence[str], start: int) -> int:
+    """To the closing tag; where that was cut off, to where lines stop to be XML."""
+    plain = 0
+    for index in range(start, len(lines)):
+        line = lines[index]
+        if "</nvidia_smi_log>" in line:
+            return index + 1
+        if index > start and line.lstrip().startswith("<?xml"):
+            return index
+        plain = 0 if "<" in line else plain + 1
+        if plain > 2:
+            return index - 2
+    return len(lines)
+
+
+def _read_xml(lines: Sequence[str]) -> Machine | None:
+    source = "pasted nvidia-smi -q -x"
+    try:
+        nvidia, cards = smi_xml.parse("\n".join(lines)[:_MOST], source=source)
+    except NotRecognised:  # the XML of something else, or nothing but its head
+        return None
+    return Machine(origin="pasted", nvidia=nvidia, cards=Known(cards, source) if cards else NOT_READ)
+
+
+XML_KIND = Kind(
+    "nvidia-smi -q -x", r"\s*<(?:\?xml|nvidia_smi_log|!DOCTYPE nvidia_smi_log)", _xml_extent, _read_xml, width=10**8
+)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _table_extent(lines: Sequence[str], start: int) -> int:
+    return run_of(_TABLE, lines, start, blanks=1)
+
+
+def _read_npu(lines: Sequence[str]) -> Machine | None:
+    source = "pasted npu-smi info"
+    ascend, cards = parse_npu_smi("\n".join(lines)[:_MOST], source=source)
+    return Machine(origin="pasted", ascend=ascend, cards=Known(cards, source)) if cards else None
+
+
+def _read_xpu(lines: Sequence[str]) -> Machine | None:
+    """`xpu-smi discovery`: the number of a device in the first column, its facts in the second."""
+    source = "pasted xpu-smi discovery"
+    facts: list[dict[str, str]] = []
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) < 2:
+            continue
+        if cells[0].isdigit():
+            facts.append({})
+        key, _, value = cells[1].partition(":")
+        if facts and value:
+            facts[-1].setdefault(key.strip(), value.strip())
+    cards = tuple(
+        Card(
+            vendor="intel",
+            index=index,
+            name=Known(one["Device Name"], source) if "Device Name" in one else NOT_READ,
+            bus_id=Known(one["PCI BDF Address"], source) if "PCI BDF Address" in one else NOT_READ,
+        )
+        for index, one in enumerate(facts)
+    )
+    return Machine(origin="pasted", cards=Known(cards, source)) if cards else None
+
+
+# --- AMD --------------------------------------------------------------------------------------------------------------
+
+
+def _amd(parse: Callable[[str], tuple[Card, ...]], source: str) -> Callable[[Sequence[str]], Machine | None]:
+    def read(lines: Sequence[str]) -> Machine | None:
+        text = "\n".join(lines)[:_MOST]
+        cards, amd = parse(text), parse_amd_versions(text, source=source)
+        if not cards and amd == Amd():
+            return None
+        return Machine(origin="pasted", amd=amd, cards=Known(cards, source) if cards else NOT_READ)
+
+    return read
+
+
+def read_amd_json(text: str) -> Machine | None:
+    """`rocm-smi --json` or `amd-smi … --json`."""
+    rocm = _amd(parse_rocm_smi, "pasted rocm-smi")([text]) if re.search(r'"card\d+"\s*:', text[:2000]) else None
+    return rocm or (_amd(parse_amd_smi, "pasted amd-smi")([text]) if '"gpu"' in text[:2000] else None)
+
+
+_ROCM_SMI = re.compile(r"=|-|\s|GPU\[|GPU |\d+ |Device |Driver version|ERROR|WARNING|Expected|WARN|PID |PIDs|No KFD")
+_AMD_SMI = re.compile(r"GPU: \d+\s*$|\s+\S")
+_ROCMINFO = re.compile(r"=|\*|\s+\S|Agent \d|HSA |ROCk |Runtime |System |Sig\. |Machine Model|Mwaitx|DMAbuf|XNACK|VMM ")
+
+
+def _rocm_smi_extent(lines: Sequence[str], start: int) -> int:
+    return run_of(_ROCM_SMI, lines, start, blanks=5)
+
+
+def _amd_smi_extent(lines: Sequence[str], start: int) -> int:
+    end = run_of(_AMD_SMI, lines, start, blanks=1)
+    return end if end > start + 1 else start
+
+
+def _rocminfo_extent(lines: Sequence[str], start: int) -> int:
+    return run_of(_ROCMINFO, lines, start, blanks=2)
+
+
+OTHERS = (
+    Kind("npu-smi info", r"\s*\|\s*(?:npu-smi\s+[\d.]|NPU\s+Name\s)", _table_extent, _read_npu),
+    Kind("xpu-smi discovery", r"\s*\|\s*Device ID\s*\|\s*Device Information", _table_extent, _read_xpu),
+    Kind("amd-smi", r"\s*\|\s*AMD-SMI \d", _table_extent, _amd(parse_amd_smi, "pasted amd-smi")),
+    Kind("amd-smi", r"GPU: \d+\s*$", _amd_smi_extent, _amd(parse_amd_smi, "pasted amd-smi"), several="each"),
+    Kind(
+        "rocm-smi",
+        r"\s*=+ ?(?:ROCm System Management Interface|Concise Info)|GPU\[\d+\]\s*:",
+        _rocm_smi_extent,
+        _amd(parse_rocm_smi, "pasted rocm-smi"),
+        several="pieces",
+        again=r"\s*=+ ?ROCm System Management Interface",
+    ),
+    Kind(
+        "rocminfo",
+        r"ROCk module|HSA System Attributes|HSA Agents\s*$|Agent \d+\s*$",
+        _rocminfo_extent,
+        _amd(parse_rocminfo, "pasted rocminfo"),
+    ),
+)

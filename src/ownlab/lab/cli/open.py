@@ -1,0 +1,93 @@
+"""`ownlab open`: a notebook from anywhere, in the lab."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from urllib.parse import quote
+
+import click
+import msgspec
+
+from ownlab.cli.options import json_option
+from ownlab.config.loader import resolve_lab_options
+from ownlab.lab.remote_notebooks.placement import Placed, is_shown_in, place
+from ownlab.lab.service.browser import JOIN_SECONDS, can_open, open_browser
+from ownlab.lab.service.labs import is_up, labs
+from ownlab.lab.service.records import LabState, OpenedNotebook
+from ownlab.lab.service.up import check_folder
+from ownlab.lab.terminal.opened import show_opened
+from ownlab.render.console import console, working
+from ownlab.render.documents import echo_record
+
+__all__ = ["command"]
+
+# Python looks for modules in the working folder first: a json.py that came with a stranger's notebook would be taken.
+_OWNLAB = "import sys; sys.path[:] = filter(None, sys.path); from ownlab.cli.main import main; main()"
+
+
+@click.command("open")
+@click.argument("source", metavar="ADDRESS|FILE")
+@click.option("--folder", default=".", metavar="FOLDER", help="Where it is saved, and served.  [default: this one]")
+@click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
+@json_option
+def command(source: str, folder: str, no_browser: bool, as_json: bool) -> None:
+    """Open a notebook in the lab: from Colab, GitHub, a gist, Hugging Face, nbviewer, any other address, or a file.
+
+    It is saved in FOLDER, and nothing there is overwritten. A file that is in the lab's folder already is opened where
+    it is. The lab is that of FOLDER; where none is up, one is started in the background.
+
+    \b
+    ownlab open https://colab.research.google.com/github/OWNER/REPOSITORY/blob/main/NAME.ipynb
+    ownlab open https://huggingface.co/OWNER/NAME/blob/main/NAME.ipynb
+    ownlab open ~/Downloads/NAME.ipynb
+    """
+    options = resolve_lab_options(browser=False if no_browser else None)
+    into = check_folder(folder)
+    root = _lab_around(into)
+    with working("Fetching the notebook"):
+        placed = place(source, into, root)
+    if placed.copied:
+        click.echo(f"Saved as {placed.path}", err=True)
+    lab = _bring_up(root, as_json)
+    page = f"{lab.url}lab/tree/{quote(os.path.relpath(placed.path, root))}"
+    opened = _opened(placed, msgspec.structs.replace(lab, address=f"{page}?token={lab.token}"))
+    if as_json:
+        echo_record(opened)
+        return
+    show_opened(opened, os.environ, console())
+    click.echo(f"\nEnd it: ownlab down {shlex.quote(root)}")
+    sys.stdout.flush()
+    if options.browser and can_open():
+        open_browser(opened.lab.address).join(JOIN_SECONDS)
+
+
+def _opened(placed: Placed, lab: LabState) -> OpenedNotebook:
+    return OpenedNotebook(placed.path, placed.source, placed.copied, placed.colab, lab)
+
+
+def _lab_around(folder: str) -> str:
+    """The folder of the nearest lab that is up and shows this folder; else the folder itself."""
+    above = [
+        lab.folder for lab in labs() if _is_in(folder, lab.folder) and is_up(lab) and is_shown_in(folder, lab.folder)
+    ]
+    return max(above, key=len, default=folder)
+
+
+def _is_in(folder: str, root: str) -> bool:
+    return folder == root or folder.startswith(os.path.join(root, ""))
+
+
+def _bring_up(folder: str, as_json: bool) -> LabState:
+    """As `ownlab up --detach` does it: one that is up is joined. Where it fails, its words and exit code are ours."""
+    command_line = [sys.executable, "-c", _OWNLAB, "up", folder, "--detach", "--json", "--no-browser"]
+    with working("Starting the lab"):
+        ran = subprocess.run(command_line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if ran.returncode != 0:
+        click.echo(ran.stderr, err=True, nl=False)
+        if as_json:
+            click.echo(ran.stdout, nl=False)
+        sys.exit(ran.returncode)
+    return msgspec.json.decode(ran.stdout, type=LabState)

@@ -1,0 +1,105 @@
+"""`ownlab store`: where runtimes and leases are recorded, and who shares that."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from ownlab.cli.options import json_below, json_option
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.presets import PRESETS
+from ownlab.errors import LabError, UsageError
+from ownlab.lab.runtimes.plan import Limits
+from ownlab.lab.store.location import SHARED_FOLDER, choose_store, view_store
+from ownlab.lab.store.records import StoreChoice
+from ownlab.lab.terminal.config import show_store
+from ownlab.render.console import console
+from ownlab.render.documents import echo_record
+
+__all__ = ["command"]
+
+
+@click.group("store", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Show where it is recorded who holds which card.
+
+    Everyone who uses the same store sees the others' runtimes, and no card is given twice. By default the store is your
+    own. An administrator can make one for everyone on this machine: ownlab store init --shared
+    """
+    json_below(context, as_json)
+    if context.invoked_subcommand is None:
+        _show(choose_store(resolve_lab_options()), as_json)
+
+
+@command.command("init")
+@click.option("--shared", is_flag=True, help="For everyone on this machine; needs an administrator's rights.")
+@click.option("--folder", default=SHARED_FOLDER, show_default=True, metavar="PATH", help="On a local disk.")
+@click.option("--group", metavar="NAME", help="Only members of this group may use it. Default: every user.")
+@click.option(
+    "--limits", type=click.Choice(list(PRESETS)), default="none", show_default=True, help="What holds for everyone."
+)
+@json_option
+def init(shared: bool, folder: str, group: str | None, limits: str, as_json: bool) -> None:
+    """Make a store that several people share.
+
+    Limits that are laid down here hold for everyone; a person's own configuration can only be stricter. The file
+    policy.json in the folder has them, in seconds.
+    """
+    if not shared:
+        raise UsageError(
+            "your own store is made by itself, with the first runtime",
+            hint=f"One for everyone on this machine, by its administrator: {_as_administrator(folder, group, limits)}",
+        )
+    _refuse_without_rights(folder, _as_administrator(folder, group, limits))
+    # Imported here: whoever only looks needs no database.
+    from ownlab.lab.store.setup import init_shared
+
+    init_shared(folder, group=group, limits=_limits(limits))
+    notice = "" if folder == SHARED_FOLDER else "It is used by whoever has it in OWNLAB_STORE, or as store.folder."
+    _show(StoreChoice(os.path.abspath(folder), True, "named by --folder", notice), as_json)
+
+
+def _as_administrator(folder: str, group: str | None, limits: str) -> str:
+    """The command in full: sudo looks for programs in folders of its own, not in an environment's bin."""
+    program = os.path.join(os.path.dirname(sys.executable), "ownlab")
+    words = ["sudo", program] if os.path.exists(program) else ["sudo", sys.executable, "-m", "ownlab"]
+    words += ["store", "init", "--shared"]
+    if folder != SHARED_FOLDER:
+        words += ["--folder", os.path.abspath(folder)]
+    if group is not None:
+        words += ["--group", group]
+    if limits != "none":
+        words += ["--limits", limits]
+    return shlex.join(words)
+
+
+def _refuse_without_rights(folder: str, command: str) -> None:
+    path = Path(os.path.abspath(folder))
+    nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
+    if not os.access(nearest, os.W_OK):
+        raise LabError(
+            f"a store for everyone needs this machine's administrator: {nearest} is not yours to write",
+            hint=f"Run, or have the administrator run: {command}",
+        )
+
+
+def _limits(preset: str) -> dict[str, float] | None:
+    """By the names of Limits, in seconds; only what the preset says."""
+    options = resolve_lab_options(environ={}, preset=preset)
+    found = {name: options.limits[name] for name in ("idle", "session", "card_seconds_per_week")}
+    assert set(found) <= set(Limits._fields)
+    return {name: value for name, value in found.items() if value is not None} or None
+
+
+def _show(choice: StoreChoice, as_json: bool) -> None:
+    view = view_store(choice)
+    if as_json:
+        echo_record(view)
+    else:
+        show_store(view, console())

@@ -1,0 +1,398 @@
+"""What a notebook shows after every message of its journal: the same that JupyterLab shows to somebody who was there.
+
+Copied from JupyterLab 4.6: KernelConnection and its futures (@jupyterlab/services), OutputArea, CodeCell.execute. A cell's
+future hears of its request until the cell is executed again or the kernel starts anew, after the request's end too.
+"""
+
+from __future__ import annotations
+
+from ownlab.lab.journal.comms import Comms
+from ownlab.lab.journal.execution import Execution, iso, whole_number
+from ownlab.lab.journal.installed_packages import MESSAGE, Changes, add_changes
+from ownlab.lab.journal.json_parts import Header, read_header, read_object
+from ownlab.lab.journal.outputs import KINDS, Content, checked, display_id
+from ownlab.lab.journal.records import EVENT, Record
+
+__all__ = ["Execution", "Fold"]
+
+_OUTPUTS = KINDS | {"update_display_data", "clear_output"}
+# Done executions that belong to no cell, of consoles and other programs: so many of the newest are kept.
+_LOOSE = 200
+# What JupyterLab writes in place of a password.
+_HIDDEN = "········"
+
+
+class Fold:
+    """Everything that is known after the records given to it. `cell_bytes`: about so much is kept of a cell's outputs."""
+
+    def __init__(self, cell_bytes: int = 256 << 20) -> None:
+        self._limit = cell_bytes
+        self.position = 0
+        self.launch = 0
+        self.kernel_session = ""
+        self.ended: str | None = None
+        # By message id of the request, in order. Those that a cell has replaced are forgotten when they are done.
+        self.executions: dict[str, Execution] = {}
+        # The newest of each cell id.
+        self.by_cell: dict[str, Execution] = {}
+        self.comms = Comms(cell_bytes)
+        # What google.colab asks of the page and nobody has answered: by its colab_msg_id, the message.
+        self.asked: dict[str, Content] = {}
+        # What cells have installed and removed, and when they did so last.
+        self.packages: Changes = {}
+        self.packages_at = 0
+        self._packages_when: dict[str, dict[str, int]] = {}
+        self.changed_at = 0
+        self._kernel_there = False
+        # Message ids of the executions that have shown a display id.
+        self._showing: dict[str, dict[str, None]] = {}
+
+    def packages_after(self, since: int) -> Changes:
+        """What cells have installed and removed since then: a person may have struck earlier ones from the list."""
+        found: Changes = {}
+        for kind, names in self.packages.items():
+            when = self._packages_when.get(kind, {})
+            add_changes(
+                found, {kind: {name: names[name] for name in names if when.get(name, self.packages_at) > since}}
+            )
+        return found
+
+    @property
+    def running(self) -> list[Execution]:
+        """Those that wait or run."""
+        return [execution for execution in self.executions.values() if execution.unfinished]
+
+    def add(self, record: Record) -> None:
+        """The next record. Never raises, whatever a notebook sent: what JupyterLab cannot read either is left out."""
+        self.position = record.number
+        if record.channel == EVENT:
+            self._event(record)
+            return
+        if len(record.parts) < 4:
+            return
+        header, parent = read_header(record.parts[0]), read_header(record.parts[1])
+        if header is None or parent is None:
+            return
+        if record.to_kernel:
+            self._sent(record, header, parent)
+        elif record.channel == "iopub":
+            self._published(record, header, parent)
+        elif header.msg_type == "execute_reply" and record.channel == "shell":
+            self._replied(record, header, parent)
+        elif header.msg_type == "input_request" and parent.msg_id in self.executions:
+            self.executions[parent.msg_id].pending_input = record
+
+    def cut(self, why: str) -> None:
+        """The runtime is dead and did not say so itself: what ran is over, and its cells say why."""
+        if self.ended is not None:
+            return
+        self.ended = why
+        if not self.running:
+            return
+        # A number of its own, so that the notes are newer than whatever a page has saved.
+        self.position += 1
+        for execution in self.running:
+            ran = execution.state == "running"
+            execution.end("cut", execution.started_at or execution.queued_at)
+            execution.outputs.note(f"{'this cell was cut off' if ran else 'this cell did not run'}: {why}")
+            self._changed(execution)
+
+    # What went to the kernel.
+
+    def _sent(self, record: Record, header: Header, parent: Header) -> None:
+        if record.channel == "stdin":
+            if header.msg_type == "input_reply":
+                self._answered(record, parent)
+            return
+        self.comms.begin(header.msg_id)
+        if header.msg_type == "execute_request":
+            self._requested(record, header)
+        elif header.msg_type.startswith("comm_"):
+            self._comm(record, header.msg_type)
+
+    def _requested(self, record: Record, header: Header) -> None:
+        if not header.msg_id or header.msg_id in self.executions:
+            return
+        head, metadata, content = (
+            read_object(record.parts[0]),
+            read_object(record.parts[2]),
+            read_object(record.parts[3]),
+        )
+        execution = Execution(record.number, record.at, (head, metadata, content), self._limit)
+        execution.launch = self.launch if self._kernel_there else self.launch + 1
+        self.executions[header.msg_id] = execution
+        if execution.cell is None:
+            self._forget_loose()
+            return
+        before = self.by_cell.get(execution.cell)
+        self.by_cell[execution.cell] = execution
+        self.changed_at = record.number
+        if before is not None:
+            self._unhear(before)
+            if not before.unfinished:
+                self.executions.pop(before.msg_id, None)
+
+    def _answered(self, record: Record, parent: Header) -> None:
+        answer = read_object(record.parts[3]).get("value")
+        if isinstance(answer, dict):  # for google.colab, and no text in a cell
+            if answer.get("ack") is not True:
+                self.asked.pop(str(answer.get("colab_msg_id")), None)
+            return
+        waiting = [execution for execution in self.executions.values() if execution.pending_input]
+        for execution in waiting:
+            question = execution.pending_input
+            # JupyterLab answers with the question's header as parent; jupyter_client with none.
+            asked = read_object(question.parts[0]).get("msg_id") if question else None
+            if question is None or (parent.msg_id and parent.msg_id != asked):
+                continue
+            execution.pending_input = None
+            content = read_object(question.parts[3])
+            if content.get("password") is True or not isinstance(answer, str):
+                answer = _HIDDEN
+            if execution.live:
+                text = f"{content.get('prompt', '')} {answer}\n"
+                execution.outputs.add("stream", {"name": "stdin", "text": text}, len(text))
+                self._changed(execution)
+            return
+
+    # What the kernel said.
+
+    def _published(self, record: Record, header: Header, parent: Header) -> None:
+        kind = header.msg_type
+        self.kernel_session = header.session or self.kernel_session
+        if kind in _OUTPUTS:
+            content = read_object(record.parts[3])
+            if checked(kind, content):
+                self._output(kind, content, len(record.parts[3]), parent.msg_id)
+        elif kind.startswith("comm_"):
+            self._comm(record, kind)
+        elif kind == "status":
+            self._status(record, header, parent.msg_id)
+        elif kind == "execute_input":
+            execution = self.executions.get(parent.msg_id)
+            if execution is not None:
+                execution.input_count = whole_number(read_object(record.parts[3]).get("execution_count"))
+                self._time(execution, "iopub.execute_input", header, record)
+                # A page that did not send it learns of it now: whoever saved before has not cleared its outputs.
+                self._changed(execution)
+        elif kind == MESSAGE:
+            self._installed(read_object(record.parts[3]), record.number)
+        elif kind == "colab_request":
+            name = read_object(record.parts[2]).get("colab_msg_id")
+            if isinstance(name, str) and name:
+                parts = ("header", "parent_header", "metadata", "content")
+                self.asked[name] = {part: read_object(record.parts[at]) for at, part in enumerate(parts)}
+
+    def _output(self, kind: str, content: Content, size: int, request: str) -> None:
+        display = display_id(content) if kind in ("display_data", "update_display_data", "execute_result") else ""
+        if display:
+            self._update(display, content, size)
+        if kind == "update_display_data":
+            return
+        if self.comms.capture(request, kind, content, size):
+            return
+        execution = self.executions.get(request)
+        if execution is None or not execution.live:
+            return
+        if kind == "clear_output":
+            execution.outputs.clear(content["wait"])
+        else:
+            execution.outputs.add(kind, content, size)
+            if display and kind == "display_data":
+                self._showing.setdefault(display, {})[request] = None
+        self._changed(execution)
+
+    def _update(self, display: str, content: Content, size: int) -> None:
+        """Outputs change wherever this id was shown, in other cells too."""
+        for request in list(self._showing.get(display, ())):
+            execution = self.executions.get(request)
+            if execution is None or not execution.live:
+                del self._showing[display][request]
+            elif not self.comms.hooked(request) and execution.outputs.update(display, content, size):
+                self._changed(execution)
+
+    def _comm(self, record: Record, kind: str) -> None:
+        content = read_object(record.parts[3])
+        if kind == "comm_open":
+            self.comms.opened(content, record.parts[4:])
+        elif kind == "comm_msg":
+            self.comms.told(content, record.parts[4:], record.to_kernel)
+        elif kind == "comm_close":
+            self.comms.closed(content)
+
+    def _status(self, record: Record, header: Header, request: str) -> None:
+        state = read_object(record.parts[3]).get("execution_state")
+        if self.asked and state == "idle":
+            self.asked = {
+                name: one for name, one in self.asked.items() if one["parent_header"].get("msg_id") != request
+            }
+        execution = self.executions.get(request)
+        if execution is None:
+            if state == "idle":
+                self.comms.end(request)
+            return
+        if state not in ("busy", "idle"):
+            return
+        self._time(execution, f"iopub.status.{state}", header, record)
+        if state == "busy" and execution.state == "queued":
+            execution.state, execution.started_at = "running", record.at
+            self._close_gaps(execution, record.at)
+        elif state == "idle" and execution.unfinished:
+            execution.idle, execution.pending_input = True, None
+            self._finish(execution, record)
+
+    def _replied(self, record: Record, header: Header, parent: Header) -> None:
+        execution = self.executions.get(parent.msg_id)
+        if execution is None or execution.reply is not None:
+            return
+        execution.reply, execution.pending_input = record, None
+        content = execution.reply_content()
+        pages = content.get("payload") if content.get("status") == "ok" else None
+        pages = [page for page in pages if isinstance(page, dict)] if isinstance(pages, list) else []
+        page = next((page for page in pages if page.get("source") == "page"), None)
+        if page is not None and execution.live:
+            shown = {"data": page.get("data"), "metadata": {}}
+            execution.outputs.add("display_data", shown, len(record.parts[3]))
+            self._changed(execution)
+        self._finish(execution, record)
+
+    def _finish(self, execution: Execution, record: Record) -> None:
+        """Over when there are both a reply and an idle, in whichever order."""
+        if execution.reply is None or not execution.idle or not execution.unfinished:
+            return
+        content = execution.reply_content()
+        execution.end("aborted" if content.get("status") == "aborted" else "done", record.at)
+        if execution.cell is None:
+            return
+        if not execution.live:
+            del self.executions[execution.msg_id]
+            return
+        execution.execution_count = whole_number(content.get("execution_count"))
+        started = read_object(execution.reply.parts[2]).get("started")
+        if isinstance(started, str) and started:
+            execution.timing["shell.execute_reply.started"] = started
+        header = read_header(execution.reply.parts[0])
+        execution.timing["shell.execute_reply"] = (header and header.date) or iso(execution.reply.at)
+        execution.counted_at = self.changed_at = record.number
+
+    def _time(self, execution: Execution, label: str, header: Header, record: Record) -> None:
+        # An Output widget that takes everything takes these from the cell as well.
+        if execution.live and not self.comms.hooked(execution.msg_id):
+            execution.time(label, header.date or iso(record.at), record.number)
+            if execution.cell is not None and execution.records_timing:
+                self.changed_at = record.number
+
+    # What is no message.
+
+    def _event(self, record: Record) -> None:
+        content = read_object(record.parts[0]) if record.parts else {}
+        what = content.get("event")
+        if what == "kernel":
+            self._launched(whole_number(content.get("launch")) or self.launch + 1, record)
+        elif what == "kernel-ended":
+            self._kernel_there = False
+            self._lose(self.launch + 1, record)
+        elif what == "ended":
+            self._lose(self.launch + 2, record)
+            self.ended = str(content.get("why", ""))
+        elif what in ("lost", "damaged"):
+            self._note_gap(content, record)
+        elif what == "execution":
+            execution = Execution.load(content, record.parts[1:], self._limit)
+            self.executions[execution.msg_id] = execution
+        elif what == "fold":
+            self._load(content, record.parts[1:])
+
+    def _launched(self, launch: int, record: Record) -> None:
+        self._lose(launch, record)
+        for execution in self.executions.values():
+            if execution.launch < launch:
+                self._unhear(execution)
+        self.launch, self._kernel_there, self.kernel_session = launch, True, ""
+        self.ended = None  # a runtime that ended may be started anew under its id
+        self._showing.clear()
+        hearing = [execution.msg_id for execution in self.running]
+        self.comms = Comms(self._limit)
+        for request in hearing:
+            self.comms.begin(request)
+
+    def _lose(self, launch: int, record: Record) -> None:
+        """The kernels before that launch are gone, and with them what they had to do."""
+        self.asked.clear()
+        for execution in self.running:
+            if execution.launch < launch:
+                execution.cut(record.at, record.number)
+                if execution.cell is not None:
+                    self.changed_at = max(self.changed_at, execution.counted_at)
+
+    def _note_gap(self, content: Content, record: Record) -> None:
+        count = content.get("count")
+        what = f"{count} messages" if isinstance(count, int) else "some messages"
+        why = str(content.get("why") or "the journal is damaged here")
+        for execution in self.running:
+            if execution.state == "running" and execution.live:
+                execution.gap = True
+                execution.outputs.note(f"{what} of the runtime are missing here: {why}")
+                self._changed(execution)
+
+    def _close_gaps(self, begun: Execution, at: float) -> None:
+        """A kernel does one thing after the other: what ran before, and whose end may be missing, is over."""
+        for execution in self.running:
+            if execution.gap and execution is not begun and execution.state == "running":
+                execution.end("cut", at)
+
+    def _changed(self, execution: Execution) -> None:
+        execution.outputs_at = self.position
+        if execution.cell is not None:
+            self.changed_at = self.position
+
+    def _installed(self, told: Content, number: int) -> None:
+        changes: Changes = {}
+        if add_changes(changes, told):
+            add_changes(self.packages, changes)
+            self.packages_at = self.changed_at = number
+            for kind, names in changes.items():
+                self._packages_when.setdefault(kind, {}).update(dict.fromkeys(names, number))
+
+    def _unhear(self, execution: Execution) -> None:
+        execution.live = False
+        self.comms.end(execution.msg_id)
+        for display in execution.display_ids:
+            self._showing.get(display, {}).pop(execution.msg_id, None)
+
+    def _forget_loose(self) -> None:
+        loose = [one for one in self.executions.values() if one.cell is None and not one.unfinished]
+        for execution in loose[: max(0, len(loose) - _LOOSE)]:
+            self._unhear(execution)
+            del self.executions[execution.msg_id]
+
+    # Compaction: see retell_all.
+
+    def dump(self) -> tuple[Content, list[bytes]]:
+        """All but the executions, as JSON and buffers."""
+        comms, buffers = self.comms.dump()
+        names = (
+            "launch",
+            "kernel_session",
+            "ended",
+            "changed_at",
+            "asked",
+            "packages",
+            "packages_at",
+            "_packages_when",
+            "_kernel_there",
+        )
+        cells = {cell: execution.msg_id for cell, execution in self.by_cell.items()}
+        return {"comms": comms, "cells": cells, **{name: getattr(self, name) for name in names}}, buffers
+
+    def _load(self, state: Content, buffers: tuple[bytes, ...]) -> None:
+        self.comms = Comms(self._limit)
+        self.comms.load(state.pop("comms"), buffers)
+        cells = state.pop("cells").items()
+        self.by_cell = {cell: self.executions[request] for cell, request in cells if request in self.executions}
+        del state["event"]
+        for name, value in state.items():
+            setattr(self, name, value)
+        for execution in self.executions.values():
+            for display in execution.display_ids if execution.live else ():
+                self._showing.setdefault(display, {})[execution.msg_id] = None

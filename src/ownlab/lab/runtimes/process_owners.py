@@ -1,0 +1,53 @@
+"""Whose processes are: those of runtimes, as the store knows them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from ownlab.config.loader import resolve_lab_options
+from ownlab.errors import StoreError
+from ownlab.instruments.top.records import Owner
+from ownlab.lab.store.location import choose_store
+from ownlab.lab.store.rows import RuntimeRow
+from ownlab.lab.store.store import Store
+from ownlab.processes.procfs import process_started
+
+__all__ = ["StoreOwners", "owners_of"]
+
+
+def owners_of(rows: Iterable[RuntimeRow]) -> dict[int, Owner]:
+    """By number, the processes of each runtime that the store knows, its kernel last. One that has ended is left out."""
+    found = {}
+    for row in rows:
+        for process in (row.keeper, row.supervisor, row.kernel):
+            if process is not None and process_started(process.pid) == process.started:
+                found[process.pid] = Owner(row.id, row.notebook, row.person)
+    return found
+
+
+class StoreOwners:
+    """Asks the store of this person, where there is one; nobody's is made."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
+        self._store: Store | None = None
+
+    def __call__(self) -> dict[int, Owner]:
+        """The processes of runtimes now; none where the store cannot be read: figures count all the same."""
+        try:
+            if self._store is None:
+                self._store = _open(self._environ)
+            return owners_of(self._store.runtimes()) if self._store is not None else {}
+        except StoreError:
+            return {}
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._store is not None:
+            self._store.close()
+
+
+def _open(environ: Mapping[str, str]) -> Store | None:
+    folder = choose_store(resolve_lab_options(environ=environ), environ).folder
+    return Store.open(folder, create=False) if os.path.exists(os.path.join(folder, "db")) else None

@@ -1,0 +1,95 @@
+"""The supervisor's beginning: the store, the kernel, and only then what the kernel need not wait for."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import time
+from typing import Any
+
+from ownlab.errors import CardsTaken, DeviceUnusable, LabError
+from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.store.rows import Place, Process, RuntimeRow
+from ownlab.lab.store.runtime_processes import boot_id
+from ownlab.lab.store.store import Store
+from ownlab.lab.supervisor.kernel_process import Launcher
+from ownlab.lab.supervisor.process_tree import adopt_orphans, identify, signal_when_parent_dies
+from ownlab.lab.supervisor.state_writer import FAILED, Book, first_state, say, write_state
+
+__all__ = ["KEEPER_DIED", "supervise"]
+
+KEEPER_DIED = signal.SIGUSR1
+
+
+def supervise(plan: Plan, keeper: Process, lock: int, umask: int) -> int:
+    """Live, from the queue to the end; the exit code: 0, or FAILED."""
+    # Signals wait until the loop can read them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (KEEPER_DIED, signal.SIGTERM, signal.SIGCHLD))
+    signal_when_parent_dies(KEEPER_DIED)
+    adopt_orphans()
+    if os.getppid() != keeper.pid:
+        return 1
+    own = identify(os.getpid())
+    state = first_state(plan, keeper, own)
+    launcher = Launcher(plan, lock, umask)
+    try:
+        store = Store.open(plan.store)
+        store.enqueue(_row(plan, keeper, own))
+        granted = store.acquire(plan.runtime, plan.devices, quota=plan.limits.card_seconds_per_week)
+        kernel = None
+        if not isinstance(granted, Place):
+            launcher.give(plan.devices, granted)
+            kernel = launcher.start({}, plan.cwd)
+    except (LabError, CardsTaken, DeviceUnusable) as exc:
+        refused = not isinstance(exc, LabError)
+        return _fail(plan, state, "refused" if refused else "ended", f"{exc.message} {exc.hint}".strip())
+    # The kernel has its start: what is imported now costs it nothing.
+    from ownlab.lab.supervisor.lifecycle import Life
+
+    life = Life(plan, store, Book(plan, store, state), launcher)
+    life.begin(granted, kernel)
+    if life.exit_code is None:
+        from ownlab.lab.supervisor.event_loop import run
+
+        run(life, keeper.pid)
+    life.close()
+    store.close()
+    return life.exit_code or 0
+
+
+def _fail(plan: Plan, state: dict[str, Any], how: str, reason: str) -> int:
+    say(f"{how}: {reason}")
+    write_state(plan, {**state, "state": how, "reason": reason})
+    return FAILED
+
+
+def _row(plan: Plan, keeper: Process, supervisor: Process) -> RuntimeRow:
+    now, uid = time.time(), os.getuid()
+    try:
+        person = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        person = str(uid)  # a container's user without a name
+    return RuntimeRow(
+        id=plan.runtime,
+        uid=uid,
+        person=person,
+        lab=plan.lab,
+        notebook=plan.notebook,
+        type=plan.type,
+        label=plan.label,
+        want=plan.want,
+        state="waiting",
+        queued_at=now,
+        started_at=None,
+        boot=boot_id(),
+        keeper=keeper,
+        supervisor=supervisor,
+        kernel=None,
+        busy=False,
+        changed_at=now,
+        ends_at=None,
+        ends_why="",
+        may_extend=False,
+        units_per_hour=plan.units_per_hour,
+    )

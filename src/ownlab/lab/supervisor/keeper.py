@@ -1,0 +1,139 @@
+"""The first process of a runtime, and the last: it waits for the supervisor, and leaves nothing behind.
+
+Forked from before the supervisor imports anything that it does not need itself, so it stays small. As a child
+subreaper it inherits every process of the runtime whose parent dies, however that one was detached.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+from typing import Any
+
+from ownlab.errors import StoreError
+from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.store.store import Store
+from ownlab.lab.supervisor.bootstrap import supervise
+from ownlab.lab.supervisor.kernel_process import kernel_address
+from ownlab.lab.supervisor.process_tree import adopt_orphans, end_descendants, identify
+from ownlab.lab.supervisor.state_writer import FAILED, first_state, say, write_state
+
+__all__ = ["keep"]
+
+_FILES = ("plan.json", "state.json", "kernel.json", "log")
+
+
+def keep(plan_file: str) -> int:
+    """Start the supervisor of a plan, wait for its end, and clear up after it."""
+    plan = read_plan(plan_file)
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    umask = os.umask(0o077)
+    _redirect(plan)
+    os.environ["OWNLAB_RUNTIME"] = plan.runtime
+    adopt_orphans()
+    keeper = identify(os.getpid())
+    try:
+        with Store.open(plan.store) as store:
+            lock = store.hold(plan.runtime)
+    except StoreError as exc:
+        reason = f"{exc.message} {exc.hint}".strip()
+        write_state(plan, {**first_state(plan, keeper, None), "state": "ended", "reason": reason})
+        return FAILED
+    for signum in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    gc.freeze()
+    supervisor = os.fork()
+    if supervisor:
+        return _wait(plan, supervisor)
+    code = supervise(plan, keeper, lock, umask)  # what it raises ends in the log, and this process with it
+    if os.getppid() != keeper.pid:  # the keeper was killed; every process below has been ended
+        _clear_up(plan, code)
+    return code
+
+
+def _wait(plan: Plan, supervisor: int) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(supervisor, signal.SIGTERM))
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(nothing, 0)  # the starter's pipe is the supervisor's
+    code = None
+    while code is None:  # orphans of the runtime may end before the supervisor
+        pid, status = os.wait()
+        code = os.waitstatus_to_exitcode(status) if pid == supervisor else None
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while left := end_descendants(_reap, 60.0):
+        say(f"killed and still there: {', '.join(map(str, left))}")
+    _clear_up(plan, code)
+    return code
+
+
+def _clear_up(plan: Plan, code: int) -> None:
+    _release(plan)
+    if code not in (0, FAILED):
+        _explain(plan, code)
+    _clear(plan, sockets_only=code != 0)
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
+def _release(plan: Plan) -> None:
+    """Row, leases and lock file go, now that every process is gone. Failing that, whoever asks next frees them."""
+    try:
+        with Store.open(plan.store, create=False) as store:
+            store.release(plan.runtime)
+    except StoreError as exc:
+        say(f"not released: {exc.message}")
+
+
+def _explain(plan: Plan, code: int) -> None:
+    """The supervisor died: state.json says so."""
+    try:
+        with open(os.path.join(plan.home, "state.json"), encoding="utf-8") as file:
+            state: dict[str, Any] = json.load(file)
+    except (OSError, ValueError):
+        state = first_state(plan, identify(os.getpid()), None)
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    write_state(plan, {**state, "state": "ended", "reason": f"its supervisor died ({how})", "kernel": None})
+
+
+def _clear(plan: Plan, *, sockets_only: bool = False) -> None:
+    """Remove what we made, by name: never a whole tree."""
+    address = kernel_address(plan)
+    paths = [os.path.join(plan.sockets, name) for name in ("control", "line")]
+    paths += [f"{address}-{number}" for number in range(1, 6)]
+    if not sockets_only:
+        paths += [os.path.join(plan.home, name) for name in _FILES]
+    for path in paths:
+        if os.path.lexists(path):
+            os.unlink(path)
+    folders = [] if sockets_only else [plan.home]
+    for folder in [plan.sockets, *folders] if plan.sockets != plan.home else folders:
+        _remove_folder(folder)
+
+
+def _remove_folder(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError as exc:
+        say(f"{path} is left: {exc.strerror}")
+
+
+def _redirect(plan: Plan) -> None:
+    """Whatever is printed goes to the log. stdin stays where its end means that the starter is gone."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    log = os.open(os.path.join(plan.home, "log"), flags, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    os.close(log)
+    if plan.detached:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)

@@ -1,0 +1,136 @@
+"""The kernel as a process: started in a session of its own, signalled, and its end explained."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ownlab.errors import LabError
+from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.visible_devices import VENDORS, variables
+from ownlab.lab.store.atomic_write import write_private
+from ownlab.lab.store.rows import Device, Lease, Process
+from ownlab.lab.supervisor.process_tree import identify
+
+__all__ = ["Kernel", "Launcher", "kernel_address"]
+
+# What Python ignores or this process handles would stay ignored in the kernel; a kernel starts with none of it.
+_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGCHLD,
+    signal.SIGUSR1,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+)
+
+_LAST_WORDS = 10_000  # bytes of the log that are looked at
+
+
+class Kernel:
+    """A kernel that was started."""
+
+    def __init__(self, process: Process, log: str, said_from: int) -> None:
+        self.process = process
+        self._log = log
+        self._said_from = said_from
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def signal(self, signum: int, *, group: bool = True) -> None:
+        """To the kernel and the processes of its group, as a terminal would; or to itself alone."""
+        try:
+            (os.killpg if group else os.kill)(self.pid, signum)
+        except ProcessLookupError:
+            return  # it has ended, and SIGCHLD will tell
+
+    def last_words(self) -> str:
+        """The last line that it wrote to the log."""
+        with open(self._log, "rb") as file:
+            file.seek(max(self._said_from, os.stat(self._log).st_size - _LAST_WORDS))
+            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+        return next((line for line in reversed(lines) if line), "")
+
+
+def kernel_address(plan: Plan) -> str:
+    """What the paths of the kernel's own sockets begin with."""
+    return os.path.join(plan.sockets, "k")
+
+
+class Launcher:
+    """Starts a runtime's kernels, each with the same cards."""
+
+    def __init__(self, plan: Plan, lock: int, umask: int) -> None:
+        self._plan, self._umask = plan, umask
+        self._own = {
+            "OWNLAB_RUNTIME": plan.runtime,
+            "OWNLAB_LOCK": str(
+                lock
+            ),  # inheritable, so that the kernel holds the lease as well; launch.py takes it away
+            "JPY_PARENT_PID": str(os.getpid()),
+        }
+        self.held: tuple[Device, ...] = ()
+
+    def give(self, devices: Sequence[Device], leases: Sequence[Lease]) -> None:
+        """The cards that it has got, of those that there are."""
+        uuids = {lease.device for lease in leases}
+        self.held = tuple(one for one in devices if one.uuid in uuids)
+        # Nobody looks for cards before a CPU runtime is started: it is kept from whatever there may be.
+        vendors = {one.vendor for one in devices} or VENDORS
+        self._own.update(variables(self.held, self._plan.want.parts, vendors))
+
+    def start(self, changes: Mapping[str, str], cwd: str) -> Kernel:
+        """Start a kernel, with changes to the environment. LabError where its program or folder cannot be used."""
+        plan = self._plan
+        connection_file = os.path.join(plan.home, "kernel.json")
+        argv = [part.replace("{connection_file}", connection_file) for part in plan.argv]
+        log = os.path.join(plan.home, "log")
+        here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        previous = os.umask(0o077)
+        try:
+            write_private(connection_file, _connection(plan))
+            said_from = os.stat(log).st_size
+            os.chdir(cwd)
+            os.umask(self._umask)
+            # Not subprocess: it would be imported into every supervisor for this one call.
+            pid = os.posix_spawnp(
+                argv[0],
+                argv,
+                {**os.environ, **changes, "PWD": cwd, **self._own},
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=_SIGNALS,
+            )
+        except OSError as exc:
+            raise LabError(f"the kernel cannot be started: {exc.strerror}: {exc.filename or argv[0]}") from exc
+        finally:
+            os.umask(previous)
+            os.fchdir(here)
+            os.close(here)
+        return Kernel(identify(pid), log, said_from)
+
+
+def _connection(plan: Plan) -> str:
+    """The kernel's own connection file: sockets in a folder that only its owner may enter, the clients' key."""
+    given: dict[str, Any] = plan.connection
+    return json.dumps(
+        {
+            "transport": "ipc",
+            "ip": kernel_address(plan),
+            "shell_port": 1,
+            "iopub_port": 2,
+            "stdin_port": 3,
+            "control_port": 4,
+            "hb_port": 5,
+            "key": given["key"],
+            "signature_scheme": given.get("signature_scheme", "hmac-sha256"),
+            "kernel_name": given.get("kernel_name", ""),
+        }
+    )

@@ -1,1 +1,0 @@
-"""What a notebook may call: runs in the kernel."""

@@ -1,0 +1,192 @@
+"""Text that people paste: read as bytes, decoded, and freed of what pasting adds (colours, quoting, fences, line numbers, log prefixes)."""
+
+from __future__ import annotations
+
+import codecs
+import html
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from ownlab.errors import InputError
+from ownlab.units import MIB, format_bytes
+
+__all__ = ["LIMIT", "Lines", "clean", "decode", "read_file"]
+
+# Longer lines are cut: one that is really read (a CSV with every field) has 6,000 characters.
+_LONGEST = 20_000
+
+# More lines than any log of 50 MB has; those in the middle are left out.
+_MOST = 1_000_000
+
+# The escape character itself is often lost on the way into a web page; "[0m" stays.
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\[\d{1,3}(?:;\d{1,3})*m")
+_REPLACED = {
+    "\r\n": "\n",
+    "\r": "\n",
+    "\x0c": "\n",
+    "\xa0": " ",
+    "\u2007": " ",
+    "\u202f": " ",
+    "\u200b": "",
+    "\ufeff": "",
+}
+_CURLY = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "…": "..."})
+_QUOTED = re.compile(r"^[ \t]{0,3}(?:>(?!>>)[ \t]?)+", re.MULTILINE)
+_FENCE = re.compile(r"^\s*(?:```|~~~|</?(?:details|summary|pre|code|br)\b)")
+_NUMBERED = re.compile(r"^\s*(\d{1,7})(?:[:|] ?|\t|\s{2})")
+
+_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?:?"
+_PREFIX = re.compile(
+    rf"""^\s*(?:
+        {_TIME}[ \t]
+      | \[[^\]\n]{{0,40}}\d\d:\d\d[^\]\n]{{0,40}}\][ \t]?(?:\[(?!pip|conda)[^\]\n]{{1,40}}\][ \t]?)*   # CI: [task 12:00] [train]
+      | \[\s*\d+\.\d{{6}}\][ \t]?                                     # dmesg
+      | \[rank\d+\]:[ ]?
+      | \([^()\n]{{1,60}}\bpid=\d+[^()\n]{{0,40}}\)[ ]?               # Ray, vLLM
+      | [\w.-]{{1,60}}[-_]\d+[ \t]+\|(?:[ ]|$)                        # docker compose
+    ){{1,3}}""",
+    re.VERBOSE,
+)
+# What makes a line worth the search above: nearly all lines of a long log do not.
+_PREFIXED = re.compile(r"^\s*(?:\d{4}-\d\d-\d\d[T ]|\[|\(|[\w.-]+[-_]\d+[ \t]+\|)")
+
+
+class Lines(NamedTuple):
+    """A text's lines, twice: as they are shown to people, and bare, as reports are recognised."""
+
+    shown: list[str]
+    bare: list[str]
+    left_out: int  # lines in the middle of a text that has too many
+
+
+def clean(text: str) -> Lines:
+    if "\x1b" in text or "[0m" in text:
+        text = _COLOUR.sub("", text)
+    for odd, plain in _REPLACED.items():
+        if odd in text:
+            text = text.replace(odd, plain)
+    if "\n>" in text or text.startswith(">"):
+        text = _QUOTED.sub("", text)
+    lines = text.split("\n")
+    left_out = max(0, len(lines) - _MOST)
+    if left_out:
+        del lines[_MOST // 2 : -_MOST // 2]
+    shown = [_tidy(line) for line in lines]
+    if _are_numbered(shown):
+        shown = [_NUMBERED.sub("", line, count=1) for line in shown]
+    return Lines(shown, [_bare(line) for line in shown], left_out)
+
+
+def _tidy(line: str) -> str:
+    if len(line) > _LONGEST and line[0] not in "<{[":  # XML and JSON may be one line
+        line = line[:_LONGEST]
+    # XML keeps its own entities and JSON its quotes: undone here, they would break them.
+    if "&" in line and not line.lstrip().startswith("<"):
+        line = html.unescape(line).replace("\xa0", " ")
+    if not line.isascii() and line.lstrip()[:1] not in ('"', "{", "["):
+        line = line.translate(_CURLY)
+    if line and _FENCE.match(line):
+        return ""
+    return line.rstrip()
+
+
+def _bare(line: str) -> str:
+    return _PREFIX.sub("", line, count=1) if _PREFIXED.match(line) else line
+
+
+def _are_numbered(lines: list[str]) -> bool:
+    """Whether all lines begin with their numbers, as `cat -n` and some pages show them."""
+    if len(lines) < 3:
+        return False
+    numbers = []
+    for line in lines[:200]:
+        match = _NUMBERED.match(line + "  ")
+        if match is None and line:
+            return False
+        if match is not None:
+            numbers.append(int(match[1]))
+    return len(numbers) >= 3 and all(later - number == 1 for number, later in pairwise(numbers))
+
+
+LIMIT = 50 * MIB
+_TOO_LONG = f"it is longer than {format_bytes(LIMIT)}"
+_CUT_IT = (
+    "Paste the part around the first error, or: grep -iE 'error|cuda|nvidia|nvrm|xid' FILE | ownlab doctor --from -"
+)
+_NOT_TEXT = "Paste text: what `nvidia-smi` or `python -m torch.utils.collect_env` prints, or an error message."
+
+# The longer mark first: UTF-32's begins with UTF-16's.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),  # what PowerShell's > writes
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+)
+# Control characters that no terminal output holds; ESC, BEL, backspace and form feed are left out.
+_CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+_SAMPLE = 65536
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a file, or of standard input where the path is `-`; InputError where it cannot be used."""
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(LIMIT + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(LIMIT + 1)
+    except IsADirectoryError as exc:
+        raise InputError(f"{path} is a folder; a file is needed") from exc
+    except FileNotFoundError as exc:
+        raise InputError(f"{path} does not exist") from exc
+    except PermissionError as exc:
+        raise InputError(f"{path} may not be read by you") from exc
+    except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
+        raise InputError(f"{path!r} cannot be read: {exc}") from exc
+    if len(data) > LIMIT:
+        raise InputError(f"{path} cannot be read: {_TOO_LONG}", hint=_CUT_IT)
+    return data
+
+
+def decode(data: bytes | str, name: str) -> str:
+    """The text: UTF-8, UTF-16 with its mark or without, else what old Windows consoles write. InputError where it is not text."""
+    if len(data) > LIMIT:
+        raise InputError(f"{name} cannot be read: {_TOO_LONG}", hint=_CUT_IT)
+    text = data if isinstance(data, str) else _decode_bytes(data, name)
+    if "\x00" in text:
+        raise InputError(f"{name} is not text: it holds NUL bytes", hint=_NOT_TEXT)
+    return text
+
+
+def _decode_bytes(data: bytes, name: str) -> str:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return data.decode(encoding, errors="replace")
+    unmarked = _unmarked(data[:_SAMPLE])
+    if unmarked is not None:
+        return codecs.getincrementaldecoder(unmarked)(errors="replace").decode(data, final=False)
+    try:
+        # Not final: a character that was cut in two at the end is no reason to refuse the rest.
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final=False)
+    except UnicodeDecodeError:
+        sample = data[:_SAMPLE]
+        if len(_CONTROL.findall(sample)) * 100 > len(sample):
+            raise InputError(f"{name} is not text", hint=_NOT_TEXT) from None
+    try:
+        return data.decode("gb18030")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _unmarked(sample: bytes) -> str | None:
+    """UTF-16 that lost its mark: the upper half of every ASCII character is a NUL, always on the same side."""
+    low, high = sample[::2].count(0), sample[1::2].count(0)
+    if not low and not high:
+        return None
+    encoding, nuls, others = ("utf-16-le", high, low) if high > low else ("utf-16-be", low, high)
+    # A tenth: Chinese text has few such characters, but it has line ends and digits. A program has NULs on both sides.
+    return encoding if not others and nuls * 20 >= len(sample) else None

@@ -1,0 +1,51 @@
+"""Charts as Vega-Lite: for notebooks as they are, and saved as PNG, SVG or one HTML page that needs no network."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+from ownlab.errors import InputError, UsageError
+
+__all__ = ["MIME", "SCHEMA", "Spec", "drawn_kind", "save_chart"]
+
+Spec = dict[str, Any]
+
+MIME = "application/vnd.vegalite.v5+json"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+_VERSION = "5.21"
+
+
+def drawn_kind(path: Path) -> str:
+    """What a file is drawn as; UsageError where its name says nothing that can be drawn."""
+    kind = path.suffix.lower()
+    if kind not in (".png", ".svg", ".html", ".htm"):
+        raise UsageError(f"cannot draw into {path}: its name must end in .png, .svg or .html")
+    return kind
+
+
+def save_chart(chart: Spec, path: Path) -> None:
+    """Draw it into a .png, .svg or .html file."""
+    kind = drawn_kind(path)
+    import vl_convert
+
+    drawn: bytes
+    if kind == ".png":
+        drawn = vl_convert.vegalite_to_png(chart, vl_version=_VERSION, scale=2)
+    else:
+        svg = vl_convert.vegalite_to_svg(chart, vl_version=_VERSION)
+        drawn = (svg if kind == ".svg" else _page(chart["title"]["text"], svg)).encode()
+    try:
+        path.write_bytes(drawn)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _page(title: str, svg: str) -> str:
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>ownlab: {html.escape(title)}</title>\n"
+        "<style>body { margin: 2em auto; max-width: 70em; background: white } svg { max-width: 100%; height: auto }</style>\n"
+        f"</head>\n<body>\n{svg}\n</body>\n</html>\n"
+    )

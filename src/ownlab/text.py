@@ -1,0 +1,72 @@
+"""Sentences for people, kept as template and values until they are rendered. Standard library only: supervisors import it.
+
+A `Text` is a `str` (in English), so records, errors and tables hold it as any other string. It also remembers how it was
+made, so that `render` can make the same sentence in another language at the moment when it is shown:
+
+    text("The driver {version} is too old for {framework}.", version="470.82", framework="torch 2.11")
+
+Templates are literals and whole sentences; values are names and numbers, or other Texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+__all__ = ["Text", "listing", "plural", "render", "sentences", "text"]
+
+Translate = Callable[[str], str]
+
+
+class Text(str):
+    """A rendered sentence with the template and the values it was made from."""
+
+    __slots__ = ("template", "values")
+
+    template: str
+    values: Mapping[str, Any]
+
+    def __new__(cls, template: str, values: Mapping[str, Any]) -> Text:
+        made = super().__new__(cls, template.format_map(values) if values else template)
+        made.template, made.values = template, values
+        return made
+
+    def __reduce__(self) -> tuple[type[Text], tuple[str, Mapping[str, Any]]]:
+        return (type(self), (self.template, self.values))
+
+
+def text(template: str, /, **values: Any) -> Text:
+    """Make a sentence from a template with named placeholders. Without values, braces in the template stand for themselves."""
+    return Text(template, values)
+
+
+def plural(n: int, one: str, many: str, /, **values: Any) -> Text:
+    """Choose between two templates by a number, which both may use as {n}: plural(3, "one card", "{n} cards")."""
+    return Text(one if n == 1 else many, {"n": n, **values})
+
+
+def sentences(*parts: str | None) -> Text:
+    """Join whole sentences with spaces; empty ones are left out."""
+    said = [part for part in parts if part]
+    names = [f"s{number}" for number in range(len(said))]
+    return Text(" ".join(f"{{{name}}}" for name in names), dict(zip(names, said, strict=True)))
+
+
+def listing(items: Iterable[object], template: str = "{items} and {last}") -> Text:
+    """List names: "a", "a and b", "a, b and c". The template says how the last one is joined."""
+    named = [item if isinstance(item, str) else str(item) for item in items]
+    if len(named) < 2:
+        return Text("{last}", {"last": "".join(named)})
+    return Text(template, {"items": ", ".join(named[:-1]), "last": named[-1]})
+
+
+def render(message: str, translate: Translate) -> str:
+    """Return a sentence in another language: its template translated, its values put in, Texts among them likewise."""
+    if not isinstance(message, Text):
+        return message
+    template = translate(message.template)
+    if not message.values:
+        return template
+    return template.format_map(
+        {name: render(value, translate) if isinstance(value, str) else value for name, value in message.values.items()}
+    )

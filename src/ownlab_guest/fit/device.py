@@ -1,0 +1,125 @@
+"""The device that a step is measured on: what it is, what is free there, and what the driver counts for this process."""
+
+import ctypes
+import os
+import platform
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+from ownlab_guest.fit.errors import Refused
+from ownlab_guest.probe.nvml import PROCESSES_BROKEN
+
+NVML = "libnvidia-ml.so.1"
+MOST_PROCESSES = 512
+NOT_TOLD = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE: Windows' own driver model
+
+
+def choose(wanted: Optional[str]) -> str:
+    """The device by torch's name: the card where there is one, else the processor."""
+    if wanted == "cpu" or (wanted is None and not torch.cuda.is_available()):
+        return "cpu"
+    device = torch.device(wanted or "cuda:0")
+    if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
+        raise Refused("no-card", f"this torch ({torch.__version__}) sees no {wanted}")
+    return f"cuda:{device.index or 0}"
+
+
+def facts(device: str) -> Dict[str, Any]:
+    """What it is. On a card this makes the context."""
+    if device == "cpu":
+        return {"kind": "cpu", "name": _processor(), "multiprocessors": os.cpu_count() or 1}
+    properties = torch.cuda.get_device_properties(device)
+    free, total = torch.cuda.mem_get_info(device)
+    own, _ = process_bytes()  # the context is ours, too: what is free for us is free with it
+    return {
+        "kind": "rocm" if torch.version.hip else "cuda",
+        "name": properties.name,
+        "memory_bytes": total,
+        "free_bytes": free + (own or 0),
+        "capability": properties.major + properties.minor / 10,
+        "multiprocessors": properties.multi_processor_count,
+        "threads": getattr(properties, "max_threads_per_multi_processor", 2048),
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux: the name below is less telling, and always there
+    return platform.processor() or platform.machine()
+
+
+class _Process(ctypes.Structure):
+    """nvmlProcessInfo_t, as its second and third versions have it."""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("used", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
+
+
+def process_bytes() -> Tuple[Optional[int], str]:
+    """What nvidia-smi shows of this process, and where from; or None, and why not.
+
+    By ctypes: the Python that has torch need not have NVML's bindings.
+    """
+    try:
+        library = ctypes.CDLL(NVML)
+    except OSError as exc:
+        return None, f"NVML cannot be loaded: {exc}"
+    code = library.nvmlInit_v2()
+    if code != 0:
+        return None, f"NVML does not start (code {code})"
+    seen: List[Tuple[int, int]] = []
+    for handle in _handles(library):
+        found, code = _processes(library, handle)
+        if code != 0:
+            return None, f"NVML does not say who is on the card (code {code})"
+        seen += found
+    return own_bytes(seen, os.getpid())
+
+
+def own_bytes(seen: List[Tuple[int, int]], pid: int) -> Tuple[Optional[int], str]:
+    """Our share of what all processes hold on all cards."""
+    own = [used for number, used in seen if number == pid]
+    if not own and len(seen) == 1:
+        own = [seen[0][1]]  # a container has numbers of its own: the only one there is we
+    if not own:
+        return None, f"NVML lists {len(seen)} processes, and none by our number: a container has numbers of its own"
+    if NOT_TOLD in own:
+        return None, "the driver does not tell what a process holds"
+    return sum(own), "NVML"
+
+
+def _handles(library: Any) -> List[Any]:
+    count = ctypes.c_uint()
+    library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    handles = []
+    for index in range(count.value):
+        handle = ctypes.c_void_p()
+        if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle)) == 0:
+            handles.append(handle)
+    return handles
+
+
+def _processes(library: Any, handle: Any) -> Tuple[List[Tuple[int, int]], int]:
+    text = ctypes.create_string_buffer(96)
+    library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text)))
+    broken = PROCESSES_BROKEN.match(text.value.decode(errors="replace"))
+    code = -1
+    for version in ("_v2",) if broken else ("_v3", "_v2"):
+        ask = getattr(library, f"nvmlDeviceGetComputeRunningProcesses{version}", None)
+        if ask is None:
+            continue
+        count, rows = ctypes.c_uint(MOST_PROCESSES), (_Process * MOST_PROCESSES)()
+        code = ask(handle, ctypes.byref(count), rows)
+        if code == 0:
+            return [(row.pid, row.used) for row in rows[: count.value]], 0
+    return [], code

@@ -1,0 +1,124 @@
+"""Memory that operations take on a card and that no dispatch shows: by operation, shapes and card.
+
+Each rule says where it is from. "H200": fitted to torch 2.11 with cuDNN 9.19 there, 2026-11-15.
+"""
+
+from math import prod
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+from ownlab_guest.fit.convolution_workspaces import backward_bytes, forward_bytes
+from ownlab_guest.fit.reduction_workspaces import reduction_bytes
+from ownlab_guest.fit.request import Card
+
+KIB, MIB = 1024, 1024**2
+_MULTIPLIES = frozenset(
+    f"aten.{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "_addmm_activation")
+)
+_REDUCES = frozenset(f"aten.{name}" for name in ("sum", "mean", "amax", "amin", "linalg_vector_norm", "norm"))
+_NO_SORT = 3072  # embeddings of fewer indices add up without sorting (ATen/native/cuda/Embedding.cu)
+_ROWS_OF_THREAD = 10  # NROWS_PER_THREAD in EmbeddingBackwardKernel.cu
+
+
+def kept_workspaces(operation: str, args: Sequence[Any], card: Card) -> List[Tuple[str, int]]:
+    """What a library takes for each thread at its first use, and keeps (ATen/cuda/CublasHandlePool.cpp).
+
+    cuBLAS: 32 MiB from Hopper on, else 8.125 MiB. cuBLASLt, which adds a bias while it multiplies: 1 MiB (H200).
+    """
+    if operation == "aten._grouped_mm" and not _grouped_at_once(args, card):
+        return [("cuBLAS", _cublas_bytes(card))]
+    if operation not in _MULTIPLIES:
+        return []
+    if operation in ("aten.addmm", "aten._addmm_activation") and args[0].dim() == 1:
+        return [("cuBLAS", _cublas_bytes(card)), ("cuBLASLt", MIB)]
+    return [("cuBLAS", _cublas_bytes(card))]
+
+
+def _grouped_at_once(args: Sequence[Any], card: Card) -> bool:
+    """Products of experts in one kernel of CUTLASS, else one after the other (_grouped_mm_cuda in ATen/native/cuda)."""
+    return str(args[0].dtype) == "torch.bfloat16" and int(card.capability) in (9, 10)
+
+
+def _cublas_bytes(card: Card) -> int:
+    if card.cublas_bytes is not None:
+        return card.cublas_bytes
+    return 32 * MIB if card.capability >= 9 else 8 * MIB + 128 * KIB
+
+
+def hidden_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -> List[int]:
+    """Beside the results of one call, one after the other: the first with the first result, the last with all of them."""
+    if operation in _REDUCES:
+        over = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
+        return [reduction_bytes(args[0], over, card)]
+    if operation == "aten.convolution":
+        return [forward_bytes(args, out, card)]
+    if operation == "aten.convolution_backward":
+        return backward_bytes(args, card)
+    rule = _RULES.get(operation)
+    return [] if rule is None else [rule(args)]
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.dtype.itemsize)
+
+
+def _copy(tensor: Any) -> int:
+    """Kernels that need their argument in one piece copy what is not."""
+    return 0 if tensor.is_contiguous() else _bytes(tensor)
+
+
+def _sorted_sums(rows: int, width: int, weights: int, each: int) -> int:
+    """embedding_backward_cuda_kernel: sums of segments in float32, as many as there can be; and `each` bytes of an index."""
+    return (rows // _ROWS_OF_THREAD + min(rows, weights)) * width * 4 + each * rows
+
+
+def _embedding_backward(args: Sequence[Any]) -> int:
+    gradient, rows = args[0], args[1].numel()
+    if rows <= _NO_SORT:
+        return _copy(gradient)
+    return _copy(gradient) + _sorted_sums(rows, gradient.shape[-1], args[2], 48)
+
+
+def _bag_backward(args: Sequence[Any]) -> int:
+    return _sorted_sums(args[1].numel(), args[0].shape[-1], args[6], 55)
+
+
+def _cudnn_attention_backward(args: Sequence[Any]) -> int:
+    """Gradients of queries are summed in float32; those of shared keys and values are made for each head first (H200)."""
+    query, key, value = args[1], args[2], args[3]
+    rows = prod(query.shape[:-2]) * (-(-query.shape[-2] // 64) * 64)
+    shared = 0 if key.shape[1] == query.shape[1] else (_bytes(key) + _bytes(value)) * query.shape[1] // key.shape[1]
+    return int(query.numel() * 4 + rows * 4 + shared)
+
+
+def _flash_attention_backward(args: Sequence[Any]) -> int:
+    """FlashAttention 2 sums the gradients of queries in float32, in rows and widths that are filled up."""
+    query, key, value = args[1], args[2], args[3]
+    rows = prod(query.shape[:-2]) * (-(-query.shape[-2] // 128) * 128)
+    shared = 0 if key.shape[1] == query.shape[1] else (_bytes(key) + _bytes(value)) * query.shape[1] // key.shape[1]
+    return int(rows * (-(-query.shape[-1] // 32) * 32) * 4 + shared)
+
+
+def _efficient_attention_backward(args: Sequence[Any]) -> int:
+    """The product of output and its gradient, and its sum by rows, twice (attention_backward.cu); copies of odd layouts (H200)."""
+    gradient, query = args[0], args[1]
+    rows = prod(query.shape[:-1])
+    odd = gradient.transpose(1, 2)
+    return int(query.numel() * 4 + 2 * rows * 4 + _copy(odd))
+
+
+_RULES: Dict[str, Callable[[Sequence[Any]], int]] = {
+    "aten.embedding_dense_backward": _embedding_backward,
+    "aten._embedding_bag_backward": _bag_backward,
+    "aten._scaled_dot_product_cudnn_attention_backward": _cudnn_attention_backward,
+    "aten._scaled_dot_product_flash_attention_backward": _flash_attention_backward,
+    "aten._scaled_dot_product_efficient_attention_backward": _efficient_attention_backward,
+    "aten.native_layer_norm": lambda args: _copy(args[0]),
+    "aten.native_layer_norm_backward": lambda args: _copy(args[0]) + _copy(args[1]),
+    "aten.native_group_norm": lambda args: _copy(args[0]),
+    "aten.native_group_norm_backward": lambda args: _copy(args[0]) + _copy(args[1]),
+    "aten._softmax_backward_data": lambda args: _bytes(args[0]),  # gradient times output (SoftMax.cu)
+    "aten.roll": lambda args: _bytes(args[0]) if len(args[1]) > 1 else 0,  # one direction after the other
+    "aten.upsample_nearest2d_backward": lambda args: _copy(args[0]),
+    "aten.upsample_bilinear2d_backward": lambda args: _copy(args[0]),
+    "aten.upsample_bicubic2d_backward": lambda args: _copy(args[0]),
+}

@@ -1,0 +1,144 @@
+"""`ownlab gpus` as a person starts it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.command_line import Ownlab
+
+from ownlab.catalog.cards import choose_cards, load_cards
+from ownlab.catalog.gpus_terminal import show_cards, show_ladder
+from ownlab.catalog.ranking import rank
+
+
+@pytest.fixture
+def env(tmp_path: Path, machines: Path) -> dict[str, str]:
+    """A home of one's own, and an H200."""
+    return {"OWNLAB_HOME": str(tmp_path / "home"), "OWNLAB_MACHINE": str(machines / "h200.json"), "COLUMNS": "80"}
+
+
+def test_the_table(ownlab: Ownlab, env: dict[str, str], valid: Callable[[str, str], Any]) -> None:
+    ran = ownlab("gpus", env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert "RTX 4090" in ran.stdout
+    assert "are not known (?)" in ran.stdout
+    assert max(map(len, ran.stdout.splitlines()[:-3])) <= 80
+    found = valid(ownlab("gpus", "--json", env=env).stdout, "gpus")
+    assert len(found["cards"]) >= 95
+    h200 = next(card for card in found["cards"] if card["name"] == "H200 SXM")
+    assert h200["bf16_tflops"]["value"] == 989
+    assert h200["bf16_tflops"]["source"] in found["sources"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_tables_are_as_narrow_as_the_terminal(width: int) -> None:
+    sheet = io.StringIO()
+    out = Console(file=sheet, width=width, no_color=True)
+    show_cards(load_cards(), out)
+    show_ladder(rank(choose_cards("a100,h20,b300,l4"), "vision", "speed"), out)
+    assert max(map(len, sheet.getvalue().splitlines())) <= width
+
+
+def test_one_card_in_full(ownlab: Ownlab, env: dict[str, str]) -> None:
+    ran = ownlab("gpus", "v100-sxm2-16gb", "Ascend 310", env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert "no units for it" in ran.stdout  # bf16
+    assert "[1] 2026-" in ran.stdout
+    assert "https://github.com/Lightning-AI" in ran.stdout
+    assert "could be checked" in ran.stdout
+
+
+def test_a_card_that_nobody_knows(ownlab: Ownlab, env: dict[str, str]) -> None:
+    ran = ownlab("gpus", "rtx4091", env=env)
+    assert ran.returncode == 2
+    assert "RTX 4090" in ran.stderr
+    size = ownlab("gpus", "24GiB", env=env)
+    assert size.returncode == 2
+    assert "--model-memory 24GiB" in size.stderr
+
+
+def test_the_ladder(ownlab: Ownlab, env: dict[str, str], valid: Callable[[str, str], Any], tmp_path: Path) -> None:
+    ran = ownlab("gpus", "ladder", "--plot", str(tmp_path / "ladder.svg"), env=env)
+    assert ran.returncode == 0, ran.stderr
+    own = [line for line in ran.stdout.splitlines() if line.startswith("▶")]
+    assert len(own) == 1
+    assert "H200 SXM" in own[0]
+    assert "●" in own[0]
+    drawn = (tmp_path / "ladder.svg").read_text()
+    assert "H200 SXM" in drawn
+    assert "in this machine" in drawn
+    text = ownlab("gpus", "ladder", "--workload", "decoding", "--by", "watt", "--cards", "a100,4090", "--json", env=env)
+    found = valid(text.stdout, "gpus-ladder")
+    assert {rung["card"] for rung in found["rungs"]} >= {"RTX 4090", "A100 80GB SXM4"}
+    assert found["own"] == ["H200 SXM"]
+
+
+def test_a_ladder_that_ones_own_card_is_not_on(ownlab: Ownlab, env: dict[str, str]) -> None:
+    ran = ownlab("gpus", "ladder", "--by", "price", env=env)
+    assert "This machine's H200 SXM is not on it" in ran.stdout
+
+
+def test_ones_own_card_that_is_not_in_the_catalogue(ownlab: Ownlab, env: dict[str, str], machines: Path) -> None:
+    laptop = {"OWNLAB_MACHINE": str(machines / "windows-rtx4080.json")}
+    ran = ownlab("gpus", "ladder", "--cards", "t4", env=env | laptop)
+    assert "RTX 4080 Laptop GPU is not on it: it is not in the catalogue" in " ".join(ran.stdout.split())
+
+
+def test_a_ladder_of_nothing_and_a_picture_nowhere(ownlab: Ownlab, env: dict[str, str]) -> None:
+    ran = ownlab("gpus", "ladder", "--cards", "tpu v4", env=env)
+    assert ran.returncode == 2
+    assert "TPU" in ran.stderr
+    assert ownlab("gpus", "ladder", "--plot", "ladder.gif", env=env).returncode == 2
+    assert ownlab("gpus", "ladder", "--plot", "/nowhere/ladder.svg", env=env).returncode == 3
+
+
+def test_newer_figures(ownlab: Ownlab, env: dict[str, str], tmp_path: Path) -> None:
+    shipped = Path(__file__).resolve().parents[2] / "src/ownlab/catalog/data/cards.toml"
+    newer = tmp_path / "cards.toml"
+    newer.write_text(shipped.read_text().replace('name = "T4"', 'name = "T5"'))
+    taken = ownlab("gpus", "update", str(newer), "--json", env=env)
+    assert taken.returncode == 0, taken.stderr
+    assert json.loads(taken.stdout)["new"] == ["T5"]
+    assert ownlab("gpus", "t5", env=env).returncode == 0
+    newer.write_text(newer.read_text()[:-200])
+    assert ownlab("gpus", "update", str(newer), env=env).returncode == 3
+    assert ownlab("gpus", "t5", env=env).returncode == 0  # what was there before stays
+    assert "came with ownlab" in ownlab("gpus", "update", "--reset", env=env).stdout
+    assert ownlab("gpus", "t5", env=env).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("http://127.0.0.1/cards.toml", 2),
+        ("file:///etc/hosts", 2),
+        ("nowhere.toml", 3),
+        ("/dev", 3),
+        ("/dev/zero", 3),
+        ("", 3),
+    ],
+)
+def test_sources_that_are_not_taken(ownlab: Ownlab, env: dict[str, str], source: str, code: int) -> None:
+    ran = ownlab("gpus", "update", source, env=env)
+    assert ran.returncode == code, ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_home_that_cannot_be_used(ownlab: Ownlab, env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    shipped = Path(__file__).resolve().parents[2] / "src/ownlab/catalog/data/cards.toml"
+    there = env | {"OWNLAB_HOME": str(tmp_path / "file")}
+    ran = ownlab("gpus", "update", str(shipped), env=there)
+    assert ran.returncode == 3
+    assert "cannot be made: Not a directory" in ran.stderr
+    assert ownlab("gpus", "t4", env=there).returncode == 0
+    (tmp_path / "home" / "catalog" / "cards.toml").mkdir(parents=True)
+    ran = ownlab("gpus", "update", "--reset", env=env)
+    assert ran.returncode == 3
+    assert "cannot remove" in ran.stderr

@@ -1,0 +1,176 @@
+"""ownlab as a person starts it: a real process."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+Ownlab = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def ownlab() -> Ownlab:
+    """Run `ownlab ARGUMENTS`, with more environment and standard input where asked."""
+
+    def run(
+        *arguments: str, env: dict[str, str] | None = None, stdin: str | bytes = ""
+    ) -> subprocess.CompletedProcess[str]:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        ran = subprocess.run(
+            [sys.executable, "-m", "ownlab", *arguments],
+            capture_output=True,
+            input=given,
+            env={**os.environ, **(env or {})},
+            check=False,
+        )
+        return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def machines() -> Path:
+    """The recorded machines."""
+    return Path(__file__).resolve().parent / "machines"
+
+
+@pytest.fixture
+def valid() -> Callable[[str, str], Any]:
+    """A printed document, once it has shown that it is as its schema says."""
+
+    from ownlab.render.documents import document_type, schema_of  # most tests need neither
+
+    def decoded(document: str, name: str) -> Any:
+        found = json.loads(document)
+        jsonschema.validate(found, msgspec.json.decode(schema_of(document_type(name))))
+        return found
+
+    return decoded
+
+
+class World:
+    """A person's own world: no lab, runtime or file of it is seen outside `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.folder = root, root / "work"
+        self.folder.mkdir()
+        named = {"OWNLAB_HOME": "home", "OWNLAB_STORE": "store", "OWNLAB_CONFIG": "config.toml"}
+        named |= {"OWNLAB_KERNELS": "share/jupyter/kernels", "JUPYTER_PATH": "share/jupyter"}
+        named |= {"JUPYTER_RUNTIME_DIR": "jupyter", "JUPYTER_CONFIG_DIR": "jupyter-config", "IPYTHONDIR": "ipython"}
+        machine = Path(__file__).resolve().parent / "machines" / "gtx1080ti-x4.json"
+        unset = ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+        self.env = {name: value for name, value in os.environ.items() if name not in unset}
+        self.env |= {name: str(root / path) for name, path in named.items()} | {"OWNLAB_MACHINE": str(machine)}
+
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """`ownlab ARGUMENTS`, until it ends."""
+        return subprocess.run(
+            [sys.executable, "-m", "ownlab", *arguments],
+            capture_output=True,
+            text=True,
+            env={**self.env, **(env or {})},
+            cwd=self.root,
+            timeout=100,
+            check=False,
+        )
+
+    def run_without_rights(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """As one who may not write this installation: access(2) goes by the real user, who is nobody here."""
+        environ = {name: value for name, value in self.env.items() if name not in ("OWNLAB_KERNELS", "JUPYTER_PATH")}
+        return subprocess.run(
+            [sys.executable, "-m", "ownlab", *arguments],
+            capture_output=True,
+            text=True,
+            env=environ,
+            cwd=self.root,
+            timeout=100,
+            check=False,
+            preexec_fn=lambda: os.setreuid(65534, 0),
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """`ownlab ARGUMENTS`, which stays."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "ownlab", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.env,
+            cwd=self.root,
+        )
+
+    def lab(self) -> dict[str, Any]:
+        """What `ownlab status --json` says of the one lab that is up."""
+        (found,) = json.loads(self.run("status", "--json").stdout)["labs"]
+        assert isinstance(found, dict)
+        return found
+
+    def ask(self, method: str, path: str, lab: Mapping[str, Any], body: object = None, *, token: bool = True) -> Any:
+        """A request to the lab; the status where it is not a success."""
+        connection = http.client.HTTPConnection("127.0.0.1", lab["port"], timeout=30)
+        headers = {"Authorization": f"token {lab['token']}"} if token else {}
+        try:
+            connection.request(method, f"/{path}", None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        return json.loads(text or "null") if answer.status < 300 else answer.status
+
+    def processes(self) -> list[int]:
+        """Everything that was started in this world and still runs."""
+        mark = f"OWNLAB_HOME={self.root / 'home'}".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # it has ended, or is not ours
+                if mark in path.read_bytes().split(b"\0"):
+                    found.append(int(path.parent.name))
+        return found
+
+    def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+        """What a condition says once it is true."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if found := condition():
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"it did not come true within {seconds} s")
+
+    def close(self) -> None:
+        """End all that was started."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):  # its parent's end was its own
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """For a test that starts labs of its own."""
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world with one lab, in the background, for tests that leave it as it is."""
+    made = World(tmp_path_factory.mktemp("standing"))
+    try:
+        ran = made.run("up", "work", "--detach")
+        assert ran.returncode == 0, ran.stderr
+        yield made
+    finally:
+        made.close()

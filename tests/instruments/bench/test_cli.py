@@ -1,0 +1,237 @@
+"""`ownlab bench` as a person starts it: with a guest that says what a script tells it to, and with the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from tests.command_line import Ownlab
+from tests.instruments.bench.results import an_h200, lines, product, report
+
+from ownlab.errors import OwnlabError
+from ownlab.instruments.bench.cli import command
+from ownlab.instruments.bench.files import save_report
+from ownlab.instruments.bench.records import Done, Event, Plan, Planned, Skip, Started
+
+ROOT = Path(__file__).resolve().parents[3]
+GUEST = ROOT / "tests" / "fakes" / "bench" / "guest.py"
+
+
+class World:
+    """A folder in which a scripted guest stands in for Python, and what is kept lies."""
+
+    def __init__(self, folder: Path, machine: Path) -> None:
+        self.folder = folder
+        self.python = folder / "python"
+        self.python.write_text(f'#!/bin/sh\nexec {sys.executable} {GUEST} "$@"\n')
+        self.python.chmod(0o700)
+        self.env = {
+            "OWNLAB_HOME": str(folder / "home"),
+            "OWNLAB_MACHINE": str(machine),
+            "OWNLAB_PYTHON": str(self.python),
+            "OWNLAB_FAKE_BENCH": str(folder / "script"),
+        }
+
+    def script(self, *said: list[Event] | dict[str, Any]) -> None:
+        parts = [json.dumps(each) + "\n" if isinstance(each, dict) else lines(each) for each in said]
+        (self.folder / "script").write_text("".join(parts))
+
+    @property
+    def kept(self) -> list[Path]:
+        return sorted((self.folder / "home" / "bench").glob("*.json"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, machines: Path) -> World:
+    return World(tmp_path, machines / "h200.json")
+
+
+def plan() -> list[Event]:
+    tests = tuple(Planned(one.name, one.group) for one in an_h200())
+    return [Plan(tests, torch="2.11.0+cu130", cuda="13.0", note="others use this card")]
+
+
+def test_a_run(ownlab: Ownlab, world: World, valid: Callable[[str, str], Any]) -> None:
+    skipped = Skip("matmul fp8 8192", "out-of-memory", "products", "CUDA out of memory")
+    asked, drawn, saved = (world.folder / name for name in ("asked.json", "one.svg", "mine.json"))
+    noise = {"do": "say", "text": "a library talks"}
+    world.script({"do": "request", "file": str(asked)}, plan(), noise, [Started("x"), *an_h200(), skipped, Done()])
+    ran = ownlab(
+        "bench", "--quick", "--only", "products,memory", "--only", "cpu", "--device", "cuda:0", "--memory", "4GiB",
+        "--save", str(saved), "--plot", str(drawn), "--json", env=world.env,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    request = json.loads(asked.read_text())
+    assert request["profile"] == "quick"
+    assert request["groups"] == ["products", "memory", "cpu"]
+    assert request["memory_bytes"] == 4 << 30
+    found = valid(ran.stdout, "bench")
+    assert found["complete"]
+    assert "OWNLAB_MACHINE stands in" in found["notes"][0]
+    assert found["notes"][1:] == ["Others use this card."]
+    assert found["machine"]["cards"][0]["catalogue"] == "H200 SXM"
+    assert found["skipped"] == [
+        {"name": "matmul fp8 8192", "group": "products", "reason": "out-of-memory", "message": "CUDA out of memory"}
+    ]
+    assert len(found["results"]) == len(an_h200())
+    assert [json.loads(path.read_text()) for path in (saved, *world.kept)] == [found, found]
+    assert "matmul bf16 8192" in drawn.read_text()
+
+
+def test_what_people_see(ownlab: Ownlab, world: World) -> None:
+    wrong = product("fp32", 800, 2e16)
+    world.script(plan(), [*an_h200(), wrong, Done()])
+    ran = ownlab("bench", env=world.env)
+    assert ran.returncode == 0, ran.stderr
+    assert "NVIDIA H200" in ran.stdout
+    assert "79 % █" in ran.stdout
+    assert "a measuring error" in ran.stdout
+    assert "place" in ran.stdout
+    assert str(world.kept[0]) in ran.stderr
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_keeps_what_is_there(
+    world: World, until: Callable[..., Any], valid: Callable[[str, str], Any], sent: signal.Signals, code: int
+) -> None:
+    waits = world.folder / "waits"
+    world.script(plan(), [*an_h200()[:2]], {"do": "wait", "file": str(waits)})
+    started = [sys.executable, "-m", "ownlab", "bench", "--json"]
+    running = subprocess.Popen(
+        started, env={**os.environ, **world.env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until(lambda: waits.exists() and waits.read_text() == "waits ")
+    running.send_signal(sent)
+    said, errors = running.communicate(timeout=30)
+    assert running.returncode == code, errors
+    found = valid(world.kept[0].read_text(), "bench")
+    assert (found["complete"], found["trouble"], len(found["results"])) == (False, "it was interrupted", 2)
+    assert code != 130 or json.loads(said) == found  # who is ended otherwise has no reader
+    assert waits.read_text() == "waits ended"  # the guest was asked to end, and could
+
+
+def test_a_guest_that_dies_leaves_what_it_said(ownlab: Ownlab, world: World) -> None:
+    world.script(plan(), [*an_h200()[:3]], {"do": "die", "signal": "SIGKILL", "words": "CUDA error: device lost"})
+    ran = ownlab("bench", env=world.env)
+    assert ran.returncode == 1
+    assert (
+        "Not complete: the guest died of SIGKILL before it was done: RuntimeError: CUDA error: device lost"
+        in ran.stdout
+    )
+    assert "matmul fp32 8192" in ran.stdout
+    assert len(world.kept) == 1
+
+
+def test_nothing_could_be_measured(ownlab: Ownlab, world: World, machines: Path) -> None:
+    world.script([Plan(()), Skip("products", "no-torch", "products", "this Python has no torch"), Done()])
+    ran = ownlab("bench", env={**world.env, "OWNLAB_MACHINE": str(machines / "cpu.json")})
+    assert ran.returncode == 1, ran.stderr
+    assert "this Python has no torch (--python PATH names another): products" in ran.stdout
+    assert world.kept == []
+
+
+def test_a_file_that_cannot_be_written_loses_nothing(ownlab: Ownlab, world: World) -> None:
+    folder = world.folder / "gone"
+    folder.mkdir()
+    world.script(plan(), [*an_h200()], {"do": "remove", "folder": str(folder)}, [Done()])
+    ran = ownlab("bench", "--save", str(folder / "mine.json"), env=world.env)
+    assert ran.returncode == 3
+    assert "cannot be written" in ran.stderr
+    assert "matmul bf16 8192" in ran.stdout
+    assert len(world.kept) == 1
+
+
+def test_a_state_folder_that_cannot_be_written_loses_nothing(ownlab: Ownlab, world: World) -> None:
+    (world.folder / "home").mkdir(mode=0o700)
+    (world.folder / "home" / "bench").write_text("in the way")
+    world.script(plan(), [*an_h200(), Done()])
+    ran = ownlab("bench", env=world.env)
+    assert ran.returncode == 0
+    assert "the result was not kept" in ran.stderr
+    assert "matmul bf16 8192" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--quick", "--full"), 2, "exclude each other"),
+        (("--only", "produkts"), 2, "Did you mean products?"),
+        (("--device", "gpu"), 2, "neither cpu nor a card"),
+        (("--memory", "much"), 2, "not a size"),
+        (("--memory", "0"), 2, "leaves nothing"),
+        (("--budget", "0"), 2, "0"),
+        (("--budget", "nan"), 2, "a number of seconds"),
+        (("--only", ","), 2, "names no group"),
+        (("--folder", "nowhere"), 2, "does not exist"),
+        (("--save", "nowhere/a.json"), 3, "its folder is not there"),
+        (("--plot", "a.jpg"), 2, ".png, .svg or .html"),
+        (("--python", "nowhere/python"), 4, "not a Python that can be run"),
+        (("compare", "a.json"), 2, "two results at least"),
+        (("compare", "a.json", "b.json"), 3, "cannot be read"),
+        (("show", "h100"), 3, "there is no result 'h100'"),
+    ],
+)
+def test_wrong_use_is_said_before_anything_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    for name, value in world.env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises((OwnlabError, click.UsageError)) as caught:
+        command.main([*arguments], standalone_mode=False)
+    raised = caught.value
+    assert isinstance(raised, (OwnlabError, click.UsageError))
+    assert raised.exit_code == code
+    assert words in f"{raised.message} {getattr(raised, 'hint', '')}"
+
+
+def test_what_is_no_python_is_told(ownlab: Ownlab, world: World) -> None:
+    ran = ownlab("bench", "--python", "/bin/false", env=world.env)
+    assert ran.returncode == 4
+    assert "/bin/false: the guest ended with exit code 1" in ran.stderr
+    assert world.kept == []
+
+
+def test_compare_show_and_list(ownlab: Ownlab, world: World, valid: Callable[[str, str], Any]) -> None:
+    home = world.folder / "home" / "bench"
+    home.mkdir(parents=True)
+    (world.folder / "home").chmod(0o700)
+    save_report(report(an_h200()), home / "a.json")
+    save_report(report(an_h200(1.2)), home / "b.json")
+    (home / "damaged.json").write_text("{")
+    drawn = world.folder / "both.svg"
+    ran = ownlab("bench", "compare", "a", str(home / "b.json"), "--plot", str(drawn), env=world.env)
+    assert ran.returncode == 0, ran.stderr
+    assert "1.20 ×" in ran.stdout
+    assert "<svg" in drawn.read_text()
+    found = valid(ownlab("bench", "compare", "a", "b", "--json", env=world.env).stdout, "bench-compare")
+    assert [side["label"] for side in found["sides"]] == ["a", "b"]
+    assert "79 %" in ownlab("bench", "show", "a", env=world.env).stdout
+    listed = valid(ownlab("bench", "--json", "list", env=world.env).stdout, "bench-list")
+    by = {each["name"]: each for each in listed["reports"]}
+    assert by["a"]["results"] == len(an_h200())
+    assert "no result of ownlab bench" in by["damaged"]["trouble"]
+    assert "damaged" in ownlab("bench", "list", env=world.env).stdout
+
+
+def test_the_real_guest_on_a_cpu(
+    ownlab: Ownlab, tmp_path: Path, machines: Path, valid: Callable[[str, str], Any]
+) -> None:
+    ran = ownlab(
+        "bench", "--quick", "--only", "cpu,products", "--budget", "0.5", "--no-keep", "--python", sys.executable, "--json",
+        env={"OWNLAB_HOME": str(tmp_path), "OWNLAB_MACHINE": str(machines / "cpu.json")},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    found = valid(ran.stdout, "bench")
+    names = [measure["name"] for measure in found["results"]]
+    assert "cpu matmul fp32 2048 numpy" in names
+    assert all(measure["median"] > 0 and measure["device"] == "cpu" for measure in found["results"])
+    assert found["machine"]["numpy"]
+    assert ("products", "no-torch") in [(skip["name"], skip["reason"]) for skip in found["skipped"]]

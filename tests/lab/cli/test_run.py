@@ -1,0 +1,245 @@
+"""`ownlab run` as a person calls it: parameters, exit codes, signals, the background, and going on after a failure."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.lab.runs.conftest import code, printed
+
+from ownlab.errors import InputError, OwnlabError, UsageError
+from ownlab.lab.cli.run import command
+from ownlab.lab.runs.outcome import Outcome
+from ownlab.lab.runs.preparation import Step
+from ownlab.lab.runs.records import CellError, CellReport, RunReport
+from ownlab.lab.terminal.run import RunTeller, describe_end, describe_start, took
+
+if TYPE_CHECKING:
+    from tests.command_line import Ownlab, World
+
+Valid = Callable[[str, str], Any]
+
+# Short ones: Python does not look for signals between its last instruction and the beginning of a long one.
+SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)"
+FORM = '#@title Settings\nepochs = 3 #@param {type:"integer"}\nmode = "fast" #@param ["fast", "a=b"]'
+
+
+def write(folder: Path, name: str, *cells: str | dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    made = [code(cell) if isinstance(cell, str) else cell for cell in cells]
+    content = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": made}
+    (folder / name).write_text(json.dumps(content))
+    return folder / name
+
+
+def runtimes(world: World) -> list[str]:
+    """The folders of runtimes that are there."""
+    folder = world.root / "home" / "runtimes"
+    return os.listdir(folder) if folder.exists() else []
+
+
+def at_work(world: World, count: int = 1) -> bool:
+    """Whether so many runs have printed that they are at work."""
+    logs = (world.root / "home" / "journals").glob("*/*.log")
+    return sum(b'"at work' in path.read_bytes() for path in logs) >= count
+
+
+def test_a_run_with_parameters(world: World, valid: Valid, tmp_path: Path) -> None:
+    path = write(world.folder, "训练 模型.ipynb", FORM, "print(epochs, mode)")
+    (tmp_path / "values.json").write_text('{"epochs": 7, "mode": "fast"}')
+    (tmp_path / "stdin").write_text("for somebody else")
+    arguments = ["run", str(path), "--parameters", str(tmp_path / "values.json"), "-p", "mode=a=b", "--json"]
+    with (tmp_path / "stdin").open() as stdin:
+        ran = subprocess.run(
+            [sys.executable, "-m", "ownlab", *arguments],
+            stdin=stdin, capture_output=True, text=True, env=world.env, cwd="/", timeout=100, check=False,
+        )  # fmt: skip
+        assert os.lseek(stdin.fileno(), 0, os.SEEK_CUR) == 0
+    assert ran.returncode == 0, ran.stderr
+    report = valid(ran.stdout, "run")
+    assert (report["status"], report["output"]) == ("done", str(path.with_name("训练 模型-run.ipynb")))
+    assert printed(report["output"]) == ["", "7 a=b\n"]
+    assert [line.split("]")[0] for line in ran.stderr.splitlines()] == ["[1/2", "[2/2"]
+    assert runtimes(world) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("-p", "epoch=3"), UsageError, "Did you mean epochs?"),
+        (("-p", "epochs=many"), UsageError, "epochs must be"),
+        (("-p", "epochs"), UsageError, "NAME=VALUE"),
+        (("-p", "=3"), UsageError, "NAME=VALUE"),
+        (("--parameters", "/not/there.json"), InputError, "cannot be read"),
+        (("--parameters", "notebook"), InputError, "is not JSON"),
+        (("--parameters", "list"), InputError, "has to be an object"),
+        (("--inplace", "-o", "b.ipynb"), UsageError, "exclude each other"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(
+    tmp_path: Path, arguments: tuple[str, ...], error: type[OwnlabError], words: str
+) -> None:
+    path = write(tmp_path / "work", "a.ipynb", FORM)
+    (tmp_path / "notebook").write_text("epochs: 3")
+    (tmp_path / "list").write_text("[1]")
+    given = [str(tmp_path / each) if each in ("notebook", "list") else each for each in arguments]
+    with pytest.raises(error, match=words):
+        command.main([str(path), *given], standalone_mode=False)
+    assert os.listdir(path.parent) == ["a.ipynb"]
+
+
+def test_help_lists_the_parameters_of_a_notebook(ownlab: Ownlab, tmp_path: Path) -> None:
+    path = str(write(tmp_path, "a.ipynb", FORM))
+    for arguments in (("run", path, "--help"), ("run", "-h", path, "-p", "x=1")):
+        shown = ownlab(*arguments).stdout
+        assert "Parameters of a.ipynb:" in shown
+        assert "epochs  integer; default: 3 (Settings)" in shown
+        assert "mode    one of fast, a=b; default: fast (Settings)" in shown
+    assert "Parameters of" not in ownlab("run", "--help").stdout
+    assert "there is no notebook" in ownlab("run", "nowhere.ipynb", "--help").stdout
+    write(tmp_path, "b.ipynb", "1")
+    assert "None: no cell has a field" in ownlab("run", str(tmp_path / "b.ipynb"), "--help").stdout
+
+
+def test_a_failed_run_is_kept_mended_and_goes_on(world: World, valid: Valid) -> None:
+    path = write(
+        world.folder, "a.ipynb", "print('slow')\nx = 41", 'y = 1 #@param {type:"integer"}\nx / 0', "print(x + y)"
+    )
+    ran = world.run("run", str(path), "--keep")
+    assert ran.returncode == 1
+    assert "[2/3] y = 1" in ran.stderr
+    assert "ZeroDivisionError: division by zero\nownlab: cell 2 of a.ipynb" in ran.stderr
+    assert "\x1b" not in ran.stderr
+    assert f"Mend the cell, then: ownlab run {path} --from-failed" in ran.stderr
+    assert len(runtimes(world)) == 1
+    path.write_text(path.read_text().replace("x / 0", "x / 1"))
+    again = world.run("run", str(path), "--from-failed", "-p", "y=2", "--json")
+    assert again.returncode == 0, again.stderr
+    report = valid(again.stdout, "run")
+    assert ([cell["cell"] for cell in report["cells"]], report["kept"]) == ([1, 2], False)
+    assert printed(report["output"]) == ["slow\n", "41.0", "43\n"]
+    assert runtimes(world) == []
+    third = world.run("run", str(path), "--from-failed")
+    assert third.returncode == 3
+    assert "--keep" in third.stderr
+
+
+def in_terminal(world: World, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+    """`ownlab ARGUMENTS` in a terminal of its own, and the end of it that is closed with its window."""
+    ours, theirs = os.openpty()
+    started = subprocess.Popen(
+        [sys.executable, "-m", "ownlab", *arguments],
+        stdin=theirs, stdout=theirs, stderr=theirs, text=True, env=world.env, cwd=world.root,
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    return started, ours
+
+
+def test_however_a_run_is_ended_nothing_is_left(world: World) -> None:
+    path = write(world.folder, "a.ipynb", SLEEPS, "2")
+
+    def arguments(name: str) -> tuple[str, ...]:
+        return "run", str(path), "-o", str(world.folder / f"{name}.ipynb")
+
+    names = ("SIGINT", "SIGTERM", "SIGKILL")
+    runs = [world.start(*arguments(name)) for name in names]
+    closed, terminal = in_terminal(world, *arguments("SIGHUP"))
+    world.until(lambda: at_work(world, 4))
+    for one, name in zip(runs, names, strict=True):
+        one.send_signal(signal.Signals[name])
+    assert b"[1/2] import time" in os.read(terminal, 1000)
+    os.close(terminal)
+    said = [one.communicate(timeout=60) for one in (*runs, closed)]
+    assert [one.returncode for one in (*runs, closed)] == [130, 143, -signal.SIGKILL, 129]
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        assert printed(world.folder / f"{name}.ipynb") == ["at work\nKeyboardInterrupt", ""]
+    for name, (out, err) in zip(names[:2], said, strict=False):
+        assert (out, "Traceback" in err) == ("", False)
+        assert f"it was interrupted\n  What it showed up to there: {world.folder / name}.ipynb" in err
+    world.until(lambda: world.processes() == [] and runtimes(world) == [])
+
+
+def test_a_run_in_the_background(world: World) -> None:
+    path = write(world.folder, "a.ipynb", SLEEPS, "2")
+    ran = world.run("run", str(path), "--detach")
+    assert ran.returncode == 0, ran.stderr
+    (runtime,) = runtimes(world)
+    output = path.with_name("a-run.ipynb")
+    assert f"runtime {runtime[:8]}" in ran.stdout
+    assert str(output) in ran.stdout
+    assert f"ownlab runtimes log -f {runtime[:8]}" in ran.stdout
+    world.until(lambda: at_work(world))
+    stopped = world.run("runtimes", "stop", runtime[:8])
+    assert stopped.returncode == 0, stopped.stderr
+    log = world.root / "home" / "journals" / runtime / "run.log"
+    world.until(lambda: "it was stopped by hand" in log.read_text())
+    world.until(lambda: world.processes() == [])
+    assert printed(output)[0].startswith("at work\n")
+
+
+def test_why_a_run_in_the_background_did_not_start_is_told_here(world: World) -> None:
+    path = write(world.folder, "a.ipynb", "1")
+    assert world.run("types", "refresh").returncode == 0
+    spec = Path(world.env["OWNLAB_KERNELS"], "ownlab-cpu", "kernel.json")
+    spec.write_text(spec.read_text().replace(sys.executable, "/not/python"))
+    ran = world.run("run", str(path), "--detach")
+    assert ran.returncode == 4, ran.stderr
+    assert "/not/python" in ran.stderr
+    assert os.listdir(world.folder) == ["a.ipynb"]
+    assert os.listdir(world.root / "home" / "journals") == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+CELL = CellReport(
+    0, "c", "标题 \x1b]0;evil\x07", "failed", 61.2, 1, CellError("E", "v", ("\x1b[31mred\x1b[0m \x1b[2Jx",))
+)
+REPORT = RunReport("0123456789", "t", "/a.ipynb", "/b.ipynb", "failed", "E: v", 3700.0, True, (CELL,))
+
+
+def test_a_terminal_sees_a_line_that_moves_and_no_tricks() -> None:
+    terminal = Terminal()
+    RunTeller(terminal).notice("made for \x1b[2Ja card")
+    assert terminal.getvalue() == "\r\x1b[Kmade for \N{REPLACEMENT CHARACTER}[2Ja card\n"
+    terminal = Terminal()
+    teller = RunTeller(terminal)
+    teller.begun(Step(0, "c", CELL.title, ""), 3, 12)
+    teller.tick()
+    teller.done(CELL, allowed=False)
+    teller.ended(Outcome(REPORT, "the disk is full"), "ownlab run a.ipynb --from-failed")
+    shown = terminal.getvalue()
+    first, *rest = shown.split("\n")
+    assert first.startswith("\r[ 3/12] 标题")
+    assert first.endswith("1 min 1 s  failed")
+    assert "\x1b[31mred\x1b[0m \N{REPLACEMENT CHARACTER}[2Jx" in shown
+    assert "\x07" not in shown
+    assert "the disk is full" in shown
+    assert rest[-2].endswith("ownlab runtimes stop 01234567")
+
+
+def test_a_terminal_that_is_gone_does_not_end_a_run() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as stream:
+        RunTeller(stream).notice("nobody reads this")
+
+
+def test_how_a_run_is_described() -> None:
+    assert [took(seconds) for seconds in (0.04, 59.94, 61, 3725)] == ["0.0 s", "59.9 s", "1 min 1 s", "1 h 2 min"]
+    assert describe_end(REPORT) == "Done: 1 cell in 1 h 1 min, 1 of them failed. Written to /b.ipynb"
+    waiting = RunReport("0123456789", "t", "/a", "/b", "waiting", "card 0: ann", 0.0, False, ())
+    assert describe_start(waiting).startswith("The run waits for a card, as runtime 01234567.\n  waits   card 0: ann\n")

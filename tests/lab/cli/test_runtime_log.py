@@ -1,0 +1,149 @@
+"""`ownlab runtimes log`: what notebooks printed, from journals, without a server; and from a runtime that works."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+from tests.lab.server.line_page import LinePage
+from tests.lab.server.telling import PIXEL, Telling, notebook_of
+
+if TYPE_CHECKING:
+    from tests.command_line import World
+
+Valid = Callable[[str, str], Any]
+
+
+@pytest.fixture
+def told(world: World) -> Telling:
+    """A runtime of work/train.ipynb that is over."""
+    notebook = world.folder / "train.ipynb"
+    notebook.write_text(json.dumps(notebook_of("first", "second")))
+    runtime = Telling(world.root / "home", notebook)
+    request = runtime.asks("first", "for epoch in range(2):\n    train()")
+    runtime.begins(request)
+    runtime.prints(request, "epoch 1\nepoch")
+    runtime.prints(request, " 2\n  0%\r100%\n")
+    runtime.says(request, "display_data", data={"image/png": PIXEL, "text/plain": "<Figure>"}, metadata={})
+    runtime.says(request, "execute_result", data={"text/plain": "42"}, metadata={}, execution_count=3)
+    runtime.ends(request, 3)
+    request = runtime.asks("second", "1 / 0")
+    runtime.begins(request)
+    trace = ["\x1b[31mZeroDivisionError\x1b[0m", "division by zero \x07"]
+    runtime.says(request, "error", ename="ZeroDivisionError", evalue="division by zero", traceback=trace)
+    runtime.ends(request, 4)
+    runtime.is_over()
+    return runtime
+
+
+SHOWN = """\
+── [3] for epoch in range(2): (cell first)
+epoch 1
+epoch 2
+100%
+[image/png, 72 B]
+42
+── [4] 1 / 0 (cell second)
+ZeroDivisionError
+division by zero \ufffd
+"""
+
+
+def test_it_prints_what_the_notebook_printed(world: World, told: Telling) -> None:
+    for name in (told.runtime, told.runtime[:6], "train", "train.ipynb", "work/train.ipynb"):
+        ran = world.run("runtimes", "log", name)
+        assert (ran.stdout, ran.stderr) == (SHOWN, ""), name
+
+
+def test_one_cell_alone(world: World, told: Telling) -> None:
+    assert world.run("runtimes", "log", "train", "--cell", "second").stdout.startswith("ZeroDivisionError\n")
+
+
+def test_as_a_document(world: World, told: Telling, valid: Valid) -> None:
+    document = valid(world.run("runtimes", "log", "train", "--json").stdout, "runtimes-log")
+    assert document["runtime"] == told.runtime
+    assert document["ended"] == "it was stopped"
+    assert [one["execution_count"] for one in document["cells"]] == [3, 4]
+    assert document["cells"][0]["outputs"][1]["data"]["image/png"] == PIXEL
+
+
+def test_as_a_notebook(world: World, told: Telling) -> None:
+    target = world.root / "out.ipynb"
+    assert world.run("runtimes", "log", "train", "--notebook", str(target)).stdout == f"Written to {target}.\n"
+    written = read(target)
+    nbformat.validate(written)
+    assert [cell.id for cell in written.cells] == ["first", "second"]
+    assert written.cells[0].execution_count == 3
+    assert json.loads((world.folder / "train.ipynb").read_text())["cells"][0]["outputs"] == [], "that stays as it is"
+    target.write_text("mine")
+    refused = world.run("runtimes", "log", "train", "--notebook", str(target))
+    assert (refused.returncode, target.read_text()) == (2, "mine")
+    assert "--force" in refused.stderr
+    assert world.run("runtimes", "log", "train", "--notebook", str(target), "--force").returncode == 0
+    assert len(read(target).cells) == 2
+    nowhere = world.run("runtimes", "log", "train", "--notebook", "no/such/folder/x.ipynb")
+    assert (nowhere.returncode, "Traceback" in nowhere.stderr) == (3, False)
+
+
+def test_of_a_notebook_that_is_gone_the_cells_that_were_executed_are_left(world: World, told: Telling) -> None:
+    (world.folder / "train.ipynb").unlink()
+    target = world.root / "out.ipynb"
+    world.run("runtimes", "log", "train", "--notebook", str(target))
+    written = read(target)
+    nbformat.validate(written)
+    assert [cell.source for cell in written.cells] == ["for epoch in range(2):\n    train()", "1 / 0"]
+
+
+def test_names_that_mean_nothing_or_too_much(world: World, told: Telling) -> None:
+    unknown = world.run("runtimes", "log", "nothing")
+    assert (unknown.returncode, "no journal" in unknown.stderr) == (3, True)
+    (world.folder / "deep").mkdir()
+    Telling(world.root / "home", world.folder / "deep" / "train.ipynb").is_over()
+    ambiguous = world.run("runtimes", "log", "train")
+    assert ambiguous.returncode == 3
+    assert "any of these" in ambiguous.stderr
+    newer = Telling(world.root / "home", world.folder / "deep" / "train.ipynb")
+    newer.runs("x", "the newest\n")
+    newer.is_over()
+    assert "the newest" in world.run("runtimes", "log", "deep/train").stdout, "of one notebook the newest runtime"
+    assert world.run("runtimes", "log", "train", "--follow", "--json").returncode == 2
+
+
+def test_a_pipe_that_closes_early_is_no_error(world: World, told: Telling) -> None:
+    line = f"{sys.executable} -m ownlab runtimes log train | head -n 1"
+    ran = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env=world.env, cwd=world.root, check=False
+    )
+    assert (ran.stdout, ran.stderr) == (SHOWN.partition("\n")[0] + "\n", "")
+
+
+def test_following_a_runtime_until_it_ends(standing: World) -> None:
+    lab = standing.lab()
+    notebook = standing.folder / "followed.ipynb"
+    notebook.write_text(json.dumps(notebook_of("a", "b")))
+    body = {"path": notebook.name, "type": "notebook", "name": notebook.name, "kernel": {"name": "ownlab-cpu"}}
+    runtime = standing.ask("POST", "api/sessions", lab, body)["kernel"]["id"]
+    page = LinePage(f"ws://127.0.0.1:{lab['port']}/api/kernels/{runtime}/channels", lab["token"])
+    page.until_idle(page.execute("print('before')", cell="a"))
+    log = standing.start("runtimes", "log", runtime[:8], "--follow")
+    assert log.stdout is not None
+    assert [log.stdout.readline() for _ in range(2)] == ["── [1] print('before') (cell a)\n", "before\n"]
+    page.execute("print('one', flush=True); input('? ')", cell="b", allow_stdin=True)
+    page.until_kind("input_request")
+    assert log.stdout.readline() == "── [*] print('one', flush=True); input('? ') (cell b)\n"
+    assert log.stdout.readline() == "one\n"
+    page.close()
+    standing.run("runtimes", "stop", runtime, "--now")
+    rest, trouble = log.communicate(timeout=60)
+    assert (log.returncode, trouble) == (0, ""), rest
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    found: nbformat.NotebookNode = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
+    return found

@@ -1,0 +1,66 @@
+"""Packages that cells installed: told by kernels, folded, and remembered in the notebook's metadata."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from tests.lab.journal.scene import Scene, fold_of
+
+from ownlab.lab.journal.installed_packages import Changes, add_changes, packages_of, remember
+from ownlab.lab.journal.replay import retell_all
+from ownlab.lab.journal.state import Fold
+
+
+def notebook_of(**metadata: Any) -> dict[str, Any]:
+    return {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": []}
+
+
+def test_changes_are_merged_with_what_the_notebook_remembers() -> None:
+    before = {"pip": ["Foo_Bar==1.0", "gone==1", "kept>=2"], "apt": ["ffmpeg"], "conda": 1}
+    notebook = notebook_of(ownlab={"colab": True, "packages": before}, unknown=7)
+    changes: Changes = {"pip": {"foo-bar": "foo-bar==2.0", "gone": None, "not-there": None}, "apt": {"g++": "g++"}}
+    assert remember(notebook, changes)
+    after = {"pip": ["foo-bar==2.0", "kept>=2"], "apt": ["ffmpeg", "g++"], "conda": 1}
+    assert notebook["metadata"] == {"ownlab": {"colab": True, "packages": after}, "unknown": 7}
+    assert not remember(notebook, changes)
+    assert packages_of(notebook) == {"pip": ["foo-bar==2.0", "kept>=2"], "apt": ["ffmpeg", "g++"]}
+
+
+@pytest.mark.parametrize("own", [7, [], {"packages": "mine"}])
+def test_what_others_wrote_there_stays(own: object) -> None:
+    notebook = notebook_of(ownlab=own)
+    assert not remember(notebook, {"pip": {"a": "a==1"}})
+    assert notebook == notebook_of(ownlab=own)
+    assert packages_of(notebook) == {}
+
+
+def test_a_kernel_may_say_what_it_likes() -> None:
+    changes: Changes = {}
+    for told in ({}, {"pip": 7}, {"pip": {"a": 7}, "apt": ["b"]}, {"other": {"a": "a"}}):
+        assert not add_changes(changes, told)
+    assert changes == {}
+
+
+def test_the_fold_knows_the_last_of_each_also_after_a_restart_and_compaction() -> None:
+    scene = Scene()
+    request = scene.execute("a")
+    scene.said("ownlab_packages", request, {"pip": {"one": "one==1", "two": "two==1"}, "apt": {}})
+    scene.finish(request)
+    scene.restart()
+    scene.said("ownlab_packages", scene.execute("a"), {"pip": {"one": "one==2", "two": None}, "apt": {}})
+    fold = fold_of(scene.records)
+    assert fold.packages == {"pip": {"one": "one==2", "two": None}}
+    assert fold.packages_at == fold.changed_at == fold.position
+    before = fold.position
+    scene.said("ownlab_packages", scene.execute("a"), {"pip": {"three": "three==1"}, "apt": {}})
+    fold = fold_of(scene.records)
+    told = Fold()
+    for record in retell_all(copy.deepcopy(fold)):
+        told.add(record)
+    assert (told.packages, told.packages_at) == (fold.packages, fold.packages_at)
+    for each in (fold, told):
+        assert each.packages_after(0) == {"pip": {"one": "one==2", "two": None, "three": "three==1"}}
+        assert each.packages_after(before) == {"pip": {"three": "three==1"}}
+        assert each.packages_after(fold.position) == {}

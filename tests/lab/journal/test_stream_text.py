@@ -1,0 +1,57 @@
+"""Text with a cursor. Against JupyterLab's own code it is held in test_jupyterlab.py."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ownlab.lab.journal.stream_text import StreamText
+
+
+def text_of(*pieces: str) -> StreamText:
+    text = StreamText()
+    for piece in pieces:
+        text.add(piece)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["a", "b\n", "c"], "ab\nc"),
+        (["10%", "\r", "20"], "20%"),
+        (["old line", "\rnew\n", "x"], "new line\nx"),
+        (["one\n", "\b\bx"], "one\nx"),
+        (["abc\b\bd"], "ad"),
+        (["abcd\rx\by"], "yd"),  # a backspace takes the character under the cursor as well
+        (["windows\r\n", "lines\r", "\n"], "windows\nlines\n"),
+        (["😀😀\rab"], "ab😀"),  # counted in UTF-16, as JavaScript does
+        (["😀\ra"], "a\ufffd"),
+    ],
+)
+def test_pieces_are_printed_at_the_cursor(pieces: list[str], expected: str) -> None:
+    assert text_of(*pieces).whole() == expected
+
+
+def test_told_again_it_goes_on_in_the_same_way() -> None:
+    chance = random.Random(4)
+    for _ in range(500):
+        pieces = chance.choices(["a", "bc", "\n", "\r", "\b", "é", "long text"], k=12)
+        text = text_of(*pieces)
+        again = text_of(text.told())
+        loaded = StreamText.load(text.dump())
+        for one in (text, again, loaded):
+            one.add("x\by\rz")
+        assert again.whole() == text.whole() == loaded.whole(), pieces
+
+
+def test_the_front_is_taken_from_whole_lines_and_from_the_last() -> None:
+    text = text_of("one\n", "two\n", "three")
+    assert text.take_front(5) == "one\nt"
+    assert text.whole() == "wo\nthree"
+    assert text.take_front(4) == "wo\nt"
+    text.add("!")
+    assert text.whole() == "hree!"
+    assert text.take_front(100) == "hree!"
+    assert (text.whole(), text.size) == ("", 0)

@@ -1,0 +1,308 @@
+"""Before a run: notebooks as files, where the output goes, which cells are run on what; nothing is started."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat as untyped
+import pytest
+from tests.lab.runs.conftest import Write, code
+
+from ownlab.errors import InputError, UsageError
+from ownlab.lab.notebooks.files import notebook_json, read_notebook, write_over
+from ownlab.lab.runs.preparation import Asked, Output, check_folders, choose_output, clear, load, steps_of
+from ownlab.lab.runs.resume import Kept, go_on
+from ownlab.lab.runs.runtime_type import choose_kind
+from ownlab.lab.runs.validation import get_ready
+from ownlab.lab.runtimes.cards import read_devices
+from ownlab.lab.store.rows import Want
+from ownlab.lab.store.store import Store
+
+nbformat: Any = untyped
+
+MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "# Words"}
+
+
+def test_it_is_written_as_jupyter_writes_it(tmp_path: Path) -> None:
+    outputs = [
+        nbformat.v4.new_output("stream", text="one\ntwo\n"),
+        nbformat.v4.new_output(
+            "display_data",
+            {"text/html": "<b>\nx", "application/json": {"a": "b\nc"}, "image/png": "a\n", "image/svg+xml": "<\n>"},
+        ),
+        nbformat.v4.new_output("error", ename="E", evalue="v", traceback=["a\nb"]),
+    ]
+    cells = [nbformat.v4.new_markdown_cell("# 标题\n\u2028"), nbformat.v4.new_code_cell("a = 1\nb", outputs=outputs)]
+    made = nbformat.v4.new_notebook(cells=cells, metadata={"z": [1], "a": "é"})
+    nbformat.write(made, tmp_path / "a.ipynb")
+    text = (tmp_path / "a.ipynb").read_text()
+    assert notebook_json(json.loads(json.dumps(made))) == text
+    assert notebook_json(read_notebook(str(tmp_path / "a.ipynb"))) == text
+
+
+def test_half_a_character_is_written_as_a_sign(tmp_path: Path) -> None:
+    path = tmp_path / "a.ipynb"
+    path.write_bytes(notebook_json({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}).encode())
+    write_over(str(path), {"nbformat": 4, "nbformat_minor": 5, "metadata": {"half": "\ud83d"}, "cells": []})
+    assert read_notebook(str(path))["metadata"]["half"] == "\ufffd"
+
+
+def test_old_formats_are_brought_up_to_date(tmp_path: Path) -> None:
+    cell = {
+        "cell_type": "code",
+        "collapsed": False,
+        "input": ["print(1)"],
+        "language": "python",
+        "outputs": [],
+        "prompt_number": 1,
+    }
+    old = {
+        "nbformat": 3,
+        "nbformat_minor": 0,
+        "metadata": {"name": ""},
+        "worksheets": [{"cells": [cell], "metadata": {}}],
+    }
+    path = tmp_path / "old.ipynb"
+    path.write_text(json.dumps(old))
+    notebook = load(str(path))
+    (step,) = steps_of(notebook)
+    assert (step.source, notebook["nbformat"], step.id) == ("print(1)", 4, load(str(path))["cells"][0]["id"])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not JSON"),
+        (b"import os", "not JSON"),
+        (b"[1]", "JSON of another kind"),
+        (b'{"nbformat": 5, "cells": []}', "format 5"),
+        (b'{"nbformat": 4}', "damaged"),
+        (b'{"nbformat": 4, "cells": [1]}', "damaged"),
+        (b'{"nbformat": 4, "cells": [{"cell_type": "code"}]}', "damaged"),
+        (b'{"nbformat": 2, "worksheets": 3}', "old notebook format"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_what_is_no_notebook_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "a.ipynb"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        read_notebook(str(path))
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no notebook"):
+        read_notebook(str(tmp_path / "a.ipynb"))
+    with pytest.raises(InputError, match="cannot be read"):
+        read_notebook(str(tmp_path))
+
+
+def test_which_cells_are_run(write: Write) -> None:
+    path = write(
+        "a.ipynb", MARKDOWN, "  \n", code(["#@title ## Train it {run: 'auto'}\n", "x = 1"]), code("", "raises-exception"),
+        code("\n\nimport os\n", "raises-exception"), code("1/0", "skip-execution"), {**MARKDOWN, "cell_type": "raw"},
+    )  # fmt: skip
+    found = steps_of(load(str(path)))
+    assert [(step.cell, step.title, step.may_fail, step.skipped) for step in found] == [
+        (2, "Train it", False, False),
+        (4, "import os", True, False),
+        (5, "1/0", False, True),
+    ]
+
+
+def test_ids_that_are_missing_or_doubled_are_mended(write: Write) -> None:
+    notebook = load(str(write("a.ipynb", code("1", id="same"), code("2", id="same"), "3")))
+    assert len({cell["id"] for cell in notebook["cells"]}) == 3
+    assert (notebook["cells"][0]["id"], notebook["nbformat_minor"]) == ("same", 5)
+
+
+def test_the_output_stands_beside_the_notebook_and_never_in_the_place_of_another(write: Write) -> None:
+    path = write("训练 模型.ipynb", "1")
+    asked, notebook = Asked(str(path)), load(str(path))
+    (path.parent / "训练 模型-run-2.ipynb").symlink_to("nowhere")
+    made = [choose_output(asked, notebook) for _ in range(2)]
+    assert [(os.path.basename(one.path), one.is_new) for one in made] == [
+        ("训练 模型-run.ipynb", True),
+        ("训练 模型-run-3.ipynb", True),
+    ]
+    assert read_notebook(made[0].path) == read_notebook(made[1].path)
+
+
+def test_an_output_that_is_named(write: Write, tmp_path: Path) -> None:
+    path = write("a.ipynb", "1")
+    notebook = load(str(path))
+
+    def choose(output: Path, **more: Any) -> Output:
+        return choose_output(Asked(str(path), output=str(output), **more), notebook)
+
+    other = tmp_path / "b.ipynb"
+    assert choose(other) == Output(str(other), is_new=True)
+    with pytest.raises(UsageError, match="there already"):
+        choose(other)
+    before = other.read_text()
+    assert choose(other, force=True) == Output(str(other), is_new=False)
+    assert other.read_text() == before
+    link = tmp_path / "link.ipynb"
+    link.symlink_to(path)
+    for same in (path, link):
+        with pytest.raises(UsageError, match="the notebook itself") as told:
+            choose(same, force=True)
+        assert "--inplace" in told.value.hint
+    with pytest.raises(UsageError, match="is a folder"):
+        choose(tmp_path)
+    with pytest.raises(InputError, match="there is no folder"):
+        choose(tmp_path / "not" / "there.ipynb")
+    with pytest.raises(InputError, match="cannot be written"):
+        choose(other / "below.ipynb")
+
+
+def test_earlier_outputs_are_cleared_and_everything_else_stays(write: Write) -> None:
+    cell = code("1")
+    cell["metadata"] = {"execution": {"iopub.status.busy": "…"}, "mine": 1}
+    path = write("a.ipynb", cell, MARKDOWN, unknown={"a": [1]})
+    notebook = load(str(path))
+    clear(notebook)
+    assert (notebook["cells"][0]["outputs"], notebook["cells"][0]["execution_count"]) == ([], None)
+    assert (notebook["cells"][0]["metadata"], notebook["metadata"]) == ({"mine": 1}, {"unknown": {"a": [1]}})
+
+
+def test_folders_for_files(tmp_path: Path) -> None:
+    found = check_folders(Asked("a", uploads=str(tmp_path), outputs=str(tmp_path / "new" / "one")))
+    assert found == {"OWNLAB_UPLOADS": str(tmp_path), "OWNLAB_OUTPUTS": str(tmp_path / "new" / "one")}
+    assert (tmp_path / "new" / "one").is_dir()
+    with pytest.raises(InputError, match="uploads, is not there"):
+        check_folders(Asked("a", uploads=str(tmp_path / "nowhere")))
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be made"):
+        check_folders(Asked("a", outputs=str(tmp_path / "file" / "below")))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "given", "type_name", "notice"),
+    [
+        ({}, None, "ownlab-cpu", ""),
+        ({"kernelspec": {"name": "python3", "language": "python"}}, None, "ownlab-cpu", ""),
+        (
+            {"kernelspec": {"name": "ownlab-1-nvidia-geforce-gtx-1080-ti"}},
+            None,
+            "ownlab-1-nvidia-geforce-gtx-1080-ti",
+            "",
+        ),
+        ({"kernelspec": {"name": "tf2", "language": "python"}}, None, "ownlab-cpu", "names a kernel tf2"),
+        (
+            {"accelerator": "GPU", "colab": {"gpuType": "T4"}},
+            None,
+            "ownlab-1-nvidia-geforce-gtx-1080-ti",
+            "made for a T4 GPU: it is run on 1 × NVIDIA GeForce GTX 1080 Ti",
+        ),
+        ({"accelerator": "TPU"}, None, "ownlab-cpu", "there is no TPU here. It is run on the CPU."),
+        ({"accelerator": "GPU", "ownlab": {"accelerator": False}}, None, "ownlab-cpu", ""),
+        ({"accelerator": "GPU"}, "half-nvidia-geforce-gtx-1080-ti", "ownlab-half-nvidia-geforce-gtx-1080-ti", ""),
+        ({"kernelspec": {"name": "ir", "language": "R"}}, "ownlab-cpu", "ownlab-cpu", ""),
+        ({"kernelspec": 3, "language_info": []}, None, "ownlab-cpu", ""),
+    ],
+)
+def test_on_what_it_is_run(lab: Any, metadata: dict[str, Any], given: str | None, type_name: str, notice: str) -> None:
+    kind = choose_kind("a.ipynb", {"metadata": metadata}, given, lab.environ)
+    assert kind.type.name == type_name
+    assert notice in kind.notice
+    assert bool(notice) == bool(kind.notice)
+
+
+def test_a_card_that_is_taken_is_not_waited_for(lab: Any, row: Callable[..., Any]) -> None:
+    devices = read_devices(lab.environ)
+    with Store.open(lab.folder / "store") as store:
+        lock = store.hold("theirs")
+        try:
+            want = Want(devices[0].name, len(devices))
+            store.enqueue(row("theirs", want=want, state="waiting", started_at=None))
+            store.acquire("theirs", devices)
+            made = {"metadata": {"accelerator": "GPU", "colab": {"gpuType": "A100"}}}
+            kind = choose_kind("a.ipynb", made, None, lab.environ)
+        finally:
+            os.close(lock)
+    assert kind.type.name == lab.cpu
+    assert "made for an A100 GPU. It would have to wait for 1 × NVIDIA GeForce GTX 1080 Ti: card 0" in kind.notice
+    assert kind.notice.endswith("It is run on the CPU. To wait: -t 1-nvidia-geforce-gtx-1080-ti.")
+
+
+def test_what_cannot_be_run_here(lab: Any) -> None:
+    for metadata in ({"kernelspec": {"name": "ir", "language": "R"}}, {"language_info": {"name": "R"}}):
+        with pytest.raises(InputError, match=r"a\.ipynb is written in R.*only Python"):
+            choose_kind("a.ipynb", {"metadata": metadata}, None, lab.environ)
+    with pytest.raises(UsageError, match="Did you mean ownlab-1-nvidia-geforce-gtx-1080-ti") as told:
+        choose_kind("a.ipynb", {}, "1-nvidia-geforce-gtx-1080", lab.environ)
+    assert "ownlab-cpu" in told.value.hint
+
+
+def test_the_list_of_types_is_written_where_there_is_none(lab: Any, tmp_path: Path) -> None:
+    environ = {**lab.environ, "OWNLAB_KERNELS": str(tmp_path / "none" / "kernels")}
+    assert choose_kind("a.ipynb", {}, None, environ).type.name == "ownlab-cpu"
+
+
+def test_a_run_that_is_refused_leaves_nothing(lab: Any, write: Write) -> None:
+    path = write("a.ipynb", 'steps = 3 #@param {type:"integer"}')
+    before = path.read_bytes()
+    for asked in (
+        Asked(str(path), parameters={"steps": "many"}),
+        Asked(str(path), parameters={"step": "3"}),
+        Asked(str(path), type="nope"),
+        Asked(str(path), uploads="/not/there"),
+        Asked(str(path), inplace=True, output="b.ipynb"),
+        Asked(str(path), from_failed=True, output="b.ipynb"),
+    ):
+        with pytest.raises((UsageError, InputError)):
+            get_ready(asked)
+    assert os.listdir(path.parent) == ["a.ipynb"]
+    assert path.read_bytes() == before
+    assert lab.left() == {}
+
+
+Cells = list[dict[str, Any]]
+
+
+@pytest.fixture
+def stopped() -> Callable[[], tuple[Kept, dict[str, Any], dict[str, Any]]]:
+    """A run of a, b, c and d that failed in c: what is known of it, the notebook, and the output."""
+
+    def make() -> tuple[Kept, dict[str, Any], dict[str, Any]]:
+        cells: Cells = [
+            {**code(f'{name} = 1 #@param {{type:"integer"}}'), "id": name, "outputs": []} for name in "abcd"
+        ]
+        output = [{**cell, "outputs": ["shown"], "source": "as it was run"} for cell in cells[:2]] + cells[2:]
+        return Kept("r", "i", "o", {"a": "5", "d": "6"}, ("a", "b"), "c"), {"cells": cells}, {"cells": output}
+
+    return make
+
+
+def test_going_on_takes_the_cells_that_are_still_to_be_run(stopped: Any) -> None:
+    kept, source, output = stopped()
+    source["cells"].insert(2, {**code("new"), "id": "new"})
+    source["cells"][3]["source"] = "c = 3 #@param"
+    assert go_on(kept, source, output, {"c": "4"}) == 2
+    assert [(cell["id"], cell["source"].partition(" #")[0], cell["outputs"]) for cell in output["cells"]] == [
+        ("a", "as it was run", ["shown"]),
+        ("b", "as it was run", ["shown"]),
+        ("new", "new", []),
+        ("c", "c = 4", []),
+        ("d", "d = 6", []),
+    ]
+
+
+def test_what_was_run_cannot_be_changed_any_more(stopped: Any) -> None:
+    kept, source, output = stopped()
+    with pytest.raises(UsageError, match="a stands in a cell that was run already"):
+        go_on(kept, source, output, {"a": "2"})
+    with pytest.raises(UsageError, match="no parameter e"):
+        go_on(kept, source, output, {"e": "2"})
+
+
+def test_a_failed_cell_that_is_gone_is_not_missed(stopped: Any) -> None:
+    kept, source, output = stopped()
+    del source["cells"][2]
+    assert go_on(kept, source, output, {}) == 2
+    assert [cell["id"] for cell in output["cells"]] == ["a", "b", "d"]

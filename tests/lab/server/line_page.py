@@ -1,0 +1,205 @@
+"""A page that follows its runtime: it knows its position, sends again what was not taken, and comes back after an absence."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import websocket
+
+if TYPE_CHECKING:
+    from tests.lab.server.conftest import LabServer
+
+PROTOCOL = "v1.kernel.websocket.jupyter.org"
+PATIENCE = 40.0
+
+
+class Told(NamedTuple):
+    """A message with its number, or a text frame (then `channel` is "text")."""
+
+    number: int
+    channel: str
+    header: dict[str, Any]
+    parent: dict[str, Any]
+    content: dict[str, Any]
+    buffers: list[bytes]
+    metadata: dict[str, Any] = {}  # noqa: RUF012  # nobody changes it
+
+    @property
+    def kind(self) -> str:
+        return str(self.content["type"] if self.channel == "text" else self.header["msg_type"])
+
+
+class LinePage:
+    """What it has heard stays in `heard` over all its connections."""
+
+    def __init__(self, url: str, token: str, after: int | str = 0) -> None:
+        self.session = uuid.uuid4().hex
+        self.position: int | str = after  # of the last message that came; what was begun with before one did
+        self.heard: list[Told] = []
+        self.unacknowledged: dict[str, bytes] = {}
+        self._url, self._token = url, token
+        self._socket: websocket.WebSocket | None = None
+        self.open()
+
+    # -- its websocket
+
+    def open(self) -> None:
+        """Come, or come back: what was not taken is sent again."""
+        self._socket = websocket.create_connection(
+            f"{self._url}?session_id={self.session}&ownlab_after={self.position}",
+            header=[f"Authorization: token {self._token}"],
+            subprotocols=[PROTOCOL],
+            timeout=PATIENCE,
+        )
+        for data in self.unacknowledged.values():
+            self._socket.send_binary(data)
+
+    def drop(self) -> None:
+        """The network is cut: what was on its way is lost."""
+        if self._socket is not None:
+            self._socket.shutdown()  # type: ignore[no-untyped-call]
+            self._socket = None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self.drop()
+
+    # -- saying
+
+    def send(
+        self, kind: str, content: dict[str, Any], *, channel: str = "shell", parent: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None, msg_id: str = "",
+    ) -> str:  # fmt: skip
+        """A message's id."""
+        msg_id = msg_id or uuid.uuid4().hex
+        header = {"msg_id": msg_id, "msg_type": kind, "session": self.session, "username": "", "date": "",
+                  "version": "5.3"}  # fmt: skip
+        data = framed(channel, [json.dumps(part).encode() for part in (header, parent or {}, metadata or {}, content)])
+        self.unacknowledged[msg_id] = data
+        if self._socket is not None:
+            self._socket.send_binary(data)
+        return msg_id
+
+    def execute(self, code: str, *, allow_stdin: bool = False, cell: str = "") -> str:
+        """Send a cell."""
+        content = {"code": code, "silent": False, "store_history": True, "user_expressions": {},
+                   "allow_stdin": allow_stdin, "stop_on_error": True}  # fmt: skip
+        return self.send("execute_request", content, metadata={"cellId": cell} if cell else {})
+
+    def answer(self, question: Told, value: str) -> str:
+        """What somebody typed."""
+        return self.send("input_reply", {"value": value, "status": "ok"}, channel="stdin", parent=question.header)
+
+    # -- hearing
+
+    def next(self) -> Told:
+        """The next thing that comes."""
+        assert self._socket is not None
+        data = self._socket.recv()
+        told = _text(data) if isinstance(data, str) else _message(data)
+        self.heard.append(told)
+        if told.kind == "taken" and told.channel == "text":
+            self.unacknowledged.pop(told.content["msg_id"], None)
+        if told.number:
+            self.position = told.number
+        return told
+
+    def until(self, found: Callable[[Told], bool], what: str = "") -> Told:
+        """The first one that comes from now on and is looked for."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if found(told := self.next()):
+                return told
+        pytest.fail(f"never heard: {what}")
+
+    def until_kind(self, *kinds: str) -> Told:
+        return self.until(lambda one: one.kind in kinds, " or ".join(kinds))
+
+    def until_idle(self, request: str) -> Told:
+        """A cell is done."""
+        return self.until(lambda one: is_status(one, "idle") and one.parent.get("msg_id") == request, "idle")
+
+    def run(self, code: str) -> str:
+        """What a cell prints."""
+        request = self.execute(code)
+        self.until_idle(request)
+        return self.printed(request)
+
+    def printed(self, request: str = "") -> str:
+        """All that was printed, by one cell or by all."""
+        return "".join(
+            one.content["text"]
+            for one in self.heard
+            if one.channel == "iopub" and one.kind == "stream" and request in ("", one.parent.get("msg_id"))
+        )
+
+    def numbers(self) -> list[int]:
+        return [one.number for one in self.heard if one.number]
+
+    def kinds(self) -> list[str]:
+        return [one.kind for one in self.heard]
+
+
+def is_status(told: Told, state: str) -> bool:
+    return told.channel == "iopub" and told.kind == "status" and told.content["execution_state"] == state
+
+
+def framed(channel: str, parts: Sequence[bytes]) -> bytes:
+    """As JupyterLab's serialize.js does it."""
+    places = [8 * (len(parts) + 3)]
+    for piece in (channel.encode(), *parts):
+        places.append(places[-1] + len(piece))
+    return struct.pack(f"<{len(places) + 1}Q", len(places), *places) + channel.encode() + b"".join(parts)
+
+
+def _message(data: bytes) -> Told:
+    (number,) = struct.unpack_from("<Q", data)
+    data = data[8:]
+    (count,) = struct.unpack_from("<Q", data)
+    places = struct.unpack_from(f"<{count}Q", data, 8)
+    channel, *parts = (data[start:end] for start, end in pairwise(places))
+    header, parent, metadata, content = map(json.loads, parts[:4])
+    return Told(number, channel.decode(), header, parent, content, parts[4:], metadata)
+
+
+def _text(data: str) -> Told:
+    return Told(0, "text", {}, {}, json.loads(data), [])
+
+
+Open = Callable[..., LinePage]
+
+
+@pytest.fixture
+def pages() -> Iterator[list[LinePage]]:
+    opened: list[LinePage] = []
+    yield opened
+    for page in opened:
+        page.close()
+
+
+@pytest.fixture
+def follow(pages: list[LinePage]) -> Callable[..., LinePage]:
+    """Opens a page at a kernel of a lab."""
+
+    def open_page(lab: LabServer, kernel: str, after: int | str = 0) -> LinePage:
+        url = f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels"
+        pages.append(LinePage(url, lab.token, after))
+        return pages[-1]
+
+    return open_page
+
+
+@pytest.fixture
+def kernel(lab: LabServer) -> Iterator[str]:
+    session = lab.session(f"{os.urandom(4).hex()}.ipynb")
+    yield session["kernel"]["id"]
+    lab.client.delete(f"{lab.url}/api/sessions/{session['id']}")

@@ -1,0 +1,123 @@
+"""What the server's lists say of kernels, and who is told when one begins or ends to work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.lab.server.line_page import Open, follow, kernel, pages
+
+from ownlab.lab.runtimes.plan import read_plan
+from ownlab.lab.server.activity import Activity
+from ownlab.lab.server.kernels import OwnlabKernelManager, RuntimeManager
+
+if TYPE_CHECKING:
+    from tests.lab.server.conftest import LabServer
+
+__all__ = ["follow", "kernel", "pages"]  # fixtures
+
+# Short sleeps: Python does not look for signals between its last instruction and the beginning of a long one.
+UNTIL_INTERRUPTED = "import time\nprint('on', flush=True)\nwhile True: time.sleep(0.01)"
+
+
+def test_a_kernel_is_busy_while_a_cell_runs(
+    lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]
+) -> None:
+    page = follow(lab, kernel)
+    page.run("1")
+    until(lambda: lab.kernel(kernel)["execution_state"] == "idle", "it is idle")
+    before = lab.kernel(kernel)["last_activity"]
+    page.execute(UNTIL_INTERRUPTED)
+    page.until_kind("stream")
+    until(lambda: lab.kernel(kernel)["execution_state"] == "busy", "it is busy")
+    assert lab.kernel(kernel)["last_activity"] > before
+    lab.post(f"/api/kernels/{kernel}/interrupt")
+    until(lambda: lab.kernel(kernel)["execution_state"] == "idle", "it is idle again")
+
+
+def test_what_pages_ask_by_themselves_is_no_activity(lab: LabServer, kernel: str, follow: Open) -> None:
+    page = follow(lab, kernel)
+    page.run("1")
+    before = lab.kernel(kernel)["last_activity"]
+    request = page.send("kernel_info_request", {})
+    page.until_idle(request)
+    assert lab.kernel(kernel)["last_activity"] == before
+
+
+def test_a_kernel_that_was_restarted_is_watched_on(
+    lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]
+) -> None:
+    page = follow(lab, kernel)
+    page.execute(UNTIL_INTERRUPTED)
+    page.until_kind("stream")
+    until(lambda: lab.kernel(kernel)["execution_state"] == "busy", "it is busy")
+    lab.post(f"/api/kernels/{kernel}/restart")
+    until(lambda: lab.kernel(kernel)["execution_state"] == "idle", "the new one is idle")
+    page.execute(UNTIL_INTERRUPTED)
+    page.until_kind("stream")
+    until(lambda: lab.kernel(kernel)["execution_state"] == "busy", "it is busy")
+
+
+def test_pages_are_counted(lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]) -> None:
+    first, second = follow(lab, kernel), follow(lab, kernel)
+    first.run("1")
+    assert lab.kernel(kernel)["connections"] == 2
+    first.close()
+    second.drop()
+    until(lambda: lab.kernel(kernel)["connections"] == 0, "both are gone")
+
+
+def test_who_waits_for_a_kernel_is_told_when_it_works_and_when_it_is_over(
+    lab: LabServer, kernel: str, follow: Open
+) -> None:
+    """With an Activity of our own at a real runtime, from its beginning to its end."""
+    page = follow(lab, kernel)
+    page.run("1")
+    plan = read_plan(str(Path(lab.home) / "runtimes" / kernel / "plan.json"))
+    heard: list[bool] = []
+
+    async def watch() -> None:
+        kernels = OwnlabKernelManager()
+        activity, told = Activity(kernels), asyncio.Event()
+
+        def note(kernel_id: str, busy: bool) -> None:
+            assert kernel_id == kernel
+            heard.append(busy)
+            told.set()
+
+        activity.changed.append(note)
+        await activity.watch(kernel, RuntimeManager(), plan.sockets)
+        assert activity.busy(kernel) is False
+        cell = page.execute("print('x' * 100000)")
+        await asyncio.to_thread(page.until_idle, cell)
+        while len(heard) < 3:
+            told.clear()
+            await told.wait()
+        activity.stop(kernel)  # as Jupyter does before it shuts a kernel down
+        lab.client.delete(f"{lab.url}/api/kernels/{kernel}").raise_for_status()
+        while activity._ending:
+            told.clear()
+            await told.wait()
+        activity.close()
+
+    asyncio.run(asyncio.wait_for(watch(), 30))
+    assert heard[:3] == [False, True, False], "as it was, and a cell"
+    assert heard[-2:] == [False, False], "the kernel's end, and the runtime's"
+
+
+def test_an_adopted_kernel_is_what_it_was(
+    new_lab: Callable[..., LabServer], follow: Open, until: Callable[..., Any]
+) -> None:
+    lab = new_lab().start()
+    kernel_id = lab.session()["kernel"]["id"]
+    page = follow(lab, kernel_id)
+    page.execute(UNTIL_INTERRUPTED)
+    page.until_kind("stream")
+    lab.end(signal.SIGKILL)
+    lab.start()
+    assert lab.kernel(kernel_id)["execution_state"] == "busy"
+    lab.post(f"/api/kernels/{kernel_id}/interrupt")
+    until(lambda: lab.kernel(kernel_id)["execution_state"] == "idle", "it is idle")

@@ -1,0 +1,172 @@
+"""The server goes away in every way there is, and comes back: runtimes and sessions are what they were."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from ownlab.lab.runtimes.state import lives
+
+if TYPE_CHECKING:
+    from tests.lab.server.conftest import LabServer, Page
+
+NO_CARDS = Path(__file__).resolve().parents[2] / "machines" / "cpu.json"
+ONE = "ownlab-1-nvidia-geforce-gtx-1080-ti"
+COUNT = "import time\nfor i in range(1000):\n    print('line', i, flush=True)\n    time.sleep(0.05)"
+
+
+def test_a_running_cell_goes_on_without_its_server(
+    new_lab: Callable[..., LabServer], until: Callable[..., Any]
+) -> None:
+    lab = new_lab().start()
+    session = lab.session("deep.ipynb")
+    kernel = session["kernel"]["id"]
+    before = lab.processes(kernel)
+    page = lab.page(kernel)
+    assert page.run("kept = 41") == ""
+    page.execute(COUNT)
+    page.printed("line 2")
+    for signum in (signal.SIGKILL, signal.SIGTERM):
+        lab.end(signum)
+        assert all(lives(process) for process in before)
+        lab.start()
+
+        assert [one["id"] for one in lab.get("/api/kernels").json()] == [kernel]
+        [found] = lab.get("/api/sessions").json()
+        assert (found["id"], found["path"], found["kernel"]["id"]) == (session["id"], "deep.ipynb", kernel)
+        assert found["kernel"]["execution_state"] == "busy"
+        assert lab.processes(kernel) == before
+
+        page = lab.page(kernel)
+        assert "line 2\n" not in page.printed("line ")
+    check_that_it_obeys(lab, page, session, until)
+
+
+def check_that_it_obeys(lab: LabServer, page: Page, session: dict[str, Any], until: Callable[..., Any]) -> None:
+    """Interrupt, restart, shut down: as if its server had never gone away."""
+    kernel = session["kernel"]["id"]
+    before = lab.processes(kernel)
+    lab.post(f"/api/kernels/{kernel}/interrupt")
+    until(lambda: lab.kernel(kernel)["execution_state"] == "idle", "the kernel was interrupted")
+    assert page.run("print(kept + 1)") == "42\n"
+
+    lab.post(f"/api/kernels/{kernel}/restart")
+    assert page.run("print('kept' in dir())") == "False\n"
+    assert lab.processes(kernel)[:2] == before[:2], "the same keeper and supervisor"
+
+    lab.client.delete(f"{lab.url}/api/sessions/{session['id']}").raise_for_status()
+    until(lambda: not any(lives(process) for process in before), "no process is left")
+    until(lambda: not (lab.home / "runtimes" / kernel).exists(), "its folder is gone")
+    assert lab.get("/api/kernels").json() == []
+    assert not list((lab.home.parent / "jupyter-runtime").glob("kernel-*.json"))
+    assert lab.get("/ownlab/api/snapshot").json()["runtimes"] == []
+
+
+def test_a_server_that_was_killed_while_a_notebook_was_opened_leaves_no_second_kernel(
+    new_lab: Callable[..., LabServer], until: Callable[..., Any]
+) -> None:
+    """The runtime is there, its session is not: whoever asks again gets the one that was started."""
+    lab = new_lab().start()
+    body = {"path": "new.ipynb", "name": "new.ipynb", "type": "notebook", "kernel": {"name": "ownlab-cpu"}}
+
+    def ask() -> None:
+        with contextlib.suppress(httpx.TransportError), httpx.Client(trust_env=False) as client:
+            client.post(f"{lab.url}/api/sessions", json=body, headers={"Authorization": f"token {lab.token}"})
+
+    asking = Thread(target=ask)
+    asking.start()
+    # Before its supervisor has written its state there may be a folder and no runtime: that would leave no kernel at all.
+    [state] = until(lambda: list(lab.home.glob("runtimes/*/state.json")), "a start")
+    runtime = state.parent.name
+    lab.end(signal.SIGKILL)
+    asking.join()
+    lab.start()
+    until(lambda: [one["path"] for one in lab.get("/api/sessions").json()] == ["new.ipynb"], "its session is there")
+    assert lab.session("new.ipynb")["kernel"]["id"] == runtime
+    assert lab.page(runtime).run("print(1)") == "1\n"
+    assert os.listdir(lab.home / "runtimes") == [runtime]
+
+
+def test_a_kernel_that_died_meanwhile_is_cleared_away(
+    new_lab: Callable[..., LabServer], until: Callable[..., Any]
+) -> None:
+    lab = new_lab().start()
+    session = lab.session()
+    kernel = session["kernel"]["id"]
+    lab.page(kernel).run("1")
+    lab.end(signal.SIGKILL)
+    # The keeper first, so that nobody is left to clear up.
+    for process in lab.processes(kernel):
+        os.kill(process["pid"], signal.SIGKILL)
+    until(lambda: not any(lives(process) for process in lab.processes(kernel)), "all are dead")
+
+    lab.start()
+    assert lab.get("/api/kernels").json() == []
+    assert lab.get("/api/sessions").json() == []
+    until(lambda: not (lab.home / "runtimes" / kernel).exists(), "its folder is gone")
+    until(lambda: lab.get("/ownlab/api/snapshot").json()["runtimes"] == [], "its row is gone")
+
+
+def test_an_adopted_kernel_that_dies_is_started_anew(
+    new_lab: Callable[..., LabServer], until: Callable[..., Any]
+) -> None:
+    """Also where its type is no longer offered: the cards are not seen any more."""
+    lab = new_lab().start()
+    until(lambda: ONE in lab.get("/api/kernelspecs").json()["kernelspecs"], "the cards were read")
+    kernel = lab.session(kernel=ONE)["kernel"]["id"]
+    lab.page(kernel).run("1")
+    lab.end(signal.SIGKILL)
+    lab.environ["OWNLAB_MACHINE"] = str(NO_CARDS)
+    shutil.rmtree(lab.home.parent / "jupyter" / "kernels" / ONE)
+    lab.start()
+    page = lab.page(kernel)
+    keeper, supervisor, before = lab.processes(kernel)
+    os.kill(before["pid"], signal.SIGKILL)
+    page.until(lambda one: one["msg_type"] == "status" and one["content"]["execution_state"] == "restarting")
+    until(lambda: lab.processes(kernel)[2:] not in ([], [before]), "there is a new kernel")
+    assert lab.processes(kernel)[:2] == [keeper, supervisor]
+    assert page.run("print(6 * 7)") == "42\n"
+    lab.client.delete(f"{lab.url}/api/kernels/{kernel}").raise_for_status()
+    until(lambda: not (lab.home / "runtimes" / kernel).exists(), "its folder is gone")
+
+
+def test_two_labs_never_take_each_others_runtimes(new_lab: Callable[..., LabServer]) -> None:
+    first = new_lab("first").start()
+    kernel = first.session()["kernel"]["id"]
+    first.end(signal.SIGKILL)
+    second = new_lab("second").start()
+    assert second.get("/api/kernels").json() == []
+    assert [one["id"] for one in second.get("/ownlab/api/snapshot").json()["runtimes"]] == [kernel], "but it is seen"
+    first.start()
+    assert [one["id"] for one in first.get("/api/kernels").json()] == [kernel]
+
+
+def test_a_foreign_kernel_works_and_ends_with_the_server(
+    new_lab: Callable[..., LabServer], until: Callable[..., Any]
+) -> None:
+    lab = new_lab()
+    foreign = lab.home.parent / "jupyter" / "kernels" / "foreign"
+    foreign.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (foreign / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Foreign", "language": "python"}))
+    lab.start()
+    kernel = lab.session(kernel="foreign")["kernel"]["id"]
+    page = lab.page(kernel)
+    ask = "import os; print(os.getpid())"
+    first = int(page.run(ask))
+    lab.post(f"/api/kernels/{kernel}/restart")
+    # What is sent to a foreign kernel just after a restart may reach the old one: nobody stands between.
+    pid = int(lab.page(kernel).run(ask))
+    assert pid != first
+    lab.end(signal.SIGTERM)
+    until(lambda: not os.path.exists(f"/proc/{pid}"), "it has ended")

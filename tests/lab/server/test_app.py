@@ -1,0 +1,110 @@
+"""How the server is started, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ownlab.lab.server.app import lab_config
+from ownlab.lab.service.labs import lab_id
+
+if TYPE_CHECKING:
+    from tests.lab.server.conftest import LabServer
+
+
+def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "state"))
+    config = lab_config(str(tmp_path), 4711, "secret")
+    assert (config.ServerApp.ip, config.ServerApp.port, config.ServerApp.port_retries) == ("127.0.0.1", 4711, 0)
+    assert config.ServerApp.root_dir == str(tmp_path)
+    assert config.ServerApp.open_browser is False
+    assert config.IdentityProvider.token == "secret"
+    assert config.OwnlabKernelManager.ownlab_lab == lab_id(tmp_path)
+    assert config.OwnlabSessionManager.database_filepath == str(
+        tmp_path / "state" / "labs" / f"{lab_id(tmp_path)}.sessions.db"
+    )
+
+
+def test_no_lab_without_a_token(new_lab: Callable[..., LabServer]) -> None:
+    lab = new_lab()
+    command = [sys.executable, "-m", "ownlab.lab.server", "--folder", str(lab.folder), "--port", str(lab.port)]
+    ran = subprocess.run(command, env=lab.environ, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2
+    assert "OWNLAB_TOKEN is not set" in ran.stderr
+
+
+def test_a_port_in_use(new_lab: Callable[..., LabServer]) -> None:
+    lab = new_lab()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", lab.port))
+        other.listen()
+        assert lab.spawn().wait(60) == 3
+    assert f"port {lab.port} is in use" in lab.log.read_text()
+
+
+def test_a_folder_has_one_server(lab: LabServer, free_port: Callable[[], int]) -> None:
+    assert lab.process is not None
+    first, lab.port = lab.port, free_port()
+    try:
+        assert lab.spawn().wait(60) == 3
+    finally:
+        lab.port = first
+    assert f"is served already by process {lab.process.pid}" in lab.log.read_text()
+    assert lab.get("/api/status").status_code == 200
+
+
+def test_nothing_that_the_server_starts_sees_the_token(lab: LabServer) -> None:
+    page = lab.page(lab.session()["kernel"]["id"])
+    assert page.run("import os; print([name for name in os.environ if 'TOKEN' in name])") == "[]\n"
+
+
+def test_a_notebook_from_elsewhere_gets_a_runtime(lab: LabServer) -> None:
+    """Every notebook of Colab's asks for "python3", which would see all cards and end with the server."""
+    session = lab.session("from-colab.ipynb", kernel="python3")
+    assert session["kernel"]["name"] == "python3"
+    shown = lab.page(session["kernel"]["id"]).run("import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))")
+    assert shown == "''\n"
+
+
+def test_the_cpu_is_listed_once_and_under_a_name_that_notebooks_have_elsewhere(lab: LabServer) -> None:
+    listed = lab.get("/api/kernelspecs").json()
+    names = [one["spec"]["display_name"] for one in listed["kernelspecs"].values()]
+    assert names.count("Python 3 (CPU)") == 1
+    assert "Python 3 (ipykernel)" not in names
+    assert listed["default"] == "python3"
+    assert lab.session("by-type.ipynb", kernel="ownlab-cpu")["kernel"]["name"] == "python3"
+
+
+def test_the_record_and_the_end(lab: LabServer) -> None:
+    assert lab.process is not None
+    path = lab.home / "labs" / f"{lab_id(lab.folder)}.json"
+    record = json.loads(path.read_bytes())
+    assert (record["pid"], record["port"], record["state"]) == (lab.process.pid, lab.port, "ready")
+    assert record["url"] == f"{lab.url}/"
+    assert path.stat().st_mode & 0o777 == 0o600
+    lab.post("/api/shutdown")
+    assert lab.process.wait(60) == 0
+    assert json.loads(path.read_bytes())["state"] == "down"
+    lab.start()
+
+
+def test_starting_loads_nothing_that_can_wait() -> None:
+    """What the first request does not need is loaded after the server listens."""
+    code = "import sys, ownlab.lab.server.app, ownlab.lab.server.extension, ownlab.lab.server.kernels, ownlab.lab.server.connection\n"
+    late = [
+        "ownlab.machine.read",
+        "ownlab.lab.runtimes.snapshot",
+        "ownlab.lab.runtimes.cards",
+        "ownlab.render.documents",
+    ]
+    code += f"print([name for name in {late} if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,108 @@
+"""What a page is told when it comes to a runtime that works."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from tests.lab.server.line_page import LinePage
+from tests.lab.server.telling import notebook_of
+
+if TYPE_CHECKING:
+    from tests.lab.server.conftest import LabServer
+
+
+@pytest.fixture
+def kernel(lab: LabServer) -> Iterator[str]:
+    name = f"{os.urandom(4).hex()}.ipynb"
+    (lab.folder / name).write_text(json.dumps(notebook_of("a", "b")))
+    found: str = lab.session(name)["kernel"]["id"]
+    yield found
+    lab.client.delete(f"{lab.url}/api/kernels/{found}")
+
+
+@pytest.fixture
+def page(lab: LabServer, kernel: str) -> Iterator[LinePage]:
+    made = LinePage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def attach(lab: LabServer, kernel: str) -> Callable[..., dict[str, Any]]:
+    def ask(after: int = 0) -> dict[str, Any]:
+        found: dict[str, Any] = lab.get(f"/ownlab/api/runtimes/{kernel}/attach?after={after}").json()
+        return found
+
+    return ask
+
+
+Attach = Callable[..., dict[str, Any]]
+
+
+def test_what_runs_and_what_waits_is_told_whole(page: LinePage, attach: Attach) -> None:
+    running = page.execute("print('one', flush=True); import time; time.sleep(60)", cell="a")
+    queued = page.execute("print('two')", cell="b")
+    page.until_kind("stream")
+    told = attach(10**9)
+    first, second = told["executions"]
+    assert (first["msg_id"], first["cell"], first["state"]) == (running, "a", "running")
+    assert first["queued_at"] <= first["started_at"] <= told["now"]
+    assert first["ended_at"] is None
+    assert [one["header"]["msg_type"] for one in first["messages"]] == ["status", "execute_input", "stream"]
+    assert first["messages"][2]["content"] == {"name": "stdout", "text": "one\n"}
+    assert all(one["parent_header"]["msg_id"] == running for one in first["messages"])
+    assert all(one["header"]["session"] == told["kernel_session"] for one in first["messages"])
+    assert first["request"]["header"]["msg_id"] == running
+    assert first["request"]["metadata"]["cellId"] == "a"
+    assert (second["msg_id"], second["state"], second["messages"]) == (queued, "queued", [])
+    assert told["position"] >= int(page.position)
+
+
+def test_of_what_is_done_only_what_is_new_and_what_may_change(page: LinePage, attach: Attach) -> None:
+    page.until_idle(page.execute("print('one')", cell="a"))
+    page.until_idle(page.execute("from IPython.display import display; display(1, display_id='x')", cell="b"))
+    told = attach()
+    assert [one["cell"] for one in told["executions"]] == ["a", "b"]
+    assert [one["state"] for one in told["executions"]] == ["done", "done"]
+    assert told["executions"][0]["execution_count"] == 1
+    assert [one["cell"] for one in attach(told["position"])["executions"]] == ["b"]
+
+
+def test_a_question_is_asked_again(page: LinePage, attach: Attach) -> None:
+    page.execute("print(input('name? '))", cell="a", allow_stdin=True)
+    question = page.until_kind("input_request")
+    last = attach(10**9)["executions"][0]["messages"][-1]
+    assert (last["channel"], last["content"]["prompt"]) == ("stdin", "name? ")
+    assert last["header"]["msg_id"] == question.header["msg_id"]
+    page.answer(question, "Ada")
+    page.until_kind("stream")
+    assert not any(one["channel"] == "stdin" for one in attach()["executions"][0]["messages"])
+
+
+def test_nothing_is_told_of_a_kernel_that_is_gone(lab: LabServer, kernel: str, page: LinePage, attach: Attach) -> None:
+    page.execute("import time; time.sleep(60)", cell="a")
+    page.until_kind("execute_input")
+    lab.post(f"/api/kernels/{kernel}/restart")
+    assert attach()["executions"] == []
+
+
+def test_who_may_ask(lab: LabServer, kernel: str) -> None:
+    url = f"{lab.url}/ownlab/api/runtimes/{kernel}/attach"
+    assert httpx.get(url, trust_env=False).status_code == 403
+    assert lab.client.get(f"{url}?after=x").status_code == 400
+    unknown = lab.client.get(f"{lab.url}/ownlab/api/runtimes/no-such/attach")
+    assert unknown.status_code == 409
+    assert "no journal" in unknown.json()["error"]["message"]
+
+
+def test_packages_that_the_page_does_not_know_of_are_told(page: LinePage, attach: Attach) -> None:
+    send = "k = get_ipython().kernel\nk.session.send(k.iopub_socket, 'ownlab_packages', {'pip': {'a': 'a==1'}})"
+    page.until_idle(page.execute(send, cell="a"))
+    told = attach()
+    assert told["packages"] == {"pip": {"a": "a==1"}}
+    assert attach(told["position"])["packages"] == {}

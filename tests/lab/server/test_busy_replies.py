@@ -1,0 +1,119 @@
+"""What is answered in the kernel's place while it is busy, as it would answer itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.lab.server.line_page import LinePage, Open, Told, follow, is_status, kernel, pages
+
+if TYPE_CHECKING:
+    from tests.lab.server.conftest import LabServer
+
+__all__ = ["follow", "kernel", "pages"]  # fixtures
+
+WAIT = "import time\nwhile True: time.sleep(0.01)"
+
+
+def ask(page: LinePage, kind: str, content: dict[str, Any]) -> tuple[Told, list[Told]]:
+    """The reply, and what else was said of this request."""
+    request = page.send(kind, content)
+    reply = page.until(lambda one: one.parent.get("msg_id") == request and one.channel == "shell", "a reply")
+
+    def is_over(one: Told) -> bool:
+        return one.parent.get("msg_id") == request and is_status(one, "idle")
+
+    if not any(map(is_over, page.heard)):  # it may come before the reply
+        page.until(is_over, "its idle")
+    return reply, [one for one in page.heard if one.parent.get("msg_id") == request and one is not reply]
+
+
+def keep_busy(page: LinePage, code: str = WAIT) -> str:
+    request = page.execute(code)
+    page.until(lambda one: one.kind == "execute_input" and one.parent["msg_id"] == request, "it runs")
+    return request
+
+
+def test_a_busy_kernel_is_described_as_it_describes_itself(lab: LabServer, kernel: str, follow: Open) -> None:
+    page = follow(lab, kernel)
+    own, _ = ask(page, "kernel_info_request", {})
+    assert own.number > 0, "an idle kernel answers for itself"
+    cell = keep_busy(page)
+    told, others = ask(page, "kernel_info_request", {})
+    assert told.number == 0
+    assert told.content == own.content
+    assert told.header["session"] == own.header["session"]
+    assert set(told.header) == set(own.header) - {"subshell_id"}
+    assert [one.content["execution_state"] for one in others] == ["busy", "idle"], "JupyterLab waits for this idle"
+    now = page.until(lambda one: one.kind == "status" and not one.parent, "what it really does")
+    assert now.content["execution_state"] == "busy"
+    assert page.unacknowledged == {} or page.until_kind("taken")
+    lab.post(f"/api/kernels/{kernel}/interrupt")
+    page.until_idle(cell)
+    assert ask(page, "kernel_info_request", {})[0].number > 0
+
+
+def test_a_page_that_was_told_busy_hears_when_that_is_over(lab: LabServer, kernel: str, follow: Open) -> None:
+    """JupyterLab heeds neither busy nor idle of a debugger's request: an idle of ours has to follow a busy of ours."""
+    page = follow(lab, kernel)
+    ask(page, "kernel_info_request", {})
+    keep_busy(page, "import time\ntime.sleep(1)")
+    ask(page, "kernel_info_request", {})
+    page.until(lambda one: is_status(one, "busy") and not one.parent, "it works, says the server")
+    last = page.until(lambda one: is_status(one, "idle") and not one.parent, "it rests, says the server")
+    assert last.number == 0
+
+
+def test_a_new_page_of_a_busy_kernel_is_told_that_it_is_busy(lab: LabServer, kernel: str, follow: Open) -> None:
+    first = follow(lab, kernel)
+    ask(first, "kernel_info_request", {})
+    keep_busy(first)
+    late = follow(lab, kernel, after="now")
+    assert late.next().kind == "hello"
+    told = late.next()
+    assert is_status(told, "busy")
+    assert told.header["session"] == first.heard[-1].header["session"]
+    assert ask(late, "kernel_info_request", {})[0].content["implementation"] == "ipython"
+
+
+def test_widgets_are_told_while_a_cell_runs(lab: LabServer, kernel: str, follow: Open) -> None:
+    page = follow(lab, kernel)
+    page.run(
+        "import ipywidgets as w\n"
+        "bar = w.IntProgress(max=9)\n"
+        "picture = w.Image(value=b'\\x89PNG', format='png')\n"
+        "bar.value = 3"
+    )
+    own = states_of(page)
+    keep_busy(page, f"bar.value = 7\n{WAIT}")
+    page.until(lambda one: one.kind == "comm_msg" and one.content["data"].get("state") == {"value": 7}, "a step")
+    late = follow(lab, kernel, after="now")
+    told = states_of(late)
+    states = told.content["data"]["states"]
+    bar = next(one for one in states.values() if one["model_name"] == "IntProgressModel")
+    assert bar["state"]["value"] == 7
+    assert bar["state"]["max"] == 9
+    assert set(bar) == {"model_name", "model_module", "model_module_version", "state"}
+    [path] = told.content["data"]["buffer_paths"]
+    assert states[path[0]]["model_name"] == "ImageModel"
+    assert path[1:] == ["state", "value"]
+    assert told.buffers == [b"\x89PNG"]
+    assert set(states) == set(own.content["data"]["states"])
+
+    comms = ask(late, "comm_info_request", {"target_name": "jupyter.widget"})[0].content
+    assert set(comms["comms"]) == set(states)
+    assert comms["status"] == "ok"
+    assert ask(late, "comm_info_request", {"target_name": "nobody"})[0].content["comms"] == {}
+
+
+def states_of(page: LinePage) -> Told:
+    """As ipywidgets' manager asks when a page is opened."""
+    comm = "control"
+    page.send("comm_open", {"comm_id": comm, "target_name": "jupyter.widget.control", "data": {}})
+    request = page.send("comm_msg", {"comm_id": comm, "data": {"method": "request_states"}})
+    told = page.until(lambda one: one.kind == "comm_msg" and one.parent.get("msg_id") == request, "their states")
+    assert told.channel == "iopub"
+    assert told.content["comm_id"] == comm
+    assert told.content["data"]["method"] == "update_states"
+    assert not [one for one in page.heard if one.parent.get("msg_id") == request and one.channel == "shell"]
+    page.until(lambda one: one.kind == "taken" and one.content["msg_id"] == request, "it was taken")
+    return told

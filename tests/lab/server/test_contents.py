@@ -1,0 +1,352 @@
+"""Notebooks that are opened and saved through a real server, with journals of runtimes that are over."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import httpx
+import nbformat
+import pytest
+from tests.lab.server.telling import PIXEL, Telling, notebook_of
+
+from ownlab.lab.service.labs import lab_id
+
+LONG_AGO = 1_000_000_000.0
+
+
+@pytest.fixture
+def nb(lab: Any, request: pytest.FixtureRequest) -> Notebook:
+    return Notebook(lab, re.sub(r"\W", "-", request.node.name) + ".ipynb")
+
+
+class Notebook:
+    """A notebook in the lab's folder, as a page sees it."""
+
+    def __init__(self, lab: Any, name: str) -> None:
+        self.lab, self.name = lab, name
+        self.path: Path = lab.folder / name
+        self.put(notebook_of("a", "b"))
+
+    @property
+    def url(self) -> str:
+        return f"{self.lab.url}/api/contents/{self.name}"
+
+    def put(self, content: dict[str, Any], seen: str = "", **more: Any) -> httpx.Response:
+        headers = {"Content-Type": "application/json"} | ({"X-Ownlab-Seen": seen} if seen else {})
+        body = {"type": "notebook", "format": "json", "content": content, **more}
+        answer: httpx.Response = self.lab.client.put(
+            self.url, content=json.dumps(body), headers=headers
+        ).raise_for_status()
+        return answer
+
+    def get(self, **params: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.lab.client.get(self.url, params=params).raise_for_status().json()
+        return found
+
+    def cells(self) -> dict[str, dict[str, Any]]:
+        return {cell["id"]: cell for cell in self.get(type="notebook")["content"]["cells"]}
+
+    def on_disk(self) -> dict[str, dict[str, Any]]:
+        return {cell["id"]: cell for cell in self.valid().cells}
+
+    def valid(self) -> nbformat.NotebookNode:
+        found: nbformat.NotebookNode = nbformat.read(self.path, 4)  # type: ignore[no-untyped-call]
+        return found
+
+    def runtime(self, started_at: float | None = None, lab: str = "elsewhere") -> Telling:
+        """One that another lab's server looks after: the scribe of this one leaves it alone."""
+        return Telling(self.lab.home, self.path, lab, started_at)
+
+
+def text_of(cell: dict[str, Any]) -> str:
+    return "".join(output.get("text", "") for output in cell["outputs"])
+
+
+def test_an_opened_notebook_shows_what_its_runtime_said(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n", 7)
+    runtime.is_over()
+    cells = nb.cells()
+    assert text_of(cells["a"]) == "one\n"
+    assert cells["a"]["execution_count"] == 7
+    assert cells["a"]["metadata"]["execution"]["iopub.status.busy"] == "2026-01-02T03:04:05Z"
+    assert cells["b"]["outputs"] == []
+    assert text_of(nb.on_disk()["a"]) == ""  # reading writes nothing
+    assert runtime.held() == 0
+
+
+def test_a_cell_that_was_cut_says_so(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.begins(request := runtime.asks("a"))
+    runtime.prints(request, "half\n")
+    shown = text_of(nb.cells()["a"])
+    assert shown.startswith("half\n")
+    assert "cut off" in shown
+
+
+def test_a_position_is_told_only_of_a_runtime_that_is_alive(nb: Notebook) -> None:
+    nb.runtime().runs("a", "one\n")
+    assert "X-Ownlab-Position" not in nb.lab.get(f"/api/contents/{nb.name}?type=notebook").headers
+
+
+def test_saving_adds_what_the_page_has_not_seen(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    seen = runtime.position
+    runtime.runs("b", "two\n", 2)
+    runtime.is_over()
+    page = notebook_of("a", "b")  # outputs of "a" were cleared by hand, of "b" it has not heard
+    page["cells"][0]["source"] = "edited"
+    nb.put(page, f"{runtime.runtime}/{seen}")
+    saved = nb.on_disk()
+    assert (text_of(saved["a"]), text_of(saved["b"])) == ("", "two\n")
+    assert saved["a"]["source"] == "edited"
+    assert runtime.held() == runtime.position
+    nbformat.validate(nb.valid())
+
+
+def test_what_was_cleared_and_saved_stays_cleared(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    runtime.is_over()
+    nb.put(notebook_of("a", "b"), f"{runtime.runtime}/{runtime.position}")
+    assert text_of(nb.cells()["a"]) == ""
+    nb.put(notebook_of("a", "b"))  # from a client that knows nothing of positions
+    assert text_of(nb.cells()["a"]) == ""
+
+
+@pytest.mark.parametrize("header", ["nonsense", "a/b", "../../x/1", "r/-1", "r/99999999999999999999999"])
+def test_a_header_that_makes_no_sense_counts_as_none(nb: Notebook, header: str) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    nb.put(notebook_of("a", "b"), header)
+    assert text_of(nb.on_disk()["a"]) == "one\n"
+
+
+def test_the_newest_of_several_runtimes_counts(nb: Notebook) -> None:
+    old, new = nb.runtime(LONG_AGO), nb.runtime(LONG_AGO + 1)
+    old.runs("a", "old\n")
+    old.runs("b", "only here\n", 2)
+    old.is_over()
+    new.runs("a", "new\n", 1)
+    new.is_over()
+    cells = nb.cells()
+    assert (text_of(cells["a"]), text_of(cells["b"])) == ("new\n", "only here\n")
+    # A page that has seen all of the new one, and cleared it: the old one's output does not come back.
+    nb.put(notebook_of("a", "b"), f"{new.runtime}/{new.position}")
+    saved = nb.on_disk()
+    assert (text_of(saved["a"]), text_of(saved["b"])) == ("", "only here\n")
+    assert (old.held(), new.held()) == (old.position, new.position)
+
+
+def test_packages_of_several_runtimes_are_remembered_the_newest_last(nb: Notebook) -> None:
+    old, new = nb.runtime(LONG_AGO), nb.runtime(LONG_AGO + 1)
+    old.says(old.asks("a"), "ownlab_packages", pip={"one": "one==1", "two": "two==1"}, apt={})
+    old.is_over()
+    new.says(new.asks("a"), "ownlab_packages", pip={"one": "one==2"}, apt={"ffmpeg": "ffmpeg"})
+    new.is_over()
+    both = {"packages": {"pip": ["one==2", "two==1"], "apt": ["ffmpeg"]}}
+    assert nb.get(type="notebook")["content"]["metadata"]["ownlab"] == both
+    # A page that knew the new one's, and whose person took them out of the notebook: only what it did not know is added.
+    nb.put(notebook_of("a", "b"), f"{new.runtime}/{new.position}")
+    assert nb.valid().metadata["ownlab"] == {"packages": {"pip": ["one==1", "two==1"]}}
+    nb.put(notebook_of("a", "b"))
+    assert "ownlab" not in nb.valid().metadata
+
+
+def test_a_package_that_was_struck_from_the_list_does_not_come_back_with_another(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.says(runtime.asks("a"), "ownlab_packages", pip={"struck": "struck==1"}, apt={})
+    nb.put(notebook_of("a", "b"), f"{runtime.runtime}/{runtime.position}")
+    runtime.says(runtime.asks("b"), "ownlab_packages", pip={"other": "other==1"}, apt={})
+    assert nb.get(type="notebook")["content"]["metadata"]["ownlab"] == {"packages": {"pip": ["other==1"]}}
+
+
+def test_cells_that_are_gone_are_dropped(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("gone", "one\n")
+    nb.put(notebook_of("b"), f"{runtime.runtime}/0")
+    assert list(nb.on_disk()) == ["b"]
+
+
+def test_old_formats_get_ids_that_stay(nb: Notebook) -> None:
+    nb.path.write_text(json.dumps(notebook_of("a", "b", minor=2)))
+    first, second = nb.get(type="notebook")["content"], nb.get(type="notebook")["content"]
+    assert first == second
+    assert first["nbformat_minor"] == 5
+    ids = [cell["id"] for cell in first["cells"]]
+    assert len(set(ids)) == 2
+    runtime = nb.runtime()
+    runtime.runs(ids[0], "found\n")
+    assert text_of(nb.cells()[ids[0]]) == "found\n"
+
+
+def test_missing_and_doubled_ids_are_mended_the_same_way_each_time(nb: Notebook) -> None:
+    content = notebook_of("same", "same", "other")
+    del content["cells"][2]["id"]
+    nb.path.write_text(json.dumps(content))
+    ids = list(nb.cells())
+    assert len(ids) == 3
+    assert ids == list(nb.cells())
+
+
+def test_rich_outputs_of_code_that_ran_here_are_trusted(nb: Notebook) -> None:
+    foreign = notebook_of("a", "b")
+    html = {"output_type": "display_data", "metadata": {}, "data": {"text/html": "<b>bold</b>"}}
+    foreign["cells"][1]["outputs"] = [html]
+    nb.path.write_text(json.dumps(foreign))  # as it came from somebody else
+    runtime = nb.runtime()
+    runtime.says(runtime.asks("a"), "display_data", data={"text/html": "<i>ours</i>"}, metadata={})
+    cells = nb.cells()
+    assert cells["a"]["metadata"]["trusted"] is True
+    assert cells["b"]["metadata"]["trusted"] is False
+
+
+def test_a_save_signs_what_was_merged(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.says(runtime.asks("a"), "display_data", data={"image/png": PIXEL, "text/html": "<i>x</i>"}, metadata={})
+    nb.put(notebook_of("a", "b"), f"{runtime.runtime}/0")
+    cells = nb.cells()
+    assert cells["a"]["outputs"][0]["data"]["image/png"] == PIXEL
+    assert all(cell["metadata"]["trusted"] for cell in cells.values())
+
+
+def test_a_rename_takes_the_journal_along_at_once(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    (nb.lab.folder / f"to-{nb.path.stem}").mkdir()
+    moved = f"to-{nb.path.stem}/new.ipynb"
+    nb.lab.client.patch(nb.url, json={"path": moved}).raise_for_status()
+    nb.name = moved
+    assert text_of(nb.cells()["a"]) == "one\n"
+    renamed = f"then-{nb.path.stem}"
+    nb.lab.client.patch(f"{nb.lab.url}/api/contents/to-{nb.path.stem}", json={"path": renamed}).raise_for_status()
+    nb.name = f"{renamed}/new.ipynb"
+    assert text_of(nb.cells()["a"]) == "one\n"
+
+
+def test_a_notebook_of_the_same_name_has_no_past(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    nb.lab.client.delete(nb.url).raise_for_status()
+    nb.put(notebook_of("a", "b"))
+    assert text_of(nb.cells()["a"]) == ""
+
+
+def test_a_copy_has_the_outputs_and_a_restored_checkpoint_has_not(nb: Notebook) -> None:
+    nb.lab.post(f"/api/contents/{nb.name}/checkpoints")
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    copy = nb.lab.post("/api/contents", {"copy_from": nb.name}).json()["name"]
+    saved = json.loads((nb.lab.folder / copy).read_text())
+    assert saved["cells"][0]["outputs"][0]["text"] == ["one\n"]
+    nb.lab.post(f"/api/contents/{nb.name}/checkpoints/checkpoint")
+    assert text_of(nb.cells()["a"]) == ""
+
+
+def test_through_a_link_it_is_the_same_notebook(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    link = nb.path.with_name(f"link-{nb.name}")
+    link.symlink_to(nb.path)
+    nb.name = link.name
+    assert text_of(nb.cells()["a"]) == "one\n"
+
+
+def test_what_python_writes_and_json_does_not_know(nb: Notebook) -> None:
+    content = notebook_of("a", "b")
+    content["metadata"]["x"] = float("nan")
+    content["cells"][0]["source"] = "half \ud83d of a character"
+    nb.path.write_text(json.dumps(content))
+    assert nb.cells()["a"]["source"] == "half \ufffd of a character"
+    runtime = nb.runtime()
+    runtime.runs("a", "\ud83d\n")
+    nb.cells()
+    nb.put(content | {"metadata": {}})
+    assert text_of(nb.on_disk()["a"]) == "\ufffd\n"
+
+
+def test_a_damaged_file_is_an_error_in_words_and_stays(nb: Notebook) -> None:
+    nb.path.write_text("{")
+    answer = nb.lab.client.get(nb.url, params={"type": "notebook"})
+    assert answer.status_code == 400
+    assert "Unreadable Notebook" in answer.json()["message"]
+    assert nb.path.read_text() == "{"
+
+
+def test_a_write_that_was_interrupted_is_mended(nb: Notebook) -> None:
+    whole = nb.path.read_text()
+    nb.path.with_name(f".~{nb.name}").write_text(whole)
+    nb.path.write_text(whole[:50])
+    assert list(nb.cells()) == ["a", "b"]
+
+
+def test_a_file_is_replaced_at_once_and_stays_what_it_was(nb: Notebook) -> None:
+    os.chmod(nb.path, 0o604)
+    before = nb.path.stat()
+    link = nb.path.with_name(f"link-{nb.name}")
+    link.symlink_to(nb.path.name)
+    nb.name = link.name
+    nb.put(notebook_of("a"))
+    after = nb.path.stat()
+    assert after.st_ino != before.st_ino, "who reads it meanwhile has the old one, whole"
+    assert stat.S_IMODE(after.st_mode) == 0o604
+    assert link.is_symlink()
+    other = nb.path.with_name(f"other-{nb.path.name}")
+    os.link(nb.path, other)
+    nb.put(notebook_of("a", "b", "c"))
+    assert other.samefile(nb.path), "a file with two names keeps both"
+    assert list(nb.on_disk()) == ["a", "b", "c"]
+    assert not [name for name in os.listdir(nb.lab.folder) if name.startswith(".~")]
+
+
+def test_large_files_and_other_types_go_their_own_way(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    half = json.dumps(notebook_of("a", "b"))
+    for chunk, piece in ((1, half[:40]), (-1, half[40:])):
+        body = {"type": "file", "format": "text", "content": piece, "chunk": chunk}
+        nb.lab.client.put(nb.url, json=body).raise_for_status()
+    assert nb.path.read_text() == half
+    assert nb.get(type="file")["content"] == half
+    assert runtime.held() == 0
+    assert nb.get(type="notebook", content=0)["content"] is None
+
+
+def test_a_body_that_is_no_notebook_is_refused_as_ever(nb: Notebook) -> None:
+    bodies: list[object] = [None, [], {"cells": 3}]
+    for content in bodies:
+        answer = nb.lab.client.put(nb.url, json={"type": "notebook", "content": content})
+        assert answer.status_code in (400, 500), content
+
+
+def test_a_journal_that_cannot_be_read_keeps_no_notebook_shut(nb: Notebook) -> None:
+    runtime = nb.runtime()
+    runtime.runs("a", "one\n")
+    (log,) = runtime.folder.glob("*.log")
+    log.rename(runtime.folder / "aside")
+    log.mkdir()
+    assert text_of(nb.cells()["a"]) == ""
+    nb.put(notebook_of("a", "b"))
+    assert runtime.held() == 0
+    log.rmdir()
+    (runtime.folder / "aside").rename(log)
+    assert text_of(nb.cells()["a"]) == "one\n"
+
+
+def test_the_table_of_a_lab_belongs_to_its_owner_alone(nb: Notebook) -> None:
+    made = Telling(nb.lab.home, nb.path, lab_id(str(nb.lab.folder)))
+    made.runs("a", "one\n")
+    nb.put(notebook_of("a", "b"))
+    for path in (made.folder, *made.folder.iterdir()):
+        assert stat.S_IMODE(os.stat(path).st_mode) & 0o077 == 0, path
+
+
+@pytest.mark.parametrize("path", ["..%2F..%2Fetc%2Fpasswd", "%2e%2e/x.ipynb"])
+def test_nothing_outside_the_folder_is_served(nb: Notebook, path: str) -> None:
+    assert nb.lab.client.get(f"{nb.lab.url}/api/contents/{path}").status_code in (400, 404)

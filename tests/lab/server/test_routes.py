@@ -1,0 +1,115 @@
+"""Our routes: what they answer, and whom they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import websocket
+
+from ownlab.lab.runtimes.state import lives
+
+if TYPE_CHECKING:
+    from tests.lab.server.conftest import LabServer
+
+READ = ["/ownlab/api/snapshot", "/ownlab/api/types"]
+WRITE = ["/ownlab/api/runtimes/abc/stop", "/ownlab/api/runtimes/abc/extend"]
+
+
+@pytest.fixture
+def browser(lab: LabServer) -> Iterator[httpx.Client]:
+    """Has logged in, and goes on with its cookies."""
+    with httpx.Client(trust_env=False, timeout=30) as client:
+        client.get(f"{lab.url}/lab", params={"token": lab.token}).raise_for_status()
+        yield client
+
+
+def handshake(lab: LabServer, **header: str) -> int:
+    """What the server answers to a websocket for the stream."""
+    address = f"ws://127.0.0.1:{lab.port}/ownlab/api/stream"
+    origin = header.pop("Origin", None)
+    try:
+        opened = websocket.create_connection(
+            address, timeout=30, header=[f"{name}: {value}" for name, value in header.items()], origin=origin
+        )
+    except websocket.WebSocketBadStatusException as exc:
+        return int(exc.status_code)
+    opened.close()
+    return 101
+
+
+def test_nothing_without_the_token(lab: LabServer) -> None:
+    with httpx.Client(trust_env=False, timeout=30) as stranger:
+        assert [stranger.get(lab.url + path).status_code for path in READ] == [403, 403]
+        assert [stranger.post(lab.url + path, json={}).status_code for path in WRITE] == [403, 403]
+        wrong = {"Authorization": "token wrong"}
+        assert [stranger.get(lab.url + path, headers=wrong).status_code for path in READ] == [403, 403]
+        assert [stranger.post(lab.url + path, json={}, headers=wrong).status_code for path in WRITE] == [403, 403]
+    assert handshake(lab) == 403
+    assert handshake(lab, Authorization="token wrong") == 403
+    assert handshake(lab, Authorization=f"token {lab.token}") == 101
+
+
+def test_nothing_across_origins(lab: LabServer, browser: httpx.Client) -> None:
+    elsewhere = {"Origin": "http://evil.example", "X-XSRFToken": browser.cookies["_xsrf"]}
+    assert [browser.get(lab.url + path).status_code for path in READ] == [200, 200]
+    assert [browser.get(lab.url + path, headers=elsewhere).status_code for path in READ] == [404, 404]
+    assert [browser.post(lab.url + path, json={}, headers=elsewhere).status_code for path in WRITE] == [404, 404]
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    assert handshake(lab, Cookie=cookies, Origin="http://evil.example") == 403
+    assert handshake(lab, Cookie=cookies, Origin=lab.url) == 101
+
+
+def test_no_deed_without_the_xsrf_cookie(lab: LabServer, browser: httpx.Client) -> None:
+    assert [browser.post(lab.url + path, json={}).status_code for path in WRITE] == [403, 403]
+    mark = {"X-XSRFToken": browser.cookies["_xsrf"]}
+    assert [browser.post(lab.url + path, json={}, headers=mark).status_code for path in WRITE] == [409, 409]
+
+
+def test_a_failure_is_told_as_on_the_command_line(lab: LabServer) -> None:
+    answer = lab.client.post(f"{lab.url}/ownlab/api/runtimes/abc/stop", json={})
+    assert answer.status_code == 409
+    assert answer.json()["error"]["kind"] == "LabError"
+    assert "abc" in answer.json()["error"]["message"]
+    answer = lab.client.post(f"{lab.url}/ownlab/api/runtimes/abc/stop", json={"now": "yes"})
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (400, "UsageError")
+
+
+def test_types_and_cards(lab: LabServer) -> None:
+    types = lab.get("/ownlab/api/types").json()["types"]
+    assert [kind["name"] for kind in types if kind["kind"] is None] == ["python3"]
+    assert {kind["cards"] for kind in types} == {0, 1, 2, 4}
+    shown = lab.get("/ownlab/api/snapshot").json()
+    assert [card["free_parts"] for card in shown["cards"]] == [12, 12, 12, 12]
+    assert shown["types"] == types
+    assert shown["history"]
+
+
+def test_stop(lab: LabServer, until: Callable[..., Any]) -> None:
+    session = lab.session("stopped.ipynb")
+    kernel = session["kernel"]["id"]
+    page = lab.page(kernel)
+    page.run("1")
+    processes = lab.processes(kernel)
+    assert lab.post(f"/ownlab/api/runtimes/{kernel}/stop", {"now": True}).json()["runtime"] == kernel
+    page.until(lambda one: one["msg_type"] == "status" and one["content"]["execution_state"] == "dead")
+    until(lambda: not any(lives(process) for process in processes), "no process is left")
+    assert lab.get("/api/kernels").json() == [], "it is not started anew"
+    assert lab.get("/api/sessions").json() == []
+
+
+def test_extend(lab: LabServer) -> None:
+    config = lab.home.parent / "config.toml"  # read anew for each runtime
+    config.write_text("[limits]\nsession_hours = 0.1\n")
+    try:
+        kernel = lab.session("limited.ipynb")["kernel"]["id"]
+    finally:
+        config.unlink()
+    lab.page(kernel).run("1")
+    [before] = lab.get("/ownlab/api/snapshot").json()["runtimes"]
+    assert before["warned"]
+    assert before["may_extend"]
+    extended = lab.post(f"/ownlab/api/runtimes/{kernel}/extend").json()
+    assert extended["ends_at"] > before["ends_at"]

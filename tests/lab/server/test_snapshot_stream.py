@@ -1,0 +1,124 @@
+"""The stream: what it sends, when, and that nobody looks at anything while no page is seen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import websocket
+
+if TYPE_CHECKING:
+    from tests.lab.server.conftest import LabServer
+
+HIDDEN_SECONDS = 5.0
+
+
+class Stream:
+    def __init__(self, lab: LabServer) -> None:
+        address = f"ws://127.0.0.1:{lab.port}/ownlab/api/stream"
+        self.socket = websocket.create_connection(address, timeout=30, header=[f"Authorization: token {lab.token}"])
+
+    def close(self) -> None:
+        self.socket.close()
+        self.socket.shutdown()  # type: ignore[no-untyped-call]  # where the server has closed it, `close` leaves our end open
+
+    def next(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.socket.recv())
+        return found
+
+    def show(self, visible: bool) -> None:
+        self.socket.send(json.dumps({"visible": visible}))
+
+    def rest(self) -> None:
+        """What was on its way."""
+        self.socket.settimeout(1)
+        with contextlib.suppress(websocket.WebSocketTimeoutException):
+            while True:
+                self.next()
+
+    def until(self, found: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            snapshot = self.next()
+            if found(snapshot):
+                return snapshot
+        pytest.fail("it was never sent")
+
+
+@pytest.fixture
+def stream(lab: LabServer) -> Iterator[Stream]:
+    opened = Stream(lab)
+    yield opened
+    opened.close()
+
+
+def test_a_page_gets_something_at_once_and_again_while_it_is_seen(stream: Stream) -> None:
+    first = stream.next()
+    assert len(first["cards"]) == 4
+    stream.show(True)
+    times = [stream.next()["at"] for _ in range(3)]
+    assert sorted(times) == times
+    assert times[-1] > first["at"]
+
+
+def test_history_is_sent_once(stream: Stream) -> None:
+    first = stream.next()
+    stream.show(True)
+    later = [stream.next() for _ in range(3)]
+    times = [point["at"] for one in (first, *later) for point in one["history"]]
+    assert len(times) == len(set(times))
+    assert sum(len(one["history"]) for one in later) <= len(later)
+    assert [len(point["cards"]) for one in later for point in one["history"]][-1:] == [4]
+
+
+def test_a_change_is_told(lab: LabServer, stream: Stream) -> None:
+    stream.next()
+    stream.show(True)
+    kernel = lab.session("told.ipynb")["kernel"]["id"]
+    stream.until(lambda one: any(each["id"] == kernel and each["state"] == "running" for each in one["runtimes"]))
+    lab.page(kernel).execute("import time; time.sleep(600)")
+    stream.until(lambda one: any(each["id"] == kernel and each["busy"] for each in one["runtimes"]))
+    lab.client.delete(f"{lab.url}/api/kernels/{kernel}").raise_for_status()
+    stream.until(lambda one: all(each["id"] != kernel for each in one["runtimes"]))
+
+
+def test_nobody_looks_while_no_page_is_seen(lab: LabServer, stream: Stream) -> None:
+    """Every look leaves a point in the history: while the page is hidden, there is none."""
+    stream.next()
+    stream.show(True)
+    stream.next()
+    stream.show(False)
+    lab.get("/api/status")  # answered after the message above was heard
+    stream.rest()
+    hidden = time.time()
+    time.sleep(HIDDEN_SECONDS)  # this is the time that is looked at
+    shown = time.time()
+    stream.socket.settimeout(30)
+    stream.show(True)
+    stream.until(lambda one: one["at"] >= shown)
+    history = lab.get("/ownlab/api/snapshot").json()["history"]
+    assert [point["at"] for point in history if hidden < point["at"] < shown] == []
+    assert [point for point in history if point["at"] <= hidden]
+
+
+def test_what_is_not_understood_ends_the_stream(stream: Stream) -> None:
+    stream.next()
+    stream.socket.send('{"visible": "perhaps"}')
+    code, _ = stream.socket.recv_data()
+    assert code == websocket.ABNF.OPCODE_CLOSE
+
+
+def test_two_pages_share_one_look(lab: LabServer, stream: Stream) -> None:
+    other = Stream(lab)
+    try:
+        for each in (stream, other):
+            each.next()
+            each.show(True)
+        seen = {stream.next()["at"] for _ in range(4)}
+        assert seen & {other.next()["at"] for _ in range(4)}
+    finally:
+        other.close()

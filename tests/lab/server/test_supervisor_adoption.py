@@ -1,0 +1,37 @@
+"""Which runtimes a server takes for its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.server.adoption import bury, survivors
+from ownlab.lab.store.atomic_write import write_private
+from ownlab.lab.store.store import Store
+
+LAB = "0123456789ab"
+
+
+def leave(home: Path, runtime: str, host: str) -> Path:
+    """What a runtime that nobody hears leaves in a home: dead, or alive on another host."""
+    folder = home / "runtimes" / runtime
+    folder.mkdir(parents=True, mode=0o700)
+    plan = Plan(runtime, str(folder), str(folder), str(home / "store"), "ownlab-cpu", "CPU", [], "/", {}, lab=LAB)
+    write_private(str(folder / "plan.json"), plan._replace(host=host).to_json())
+    return folder
+
+
+def test_what_runs_on_another_host_is_neither_adopted_nor_buried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWNLAB_HOME", str(tmp_path))
+    here, there = leave(tmp_path, "here", os.uname().nodename), leave(tmp_path, "there", "elsewhere")
+    Store.open(tmp_path / "store").close()
+    living, dead = survivors(LAB, str(tmp_path))
+    assert (living, [plan.runtime for plan in dead]) == ([], ["here"])
+    bury(dead)
+    assert not here.exists()
+    assert there.exists()

@@ -1,0 +1,85 @@
+"""The front end's types: committed, and the same as the records. `make golden` rewrites them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from msgspec import Struct
+
+import ownlab
+from ownlab.lab.runtimes.records import Snapshot
+from ownlab.lab.server.forms import Forms
+from ownlab.lab.server.proposals import Proposed
+from ownlab.lab.server.secrets import Secrets
+from ownlab.render.documents import Failure
+from ownlab.render.typescript import declarations
+
+LABEXTENSION = Path(__file__).resolve().parents[2] / "labextension"
+
+
+def test_generated_types_are_those_of_the_records() -> None:
+    path = LABEXTENSION / "src" / "records.ts"
+    declared = declarations([Snapshot, Forms, Proposed, Secrets, Failure])
+    if os.environ.get("OWNLAB_GOLDEN") == "write":
+        path.write_text(declared)
+    assert path.read_text() == declared
+
+
+class Inner(Struct, frozen=True):
+    """What is inside."""
+
+    kind: Literal["a", "b"]
+
+
+class Other(Struct, frozen=True, tag_field="is", tag="other"):
+    size: int
+
+
+class Outer(Struct, frozen=True, rename={"inner": "within"}):
+    inner: tuple[Inner, ...]
+    sizes: dict[str, int | None]
+    first: Inner
+    ready: bool = False
+
+
+def test_a_record_comes_after_what_it_is_made_of() -> None:
+    assert declarations([Outer]).partition("\n\n")[2] == (
+        "/** What is inside. */\n"
+        "export interface Inner {\n"
+        "  readonly kind: 'a' | 'b';\n"
+        "}\n"
+        "\n"
+        "export interface Outer {\n"
+        "  readonly within: ReadonlyArray<Inner>;\n"
+        "  readonly sizes: Readonly<Record<string, number | null>>;\n"
+        "  readonly first: Inner;\n"
+        "  readonly ready: boolean;\n"
+        "}\n"
+    )
+
+
+def test_a_record_says_which_of_several_it_is() -> None:
+    assert "  readonly is: 'other';\n  readonly size: number;\n" in declarations([Other])
+
+
+def test_what_has_no_type_over_there_is_refused() -> None:
+    class Odd(Struct):
+        raw: bytes
+
+    with pytest.raises(TypeError, match="no TypeScript"):
+        declarations([Odd])
+
+
+def test_the_front_end_has_the_version_of_the_package() -> None:
+    assert json.loads((LABEXTENSION / "package.json").read_text())["version"] == ownlab.__version__
+
+
+def test_the_lock_names_no_registry() -> None:
+    """Whoever builds uses the registry that is set up there."""
+    lock = json.loads((LABEXTENSION / "package-lock.json").read_text())
+    assert [name for name, package in lock["packages"].items() if "resolved" in package] == []
+    assert all("integrity" in package for name, package in lock["packages"].items() if name)

@@ -63,7 +63,8 @@ export class ColabActions {
     },
     cell_javascript_eval: (request, broker) => {
       const cell = broker.cellOf(request.execution);
-      return evaluate(request.stringField('script'), { panel: broker.panel, cell }, () => (cell ? broker.scriptOutput(cell) : document.createElement('div'))).then(asJSON);
+      const output = (): HTMLElement => (cell ? broker.scriptOutput(cell) : document.createElement('div'));
+      return evaluate(request.stringField('script'), { panel: broker.panel, cell }, output).then(asJSON);
     },
     add_scratch_cell: (request, { panel }) => addCell(panel.content, request.stringField('content')),
     register_snippets: () => ({}),

@@ -3,9 +3,9 @@ import type { CodeCell, ICodeCellModel } from '@jupyterlab/cells';
 import { Signal } from '@lumino/signaling';
 import type { PanelLayout } from '@lumino/widgets';
 import type { Form } from '../records';
-import type { IFormClient, FormReader } from './formReader';
+import type { FormReader, IFormClient } from './formReader';
 import { FormWidget, type IFormActions, type Rendermime } from './formWidget';
-import { fieldsOf, type ICellSource, type IParsedForm, isSameSource, minimalEdit, mayHaveForm, withFieldValue } from './parsedForm';
+import { fieldsOf, type ICellSource, type IParsedForm, isSameSource, mayHaveForm, minimalEdit, withFieldValue } from './parsedForm';
 
 /** Changes of an `auto` cell within this time run it once. */
 const AUTO_RUN_DELAY_MS = 300;

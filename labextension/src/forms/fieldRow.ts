@@ -6,7 +6,7 @@
  */
 import { Widget } from '@lumino/widgets';
 import type { Field } from '../records';
-import { asRawField, matchesType, displayValue, sourceText } from './fieldValue';
+import { asRawField, displayValue, matchesType, sourceText } from './fieldValue';
 
 /** The kind of control; it depends on the field's type and on the value in the source. */
 type Control = 'text' | 'code' | 'number' | 'checkbox' | 'slider' | 'date' | 'select' | 'combo';

@@ -131,7 +131,8 @@ export class NotebookAttachment {
       if (cell && (!isShown || reason === 'behind')) {
         state.markReplayed(execution.msg_id, attachment.position, cell.model.id);
         // Replayed output was not captured by a widget; later output may be.
-        const hook = (message: KernelMessage.IIOPubMessage): boolean => !this._journal.serializer.positionOf(message) || this._captures.acceptsOutput(message);
+        const hook = (message: KernelMessage.IIOPubMessage): boolean =>
+          !this._journal.serializer.positionOf(message) || this._captures.acceptsOutput(message);
         showExecution(this._panel, kernel, cell, execution, hook);
         cell.outputHidden &&= reason === 'opened';
         messages.push(...execution.messages.map(message => new LocalMessage({ ...message, buffers: [] } as unknown as KernelMessage.IMessage)));

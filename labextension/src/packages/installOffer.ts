@@ -19,7 +19,11 @@ export async function offerInstall(panel: NotebookPanel, kernel: Kernel.IKernelC
     return;
   }
   const n = count(missing);
-  const short = plural(n, 'This notebook needs a package that is not installed in this runtime.', 'This notebook needs {n} packages that are not installed in this runtime.');
+  const short = plural(
+    n,
+    'This notebook needs a package that is not installed in this runtime.',
+    'This notebook needs {n} packages that are not installed in this runtime.'
+  );
   const describe = (names: string): string =>
     n === 1
       ? text('This notebook needs a package that is not installed in this runtime: {names}.', { names })
@@ -47,7 +51,8 @@ async function install(id: string, kernel: Kernel.IKernelConnection, missing: Pa
   const lines: string[] = [];
   const notify = (message: string, type: 'in-progress' | 'success' | 'error', autoClose: number | false): void => {
     const short = message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH - 1)}…` : message;
-    const showLines = (): Promise<unknown> => showDialog({ title: text('Output of the installers'), body: preformatted(lines), buttons: [Dialog.okButton()] });
+    const showLines = (): Promise<unknown> =>
+      showDialog({ title: text('Output of the installers'), body: preformatted(lines), buttons: [Dialog.okButton()] });
     const details = { label: text('Details'), callback: () => void showLines() };
     const options = { autoClose, actions: type === 'error' ? [details] : [] };
     if (!Notification.update({ id, message: short, type, ...options }) && type !== 'in-progress') {

@@ -70,7 +70,9 @@ function Card({ card, mine, now, history }: ICardProps): React.JSX.Element {
           </li>
         ))}
         {card.free_parts > 0 && (
-          <li className="ownlab-mod-free">{card.free_parts === PARTS ? text('free') : text('{share} free', { share: formatShare(card.free_parts) })}</li>
+          <li className="ownlab-mod-free">
+            {card.free_parts === PARTS ? text('free') : text('{share} free', { share: formatShare(card.free_parts) })}
+          </li>
         )}
       </ul>
       <CardUtilization card={card} history={history} />
@@ -153,9 +155,24 @@ function metricsOf({ utilisation, saturation, no_saturation, power, power_limit 
   const { sm, tensor, dram } = saturation;
   return [
     busy,
-    { id: 'sm', name: text('SMs'), meaning: text('On average, {percent} of the multiprocessors were active.', { percent: formatPercent(sm) }), value: sm },
-    { id: 'tensor', name: text('tensor'), meaning: text('The tensor cores were active {percent} of the time.', { percent: formatPercent(tensor) }), value: tensor },
-    { id: 'dram', name: text('DRAM'), meaning: text('{percent} of the memory bandwidth was used.', { percent: formatPercent(dram) }), value: dram }
+    {
+      id: 'sm',
+      name: text('SMs'),
+      meaning: text('On average, {percent} of the multiprocessors were active.', { percent: formatPercent(sm) }),
+      value: sm
+    },
+    {
+      id: 'tensor',
+      name: text('tensor'),
+      meaning: text('The tensor cores were active {percent} of the time.', { percent: formatPercent(tensor) }),
+      value: tensor
+    },
+    {
+      id: 'dram',
+      name: text('DRAM'),
+      meaning: text('{percent} of the memory bandwidth was used.', { percent: formatPercent(dram) }),
+      value: dram
+    }
   ];
 }
 

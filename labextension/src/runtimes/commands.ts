@@ -89,7 +89,10 @@ async function changeType(panel: NotebookPanel | null, live: LiveSnapshot): Prom
 async function confirmStop(runtime: Runtime, live: LiveSnapshot): Promise<boolean> {
   const { button } = await showDialog({
     title: text('Stop the runtime of {notebook}?', { notebook: notebookName(runtime.notebook) }),
-    body: runtime.state === 'running' ? sentences(describeWork(runtime, live.now()), describeLoss()) : text('The notebook leaves the queue. Nothing is lost.'),
+    body:
+      runtime.state === 'running'
+        ? sentences(describeWork(runtime, live.now()), describeLoss())
+        : text('The notebook leaves the queue. Nothing is lost.'),
     buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: text('Stop') })]
   });
   return button.accept;

@@ -99,7 +99,8 @@ export class QueueDialogs {
         this._prompted.delete(id);
         const panel = panelOf(runtime, this._notebooks);
         const values = { notebook: notebookName(runtime.notebook), type: runtimeName(runtime, this._live) };
-        const message = runtime.cards.length > 1 ? text('{notebook} has its cards: {type}.', values) : text('{notebook} has its card: {type}.', values);
+        const message =
+          runtime.cards.length > 1 ? text('{notebook} has its cards: {type}.', values) : text('{notebook} has its card: {type}.', values);
           Notification.success(message, {
             autoClose: 15_000,
           actions: panel ? [{ label: text('Show'), callback: () => this._app.shell.activateById(panel.id) }] : []
@@ -135,7 +136,10 @@ class QueueDialogBody extends LiveWidget {
     }
     const type = this.live.type(runtime.type);
     const cards = snapshot.cards.filter(card => card.name === type?.kind);
-    const free = (runtime.place ?? 1) > 1 ? text('free, but reserved for runtimes before you in the queue') : plural(type?.cards ?? 1, 'free (one card needed)', 'free ({n} cards needed)');
+    const free =
+      (runtime.place ?? 1) > 1
+        ? text('free, but reserved for runtimes before you in the queue')
+        : plural(type?.cards ?? 1, 'free (one card needed)', 'free ({n} cards needed)');
     return (
       <>
         <p>
@@ -151,7 +155,9 @@ class QueueDialogBody extends LiveWidget {
           ))}
         </ul>
         {cards.length === 0 && <p>{runtime.why}</p>}
-        <p className="ownlab-Queue-hint">{text('If you wait, the runtime starts automatically as soon as it can. You can close this page meanwhile.')}</p>
+        <p className="ownlab-Queue-hint">
+          {text('If you wait, the runtime starts automatically as soon as it can. You can close this page meanwhile.')}
+        </p>
       </>
     );
   }

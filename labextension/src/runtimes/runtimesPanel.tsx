@@ -82,7 +82,9 @@ function PanelContent({ snapshot, live, actions }: IPanelContentProps): React.JS
       />
       <MachineHistory snapshot={snapshot} history={live.history} />
       <footer className="ownlab-Panel-foot" title={snapshot.store}>
-        {snapshot.shared ? text('Cards are shared with other users through the machine’s store.') : text('This store is private: runtimes of other users are not shown.')}
+        {snapshot.shared
+          ? text('Cards are shared with other users through the machine’s store.')
+          : text('This store is private: runtimes of other users are not shown.')}
       </footer>
     </>
   );
@@ -181,7 +183,9 @@ function describeCards({ cards }: Runtime): string {
     return plural(missing, 'card missing', '{n} cards missing');
   }
   if (missing > 0) {
-    return numbers.length === 1 ? text('card {list}, {missing} missing', { list, missing }) : text('cards {list}, {missing} missing', { list, missing });
+    return numbers.length === 1
+      ? text('card {list}, {missing} missing', { list, missing })
+      : text('cards {list}, {missing} missing', { list, missing });
   }
   return numbers.length === 1 ? text('card {list}', { list }) : text('cards {list}', { list });
 }

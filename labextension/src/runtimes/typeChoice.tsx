@@ -66,7 +66,9 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
           }}
         />
         <span className="ownlab-TypeChoice-name">{typeName(type)}</span>
-        <span className="ownlab-TypeChoice-state">{isCurrent ? text('current type') : free ? text('free') : text('in use: you would wait in the queue')}</span>
+        <span className="ownlab-TypeChoice-state">
+          {isCurrent ? text('current type') : free ? text('free') : text('in use: you would wait in the queue')}
+        </span>
         {type.units_per_hour > 0 && <span className="ownlab-TypeChoice-rate">{formatRate(type.units_per_hour)}</span>}
       </label>
     );

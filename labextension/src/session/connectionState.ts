@@ -2,7 +2,7 @@
 import type { KernelMessage } from '@jupyterlab/services';
 import { PromiseDelegate } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
-import { makeMessage, LocalMessage } from './messageSerializer';
+import { LocalMessage, makeMessage } from './messageSerializer';
 
 /** A notebook that was opened attaches within this time. After it, the connection continues without a notebook. */
 const ATTACH_TIMEOUT_MS = 10_000;

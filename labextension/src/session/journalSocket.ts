@@ -6,7 +6,7 @@
  * only if the server is reachable and refuses it: the kernel is gone.
  */
 import type { ConnectionState, IJournalSocket } from './connectionState';
-import { NumberedMessage, type LocalMessage, type MessageSerializer } from './messageSerializer';
+import { type LocalMessage, type MessageSerializer, NumberedMessage } from './messageSerializer';
 import type { Reach, Reachability } from './reachability';
 import { ABNORMAL_CLOSURE, type Sendable, SocketBase } from './socketBase';
 

@@ -217,7 +217,7 @@ def _measured(request: Request, wishes: Wishes) -> BenchReport:
     from ownlab.instruments.bench.guest_client import ask_events
     from ownlab.instruments.bench.measurement import Gathered, gather, report_of
     from ownlab.instruments.bench.terminal import following
-    from ownlab.machine.read import read_machine
+    from ownlab.machine.reader import read_machine
     from ownlab.render.console import working
 
     options = resolve_machine_options(python=wishes.python)

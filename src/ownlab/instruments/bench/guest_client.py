@@ -19,7 +19,7 @@ from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.guest_client import last_line
 from ownlab.instruments.bench.records import Done, Event, Request
 from ownlab.json_encoding import encode_json
-from ownlab.machine.frameworks import GUEST_ENVIRONMENT
+from ownlab.machine.interpreter import GUEST_ENVIRONMENT
 from ownlab.processes.runner import describe_exit
 
 __all__ = ["CutOff", "ask_events"]

@@ -20,7 +20,7 @@ from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, driver_remedy, install_command, on_host
 from ownlab.instruments.doctor.rule import SignRule
 from ownlab.instruments.doctor.rules.devices.device import assigned_to_hide
-from ownlab.machine.environment import visible_devices
+from ownlab.machine.environment_variables import visible_devices
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Machine
 

@@ -29,7 +29,7 @@ from ownlab.instruments.doctor.wheels import (
     torch_wheel,
     xpu_requirement,
 )
-from ownlab.machine.environment import ALLOCATOR_OPTIONS
+from ownlab.machine.environment_variables import ALLOCATOR_OPTIONS
 from ownlab.machine.facts import NOT_READ, Unknown, value_of
 from ownlab.machine.records import Framework, Machine
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ownlab.errors import OwnlabError
-    from ownlab.instruments.doctor.diagnose import case_of, diagnose
+    from ownlab.instruments.doctor.diagnosis import case_of, diagnose
     from ownlab.instruments.doctor.paste.reader import read_paste
     from ownlab.instruments.doctor.records import Case, Diagnosis, Finding
     from ownlab.instruments.fit.notebook import fit
@@ -59,8 +59,8 @@ _PUBLIC = {
     "Machine": "ownlab.machine.records",
     "OwnlabError": "ownlab.errors",
     "Unknown": "ownlab.machine.facts",
-    "case_of": "ownlab.instruments.doctor.diagnose",
-    "diagnose": "ownlab.instruments.doctor.diagnose",
+    "case_of": "ownlab.instruments.doctor.diagnosis",
+    "diagnose": "ownlab.instruments.doctor.diagnosis",
     "fit": "ownlab.instruments.fit.notebook",
     "load_ipython_extension": "ownlab.notebook",
     "load_machine": "ownlab.machine.machine_file",

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from ownlab.config.loader import TWELFTHS, LabOptions, resolve_lab_options
+from ownlab.config.loader import LabOptions, resolve_lab_options
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.runtimes.plan import Limits
-from ownlab.lab.store.rows import PARTS
 
 
 def resolve(path: Path, text: str = "", environ: dict[str, str] | None = None, **flags: Any) -> LabOptions:
@@ -66,10 +65,6 @@ def test_units_are_by_the_hour_of_a_whole_card(tmp_path: Path) -> None:
     assert options.units_for("NVIDIA H200", parts=6) == 2
     assert options.units_for("Tesla T4") == 2
     assert options.origins["units.NVIDIA H200"] == str(tmp_path / "config.toml")
-
-
-def test_a_whole_card_has_as_many_parts_as_the_store_gives_it() -> None:
-    assert TWELFTHS == PARTS
 
 
 @pytest.mark.parametrize(

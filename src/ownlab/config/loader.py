@@ -16,17 +16,16 @@ from ownlab.config.paths import SYSTEM_CONFIG, config_file
 from ownlab.config.presets import PRESETS
 from ownlab.config.settings import NONE, SETTINGS, TABLES, UNITS, BadValue, Setting, check_units
 from ownlab.errors import InputError, OwnlabError, UsageError
+from ownlab.units import PARTS
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["DEFAULT", "TWELFTHS", "LabOptions", "resolve_lab_options"]
+__all__ = ["DEFAULT", "LabOptions", "resolve_lab_options"]
 
 DEFAULT = "default"
-# A whole card in the parts of which leases speak: lab.store.rows.PARTS, which this room may not import.
-TWELFTHS = 12
 # Variables as near as this to one of ours are taken for misspelt; others may be anybody's.
 _NEAR_VARIABLE = 0.85
 
@@ -68,11 +67,11 @@ class LabOptions(Struct, frozen=True):
             "on_end": self.on_end_seconds,
         }
 
-    def units_for(self, kind: str | None, cards: int = 1, parts: int = TWELFTHS) -> float:
+    def units_for(self, kind: str | None, cards: int = 1, parts: int = PARTS) -> float:
         """What an hour of a runtime costs that holds `parts` twelfths of each of `cards` cards of a kind; None: no card."""
         if kind is None:
             return self.units["cpu"]
-        return self.units.get(kind, self.units["default"]) * cards * parts / TWELFTHS
+        return self.units.get(kind, self.units["default"]) * cards * parts / PARTS
 
 
 def _seconds(value: float | None, factor: int) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.paste.reader import read_paste
 
 REPORTS: list[dict[str, Any]] = json.loads(

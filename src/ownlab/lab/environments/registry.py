@@ -19,11 +19,12 @@ from ownlab.config.target import OWN_PYTHON, resolve_machine_options
 from ownlab.errors import InterpreterError, LabError, RecordError, UsageError
 from ownlab.file_lock import take_turn
 from ownlab.json_encoding import encode_json
-from ownlab.lab.runtimes.listings import Environment, EnvironmentList
 from ownlab.lab.store.atomic_write import write_private
 
 __all__ = [
     "DEFAULT",
+    "Environment",
+    "EnvironmentList",
     "EnvironmentUnfit",
     "add_environment",
     "find_python",
@@ -37,6 +38,26 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 # Importing ipykernel from a cold network disk takes its time.
 _PROBE_SECONDS = 60.0
 _OLDEST = (3, 9)
+
+
+class Environment(Struct, frozen=True):
+    """An interpreter that has ipykernel, under a name."""
+
+    name: str
+    python: str
+    version: str = ""  # of Python, when it was added
+    ipykernel: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its interpreter can still be started."""
+        return os.access(self.python, os.X_OK)
+
+
+class EnvironmentList(Struct, frozen=True):
+    """What environments.json holds, and what `ownlab env --json` prints."""
+
+    environments: tuple[Environment, ...] = ()
 
 
 class EnvironmentUnfit(InterpreterError):

@@ -18,9 +18,9 @@ from ownlab.errors import LabError, UsageError
 from ownlab.json_encoding import encode_json
 from ownlab.lab.forms.parameters import fill, parameters_of
 from ownlab.lab.journal.storage import all_journals, journal_folder, retire
-from ownlab.lab.notebooks.journal_cache import runtime_lives
 from ownlab.lab.runs.preparation import clear
 from ownlab.lab.runtimes.folders import plan_of
+from ownlab.lab.runtimes.journals import runtime_lives
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.atomic_write import write_private
 

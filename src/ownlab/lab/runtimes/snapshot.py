@@ -17,10 +17,10 @@ from ownlab.lab.runtimes.limit_policy import stricter
 from ownlab.lab.runtimes.live_usage import Figures
 from ownlab.lab.runtimes.plan import Limits
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
-from ownlab.lab.store.rows import PARTS, Device, Lease, RuntimeRow, Want
+from ownlab.lab.store.rows import Device, Lease, RuntimeRow, Want
 from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
 from ownlab.lab.store.store import Store
-from ownlab.units import format_seconds
+from ownlab.units import PARTS, format_seconds
 
 __all__ = ["take_snapshot", "with_freedom"]
 

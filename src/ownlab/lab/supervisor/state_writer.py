@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.atomic_write import write_private
-from ownlab.lab.store.rows import PARTS, Process
+from ownlab.lab.store.rows import Process
+from ownlab.units import PARTS
 
 if TYPE_CHECKING:
     from ownlab.lab.store.store import Store

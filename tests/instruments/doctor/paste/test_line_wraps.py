@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.paste.line_wraps import unwrap
 from ownlab.instruments.doctor.paste.reader import read_paste
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.paste.messages import spoken
 from ownlab.instruments.doctor.paste.reader import read_paste
 from ownlab.machine.facts import NOT_READ, Known, Unknown, value_of

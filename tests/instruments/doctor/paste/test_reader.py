@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from ownlab.errors import InputError, NotRecognised, OwnlabError, RecordError
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.paste.reader import read_file, read_paste
 from ownlab.json_encoding import encode_json
 from ownlab.machine.facts import Known, Unknown, value_of

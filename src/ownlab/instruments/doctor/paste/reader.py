@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ownlab.errors import NotRecognised
-from ownlab.instruments.doctor.diagnose import case_of
+from ownlab.instruments.doctor.diagnosis import case_of
 from ownlab.instruments.doctor.paste import json_documents
 from ownlab.instruments.doctor.paste.facts_in_prose import cards_in_prose, cards_named, environment_of, read_said
 from ownlab.instruments.doctor.paste.line_wraps import unwrap

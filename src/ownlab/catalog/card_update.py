@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from ownlab.catalog.card_files import (
+from ownlab.catalog.card_speeds import REFERENCE
+from ownlab.catalog.cards import (
     FIGURE_NAMES,
     NO_UNITS,
     CardFile,
@@ -18,10 +19,9 @@ from ownlab.catalog.card_files import (
     own_file,
     read_cards,
     shipped_file,
-    tomllib,
+    words_of,
 )
-from ownlab.catalog.cards import words_of
-from ownlab.catalog.ladder import REFERENCE
+from ownlab.catalog.data_files import tomllib
 from ownlab.errors import InputError, RecordError
 from ownlab.files import write_whole
 

@@ -68,7 +68,7 @@ class EnvironmentUnfit(InterpreterError):
 
 
 class _Answer(Struct, frozen=True):
-    """What `ownlab_guest/probe/kernel.py` answers."""
+    """What `ownlab_guest/probe/ipykernel_check.py` answers."""
 
     version: str
     prefix: str
@@ -156,7 +156,7 @@ def _refuse_twice(name: str, known: tuple[Environment, ...]) -> None:
 
 def _probe(name: str, python: str) -> Environment:
     _refuse_no_interpreter(python)
-    answer = guest_client.ask(python, "probe.kernel", answer=_Answer, deadline=_PROBE_SECONDS)
+    answer = guest_client.ask(python, "probe.ipykernel_check", answer=_Answer, deadline=_PROBE_SECONDS)
     if tuple(int(part) for part in re.findall(r"\d+", answer.version)[:2]) < _OLDEST:
         raise EnvironmentUnfit(f"{python} is Python {answer.version}; a runtime needs 3.9 or newer")
     if answer.ipykernel is None:

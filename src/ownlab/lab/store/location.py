@@ -17,8 +17,7 @@ from ownlab.errors import StoreError
 from ownlab.lab.store.layout import read_layout
 from ownlab.lab.store.records import StoreChoice, StoreView
 from ownlab.machine.facts import value_of
-from ownlab.machine.host.mounts import Mount, read_mounts
-from ownlab.machine.host.storage import is_remote
+from ownlab.machine.host.disks import Mount, is_remote, read_mounts
 
 __all__ = ["SHARED_FOLDER", "StoreChoice", "choose_store", "mount_of", "view_store"]
 

@@ -45,7 +45,7 @@ def _cublas_bytes(card: Card) -> int:
 
 
 def hidden_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -> List[int]:
-    """Beside the results of one call, one after the other: the first with the first result, the last with all of them."""
+    """BackgroundCall the results of one call, one after the other: the first with the first result, the last with all of them."""
     if operation in _REDUCES:
         over = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
         return [reduction_bytes(args[0], over, card)]

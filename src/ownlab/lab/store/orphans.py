@@ -1,7 +1,7 @@
 """What runtimes left behind when they died: found through /proc, and ended by whoever may.
 
 A process belongs to a runtime by the marker in its environment (OWNLAB_RUNTIME), or by its session, which is the
-kernel's, the supervisor's or the keeper's. Numbers of processes are used again, and rows can be written by everyone
+kernel's, the supervisor's or the keeper's. Numbers of processes are used again, and rows can be written by all_processes
 who shares a store. So a process is ended only where its own environment names the runtime, or where the row names it,
 or the living leader of its session, by pid and start time; and only where it belongs to the owner of the lock file.
 In a shared store its own environment alone counts: whoever shares it could name any process in a row, and move a file
@@ -17,7 +17,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.store.runtime_processes import Stat, boot_id, everyone, marker, process_started, read_stat
+from ownlab.lab.store.runtime_processes import Stat, all_processes, boot_id, marker, process_started, read_stat
 
 __all__ = ["Left", "ancestors", "end_remains", "in_words"]
 
@@ -64,7 +64,7 @@ def end_remains(
 
 
 def ancestors() -> set[int]:
-    """Ourselves, and everyone who started us."""
+    """Ourselves, and all_processes who started us."""
     line: set[int] = set()
     pid = os.getpid()
     while pid > 0 and pid not in line:
@@ -95,7 +95,7 @@ def _find(
 
     `certain` grows by what may be ended: also what was seen in the session of a leader that still lived.
     """
-    seen = everyone()
+    seen = all_processes()
     found: dict[str, list[Left]] = {}
     unsettled = False
     for one in seen.values():
@@ -147,7 +147,7 @@ def _in_session(one: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
 
 def _holds_nothing(one: Stat) -> bool:
     """A thread of the Linux kernel; or a zombie, but a leader that ended before its threads is one that works."""
-    return one.is_kernels or (one.is_zombie and one.threads <= 1)
+    return one.is_kernel_thread or (one.is_zombie and one.threads <= 1)
 
 
 def _uid(pid: int) -> int | None:

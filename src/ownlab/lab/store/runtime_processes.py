@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from ownlab.processes.procfs import UNSEEN, Stat, below, children_of, everyone, process_started, read_stat
+from ownlab.processes.procfs import UNSEEN, Stat, all_processes, children_of, descendants_of, process_started, read_stat
 
-__all__ = ["MARKER", "Stat", "below", "boot_id", "children_of", "everyone", "marker", "process_started", "read_stat"]
+__all__ = [
+    "MARKER",
+    "Stat",
+    "all_processes",
+    "boot_id",
+    "children_of",
+    "descendants_of",
+    "marker",
+    "process_started",
+    "read_stat",
+]
 
 # Every process of a runtime has this in its environment, with the runtime's id.
 MARKER = "OWNLAB_RUNTIME"

@@ -52,7 +52,7 @@ def look_around(options: LabOptions, environ: Mapping[str, str]) -> Look:
     from ownlab.lab.runtimes.kernelspecs import write_specs
     from ownlab.lab.runtimes.limit_policy import stricter
     from ownlab.lab.runtimes.plan import Limits
-    from ownlab.lab.runtimes.refresh import current_types
+    from ownlab.lab.runtimes.runtime_types import current_types
     from ownlab.lab.store.layout import read_layout
     from ownlab.lab.store.location import choose_store
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from ownlab.lab.store.rows import Process
-from ownlab.lab.store.runtime_processes import below, children_of, everyone, process_started
+from ownlab.processes.procfs import below, children_of, everyone, process_started
 
 __all__ = [
     "adopt_orphans",

@@ -22,8 +22,8 @@ DocumentType = type[Struct] | type[tuple[Struct, ...]]
 # the record (make golden) and checked.
 DOCUMENTS = {
     "bench": "ownlab.instruments.bench.records:BenchReport",
-    "bench-compare": "ownlab.instruments.bench.compare:Comparison",
-    "bench-list": "ownlab.instruments.bench.listing:ReportList",
+    "bench-compare": "ownlab.instruments.bench.comparison:Comparison",
+    "bench-list": "ownlab.instruments.bench.report_files:ReportList",
     "clouds": "ownlab.catalog.platforms:PlatformList",
     "clouds-cost": "ownlab.instruments.advise.records:Advice",
     "completion": "ownlab.cli.completion:CompletionScript",
@@ -38,8 +38,8 @@ DOCUMENTS = {
     "fit-calibration": "ownlab.instruments.fit.calibration:Calibration",
     "fit-measured": "ownlab.instruments.fit.records:MeasuredAlone",
     "form": "ownlab.lab.forms.notebook_forms:FormView[]",
-    "gpus": "ownlab.catalog.ranking:CardList",
-    "gpus-ladder": "ownlab.catalog.ranking:Ladder",
+    "gpus": "ownlab.catalog.ladder:CardList",
+    "gpus-ladder": "ownlab.catalog.ladder:Ladder",
     "gpus-update": "ownlab.catalog.card_update:CatalogUpdate",
     "gpus-advise": "ownlab.instruments.advise.records:Advice",
     "machine": "ownlab.machine.records:Machine",

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-from ownlab.config.loader import LabOptions
+from ownlab.config.settings import LabOptions
 from ownlab.lab.environments.registry import Environment, own_python
 from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.store.rows import Device

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ownlab import guest_client
 from ownlab.config.paths import state_folder
 from ownlab.errors import RecordError
-from ownlab.files import write_whole
+from ownlab.files import write_file
 from ownlab.instruments.fit.calibration import Calibration, Check
 from ownlab.instruments.fit.card_fit import judge
 from ownlab.instruments.fit.card_specs import Card
@@ -116,7 +116,7 @@ def save(calibration: Calibration, environ: Mapping[str, str] = os.environ) -> P
     folder.mkdir(exist_ok=True)
     slug = re.sub(r"[^a-z0-9]+", "-", calibration.device.name.lower()).strip("-")
     path = folder / f"{slug}.json"
-    write_whole(msgspec.json.format(encode_json(calibration), indent=1), path)
+    write_file(path, msgspec.json.format(encode_json(calibration), indent=1))
     return path
 
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.journal.reader import Tail
 from ownlab.lab.journal.state import Fold

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
-from ownlab.lab.colab.mode import wants_colab
+from ownlab.lab.colab.detection import wants_colab
 from ownlab.lab.notebooks.parsing import parse_json
 
 __all__ = ["colab_variables", "startup_failures", "startup_variables"]

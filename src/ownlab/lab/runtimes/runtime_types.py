@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_export, kernels_folder, state_folder
+from ownlab.config.settings import LabOptions
 from ownlab.lab.environments.registry import DEFAULT, Environment, list_environments, own_python
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs

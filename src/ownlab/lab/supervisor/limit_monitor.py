@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from ownlab.config.limits import Limits
 from ownlab.errors import StoreError
-from ownlab.lab.runtimes.plan import Limits, Plan
+from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.card_probe import Probe
 from ownlab.lab.supervisor.message_inspector import Overheard

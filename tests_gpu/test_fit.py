@@ -25,13 +25,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "fit"))
 from examining import MODELS, PART, Examined, Results, chosen, examine, look, table
 
-from ownlab.instruments.fit.batch import Range
-from ownlab.instruments.fit.calibration import Calibration
-from ownlab.instruments.fit.calibration_run import calibrate, load_calibrations, save
-from ownlab.instruments.fit.cuda_context import H200
-from ownlab.instruments.fit.experiment import Experiment
-from ownlab.instruments.fit.kv_cache import with_decoding
-from ownlab.instruments.fit.pipeline import wanted
+from ownlab.instruments.fit.batch_search import Range
+from ownlab.instruments.fit.calibration import H200, Calibration, load_calibrations, save
+from ownlab.instruments.fit.calibration_run import calibrate
+from ownlab.instruments.fit.measurement import Experiment
+from ownlab.instruments.fit.pipeline import wanted, with_decoding
 from ownlab.instruments.fit.records import Device, Fit, Request
 
 MIB = 1024**2

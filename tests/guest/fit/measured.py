@@ -101,7 +101,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # as above
 
 def followed(guest: Any) -> dict[str, Any]:
     """Phases by counters that count calls, and parts by the recorder above."""
-    peaks = guest("peaks")
+    peaks = guest("peak_memory")
     model = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(256, 256), nn.ReLU())))
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     inputs = torch.randn(64, 256)
@@ -167,7 +167,7 @@ def main(launch: str, folder: str) -> None:
         "no cache": asked("decoding", "6", target="mlp", train=False),
         "followed": followed(guest),
         "own": [
-            guest("on_device").own_bytes(seen, 5) for seen in ([(1, 2), (5, 7), (5, 8)], [(1, 2)], [(1, 2), (3, 4)], [])
+            guest("device").own_bytes(seen, 5) for seen in ([(1, 2), (5, 7), (5, 8)], [(1, 2)], [(1, 2), (3, 4)], [])
         ],
         "stages": {part: guest("calibrate").measured(part, "cpu", lambda: 1, lambda: 2) for part in PARTS},
     }

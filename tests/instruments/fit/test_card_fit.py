@@ -7,11 +7,10 @@ import pytest
 from tests.instruments.fit.traces import a_trace
 
 from ownlab.errors import UsageError
-from ownlab.instruments.fit.card_fit import judge, with_cards
+from ownlab.instruments.fit.card_fit import Work, floor_on, judge, with_cards, work_of
 from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, Card, choose_cards, load_cards
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Request
-from ownlab.instruments.fit.roofline import Work, floor_on, work_of
 from ownlab.units import GIB, MIB
 
 REQUEST = Request(target="net.py:build")

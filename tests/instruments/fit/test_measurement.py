@@ -10,20 +10,17 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import RecordError
-from ownlab.instruments.fit.batch import Range
-from ownlab.instruments.fit.batch_trials import biggest_running
+from ownlab.instruments.fit.batch_search import Range, biggest_running
+from ownlab.instruments.fit.calibration import load_calibrations, save
 from ownlab.instruments.fit.calibration_run import (
     Stage,
     calibrate,
     context_of,
-    load_calibrations,
-    save,
-    with_calibrations,
 )
-from ownlab.instruments.fit.experiment import Experiment
+from ownlab.instruments.fit.card_specs import card_of
 from ownlab.instruments.fit.guest_client import ask_trace
-from ownlab.instruments.fit.measurement import Settings, ask_measure, card_of, spread
-from ownlab.instruments.fit.pipeline import Wanted, wanted
+from ownlab.instruments.fit.measurement import Experiment, Settings, ask_measure, spread
+from ownlab.instruments.fit.pipeline import Wanted, wanted, with_calibrations
 from ownlab.instruments.fit.records import Device, Fit, GuestCard, MeasuredAlone, Request, Trace, Trial
 from ownlab.units import MIB
 

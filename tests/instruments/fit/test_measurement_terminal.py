@@ -6,12 +6,11 @@ from msgspec.structs import replace
 from tests.instruments.fit.traces import a_trace
 from tests.render.test_golden import compare, paper
 
-from ownlab.instruments.fit.calibration import Calibration, Check
+from ownlab.instruments.fit.calibration import Calibration, Check, Context
 from ownlab.instruments.fit.card_fit import with_cards
 from ownlab.instruments.fit.card_specs import choose_cards
-from ownlab.instruments.fit.cuda_context import Context
 from ownlab.instruments.fit.measurement_terminal import show_alone, show_calibration, show_measured
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import (
     Biggest,
     Decoding,

@@ -162,7 +162,7 @@ def _fit(wishes: Wishes) -> Fit | MeasuredAlone:
 
     if not wishes.measure:
         return _completed(answer(request, traced, wants, working), wants, traced, wishes, python)
-    from ownlab.instruments.fit.experiment import Experiment
+    from ownlab.instruments.fit.measurement import Experiment
     from ownlab.instruments.fit.records import MeasuredAlone
 
     found = Experiment(python, wishes.deadline, working, wishes.decode or 0).run(request, wants)
@@ -171,11 +171,12 @@ def _fit(wishes: Wishes) -> Fit | MeasuredAlone:
 
 def _completed(fit: Fit, wants: Wanted, traced: Callable[[Request], Trace], wishes: Wishes, python: str) -> Fit:
     """With the cache of decoding, and by what was measured on cards of this person."""
-    from ownlab.instruments.fit.calibration_run import load_calibrations, with_calibrations
+    from ownlab.instruments.fit.calibration import load_calibrations
+    from ownlab.instruments.fit.pipeline import with_calibrations
     from ownlab.render.console import working
 
     if wishes.decode is not None:
-        from ownlab.instruments.fit.kv_cache import with_decoding
+        from ownlab.instruments.fit.pipeline import with_decoding
 
         with working("Following the last token"):
             fit = with_decoding(fit, wishes.decode, wants, python, deadline=wishes.deadline)
@@ -245,7 +246,8 @@ def _show_alone(alone: MeasuredAlone, wishes: Wishes) -> None:
 
 def _calibrate(wishes: Wishes) -> None:
     from ownlab.config.target import resolve_machine_options
-    from ownlab.instruments.fit.calibration_run import calibrate, save
+    from ownlab.instruments.fit.calibration import save
+    from ownlab.instruments.fit.calibration_run import calibrate
     from ownlab.render.console import console, working
 
     python = resolve_machine_options(python=wishes.python).python

@@ -14,8 +14,8 @@ from msgspec import Struct
 from ownlab.catalog.oom_messages import OomMessage, read_messages
 from ownlab.errors import NotRecognised
 from ownlab.instruments.fit.oom_explanations import Cause, Holding, advise, state
+from ownlab.instruments.fit.oom_traceback import Phase, find_place
 from ownlab.instruments.fit.remedies import Remedy, remedy_named
-from ownlab.instruments.fit.traceback import Phase, find_place
 from ownlab.paste import clean, decode, read_file
 from ownlab.units import GIB, MIB
 

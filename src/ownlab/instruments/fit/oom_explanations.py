@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from ownlab.catalog.oom_messages import OomMessage
+from ownlab.instruments.fit.oom_traceback import Place
 from ownlab.instruments.fit.remedies import Remedy
-from ownlab.instruments.fit.traceback import Place
 from ownlab.units import format_bytes
 
 __all__ = ["Cause", "Holding", "advise", "state"]

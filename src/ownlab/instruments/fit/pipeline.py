@@ -7,18 +7,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ownlab.errors import UsageError
-from ownlab.instruments.fit.allocator_settings import parse_policy
-from ownlab.instruments.fit.batch import Batches, Range, biggest_batch
-from ownlab.instruments.fit.card_fit import with_cards
-from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, Card, choose_cards, load_cards
-from ownlab.instruments.fit.predict import predict
-from ownlab.instruments.fit.records import Fit, Request, Trace
-from ownlab.instruments.fit.remedy_trials import price_remedies
+from ownlab.instruments.fit.batch_search import Batches, Range, biggest_batch
+from ownlab.instruments.fit.calibration import Calibration
+from ownlab.instruments.fit.card_fit import judge, with_cards, work_of
+from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, Card, card_of, choose_cards, load_cards
+from ownlab.instruments.fit.guest_client import accepted, ask_guest, refusal
+from ownlab.instruments.fit.prediction import predict
+from ownlab.instruments.fit.records import Decoding, Fit, Request, Trace, Trouble
+from ownlab.instruments.fit.remedies import price_remedies
+from ownlab.instruments.fit.torch_allocator import parse_policy
 
-__all__ = ["Wanted", "answer", "parse_batch", "wanted"]
+__all__ = ["Wanted", "answer", "parse_batch", "wanted", "with_calibrations", "with_decoding"]
 
 
 class Wanted(NamedTuple):
@@ -86,3 +89,54 @@ def parse_batch(asked: str | None, start: int) -> tuple[int | None, Range | None
     if match[2] is None:
         return int(match[1]), None
     return int(match[1]), Range(int(match[1]), int(match[2]))
+
+
+class Answer(Struct, frozen=True):
+    """What the guest says: the last token's step, and sizes of the cache."""
+
+    trace: Trace = Trace()
+    batch: int = 0
+    prompt_tokens: int = 0
+    new_tokens: int = 0
+    prompt_bytes: int = 0
+    cache_bytes: int = 0
+    error: Trouble | None = None
+
+
+def with_decoding(fit: Fit, count: int, wants: Wanted, python: str, *, deadline: float) -> Fit:
+    """Of prompt and last token the one that takes more; and the cache."""
+    request: Request = fit.request
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}  # as with any trace
+    answer = ask_guest("fit.kv_cache", request, python, str(count), answer=Answer, deadline=deadline, env=hidden)
+    if answer.error is not None:
+        raise refusal(answer.error)
+    trace = accepted(answer.trace, request)
+    last = with_cards(predict(trace, request, wants.allocator), trace, wants.cards)
+    decoding = Decoding(
+        batch=answer.batch,
+        prompt_tokens=answer.prompt_tokens,
+        new_tokens=answer.new_tokens,
+        prompt_bytes=answer.prompt_bytes,
+        cache_bytes=answer.cache_bytes,
+        device_bytes=last.band.device_high_bytes,
+    )
+    greater = last if last.band.device_high_bytes > fit.band.device_high_bytes else fit
+    return replace(greater, decoding=decoding, flops=fit.flops, measured=fit.measured, biggest=fit.biggest)
+
+
+def with_calibrations(
+    fit: Fit, cards: tuple[Card, ...], traced: Callable[[Request], Trace], known: tuple[Calibration, ...]
+) -> Fit:
+    """Cards that were calibrated here are judged by a trace for their own kernels, and by their own context."""
+    by_name = {card.name: one for one in known if (card := card_of(one.device)) is not None}
+    judged = list(fit.cards)
+    for place, card in enumerate(cards):
+        calibration = by_name.get(card.name)
+        if calibration is None:
+            continue
+        request = replace(fit.request, card=calibration.card)
+        trace = traced(request)
+        own = predict(trace, request, fit.allocator, calibration.context)
+        found = judge(own, card, work_of(trace))
+        judged[place] = replace(found, calibrated=True, biggest_batch=fit.cards[place].biggest_batch)
+    return replace(fit, cards=tuple(judged))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.instruments.fit.memory_plot import GLYPHS, plot
+from ownlab.instruments.fit.memory_chart import GLYPHS, plot
 from ownlab.instruments.fit.records import KINDS, CardFit, Fit, Kind, ModuleShare
 from ownlab.render.console import labelled
 from ownlab.units import format_bytes, format_seconds

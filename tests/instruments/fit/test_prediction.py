@@ -6,12 +6,9 @@ import pytest
 from tests.instruments.fit.traces import Writer, a_trace
 
 from ownlab.errors import UsageError
-from ownlab.instruments.fit.allocator import Allocator, OutOfMemory, Policy
-from ownlab.instruments.fit.allocator_settings import parse_policy
-from ownlab.instruments.fit.module_tree import shares
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import Peaks, events_of, peaks_of, predict, shares, smallest_capacity
 from ownlab.instruments.fit.records import KINDS, Request
-from ownlab.instruments.fit.replay import Peaks, events_of, peaks_of, smallest_capacity
+from ownlab.instruments.fit.torch_allocator import Allocator, OutOfMemory, Policy, parse_policy
 from ownlab.units import MIB
 
 REQUEST = Request(target="net.py:build")

@@ -7,10 +7,9 @@ from tests.instruments.fit.traces import a_trace
 from ownlab.instruments.fit.card_fit import with_cards
 from ownlab.instruments.fit.card_specs import choose_cards
 from ownlab.instruments.fit.guest_client import NotTraced
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Fit, Request, Trouble
-from ownlab.instruments.fit.remedies import remedy_named
-from ownlab.instruments.fit.remedy_trials import price_remedies, variants
+from ownlab.instruments.fit.remedies import price_remedies, remedy_named, variants
 from ownlab.units import GIB, MIB
 
 REQUEST = Request(target="net.py:build", batch=64, seq=128)

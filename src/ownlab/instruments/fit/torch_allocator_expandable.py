@@ -7,7 +7,15 @@ segment are unmapped, so that little is lost to fragments. Follows `get_free_blo
 
 from __future__ import annotations
 
-from ownlab.instruments.fit.allocator import LARGE_SEGMENT, LEAST_BLOCK, SMALL_SEGMENT, Allocator, Block, Policy, Pool
+from ownlab.instruments.fit.torch_allocator import (
+    LARGE_SEGMENT,
+    LEAST_BLOCK,
+    SMALL_SEGMENT,
+    Allocator,
+    Block,
+    Policy,
+    Pool,
+)
 
 __all__ = ["ExpandableAllocator"]
 

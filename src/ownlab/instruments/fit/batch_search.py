@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ownlab.instruments.fit.records import Fit
+from ownlab.instruments.fit.records import Biggest, Fit, Trial
 
-__all__ = ["Batches", "Range", "biggest_batch"]
+__all__ = ["Batches", "Range", "biggest_batch", "biggest_running"]
 
 # So near to the first batch that fails it is good enough: a trace takes seconds.
 _NEAR = 64
@@ -80,3 +80,40 @@ def _next_trial(batches: Batches, memory: int, fits: int, fails: int, tries: int
 
 def _near(fits: int) -> int:
     return max(1, fits // _NEAR)
+
+
+# A trial takes as long as a program needs to start: no more than so many.
+_MOST_TRIALS = 10
+# The first step away from the prediction: about as far as predictions were off. Each one after it is four times as long.
+_FIRST = 50
+
+
+def biggest_running(run: Callable[[int], Trial], predicted: int | None, within: Range, start: int) -> Biggest:
+    """Try batches: `run` tries one of them, in a process of its own."""
+    trials: list[Trial] = []
+    runs, fails = within.least - 1, within.most + 1
+    batch = min(max(within.least, predicted or start), within.most)
+    stride = max(1, batch // _FIRST)
+    while len(trials) < _MOST_TRIALS and fails - runs > max(1, runs // _NEAR):
+        trial = run(batch)
+        trials.append(trial)
+        if trial.ran:
+            runs = max(runs, batch)
+        else:
+            fails = min(fails, batch)
+        batch, stride = _next(runs, fails, within, stride)
+    return Biggest(
+        batch=runs if runs >= within.least else None,
+        predicted=predicted,
+        fails=fails if fails <= within.most else None,
+        trials=tuple(trials),
+    )
+
+
+def _next(runs: int, fails: int, within: Range, stride: int) -> tuple[int, int]:
+    """Between both where both are known, else one stride further."""
+    if fails > within.most:
+        return min(runs + stride, within.most), stride * 4
+    if runs < within.least:
+        return max(fails - stride, within.least), stride * 4
+    return (runs + fails) // 2, stride

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.instruments.fit.traces import a_trace
 
-from ownlab.instruments.fit.batch import Batches, Range, biggest_batch
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.batch_search import Batches, Range, biggest_batch
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Fit, Request
 from ownlab.units import GIB
 

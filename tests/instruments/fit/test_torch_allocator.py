@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from ownlab.instruments.fit.allocator import Allocator, OutOfMemory, Policy
-from ownlab.instruments.fit.expandable_segments import ExpandableAllocator
+from ownlab.instruments.fit.torch_allocator import Allocator, OutOfMemory, Policy
+from ownlab.instruments.fit.torch_allocator_expandable import ExpandableAllocator
 from ownlab.units import GIB, KIB, MIB
 
 

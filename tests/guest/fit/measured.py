@@ -163,8 +163,8 @@ def main(launch: str, folder: str) -> None:
         "no card": asked("measure", {"device": "cuda:0"}, target="mlp"),
         "looked": asked("measure", {**quick, "look": True}, target="mlp"),
         "decoded": asked("measure", {**quick, "decode": 6}, **cache),
-        "cache": asked("decoding", "6", **cache),
-        "no cache": asked("decoding", "6", target="mlp", train=False),
+        "cache": asked("kv_cache", "6", **cache),
+        "no cache": asked("kv_cache", "6", target="mlp", train=False),
         "followed": followed(guest),
         "own": [
             guest("device").own_bytes(seen, 5) for seen in ([(1, 2), (5, 7), (5, 8)], [(1, 2)], [(1, 2), (3, 4)], [])

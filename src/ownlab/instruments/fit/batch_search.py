@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ownlab.instruments.fit.records import Biggest, Fit, Trial
+from ownlab.instruments.fit.records import BiggestBatch, Fit, Trial
 
-__all__ = ["Batches", "Range", "biggest_batch", "biggest_running"]
+__all__ = ["BatchRange", "PredictedBatches", "predict_biggest_batch", "run_biggest_batch"]
 
 # So near to the first batch that fails it is good enough: a trace takes seconds.
 _NEAR = 64
@@ -16,14 +16,14 @@ _MOST = 1 << 20
 _EVEN = 8
 
 
-class Range(NamedTuple):
-    """Batches that come into question, both ends included."""
+class BatchRange(NamedTuple):
+    """PredictedBatches that come into question, both ends included."""
 
     least: int = 1
     most: int = _MOST
 
 
-class Batches:
+class PredictedBatches:
     """Predictions by batch, each made once: several cards ask for the same."""
 
     def __init__(self, predict: Callable[[int], Fit]) -> None:
@@ -36,7 +36,7 @@ class Batches:
             self._known[batch] = self._predict(batch)
         return self._known[batch].band.device_high_bytes
 
-    def keep(self, batch: int, fit: Fit) -> None:
+    def add(self, batch: int, fit: Fit) -> None:
         """One that was made already."""
         self._known[batch] = fit
 
@@ -51,7 +51,7 @@ class Batches:
         return first + int((memory - self.needs(first)) / slope) if slope > 0 else _MOST
 
 
-def biggest_batch(batches: Batches, memory: int, within: Range, start: int) -> int | None:
+def predict_biggest_batch(batches: PredictedBatches, memory: int, within: BatchRange, start: int) -> int | None:
     """The biggest batch that a card with so much memory holds; None: not even the least."""
     start = min(max(within.least, start), within.most)
     fits, fails = within.least - 1, within.most + 1
@@ -69,7 +69,7 @@ def biggest_batch(batches: Batches, memory: int, within: Range, start: int) -> i
     return fits if fits >= within.least else None
 
 
-def _next_trial(batches: Batches, memory: int, fits: int, fails: int, tries: int) -> int:
+def _next_trial(batches: PredictedBatches, memory: int, fits: int, fails: int, tries: int) -> int:
     """Where memory grows evenly with the batch, a trial just beyond a good guess ends the search."""
     if tries > _EVEN:
         return (fits + fails) // 2
@@ -88,7 +88,9 @@ _MOST_TRIALS = 10
 _FIRST = 50
 
 
-def biggest_running(run: Callable[[int], Trial], predicted: int | None, within: Range, start: int) -> Biggest:
+def run_biggest_batch(
+    run: Callable[[int], Trial], predicted: int | None, within: BatchRange, start: int
+) -> BiggestBatch:
     """Try batches: `run` tries one of them, in a process of its own."""
     trials: list[Trial] = []
     runs, fails = within.least - 1, within.most + 1
@@ -102,7 +104,7 @@ def biggest_running(run: Callable[[int], Trial], predicted: int | None, within: 
         else:
             fails = min(fails, batch)
         batch, stride = _next(runs, fails, within, stride)
-    return Biggest(
+    return BiggestBatch(
         batch=runs if runs >= within.least else None,
         predicted=predicted,
         fails=fails if fails <= within.most else None,
@@ -110,7 +112,7 @@ def biggest_running(run: Callable[[int], Trial], predicted: int | None, within: 
     )
 
 
-def _next(runs: int, fails: int, within: Range, stride: int) -> tuple[int, int]:
+def _next(runs: int, fails: int, within: BatchRange, stride: int) -> tuple[int, int]:
     """Between both where both are known, else one stride further."""
     if fails > within.most:
         return min(runs + stride, within.most), stride * 4

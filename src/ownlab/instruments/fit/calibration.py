@@ -22,19 +22,19 @@ from ownlab.json_encoding import encode_json
 from ownlab.units import MIB
 
 __all__ = [
-    "CONTEXT_APART",
+    "CONTEXT_ERROR",
     "H200",
     "Calibration",
     "Check",
     "Context",
-    "calibration_of",
-    "context_bytes",
+    "find_calibration",
     "load_calibrations",
-    "save",
+    "predict_context",
+    "save_calibration",
 ]
 
 # The sums of these lay as near to what was measured.
-CONTEXT_APART = 4 * MIB
+CONTEXT_ERROR = 4 * MIB
 
 
 class Context(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Context(Struct, frozen=True):
 H200 = Context(start=632 * MIB, matmul=54 * MIB, matmul_backward=56 * MIB, more_kernels=18 * MIB)
 
 
-def context_bytes(trace: Trace, request: Request, context: Context = H200) -> int:
+def predict_context(trace: Trace, request: Request, context: Context = H200) -> int:
     """What the step's libraries take."""
     operations = {(tag.op.removeprefix("aten.").partition(".")[0], tag.phase) for tag in trace.tags}
     products = {phase for op, phase in operations if op in ("mm", "addmm", "bmm", "baddbmm")}
@@ -101,7 +101,7 @@ class Calibration(Struct, frozen=True):
 # -- kept in the state folder --------------------------------------------------------------------------------------------
 
 
-def save(calibration: Calibration, environ: Mapping[str, str] = os.environ) -> Path:
+def save_calibration(calibration: Calibration, environ: Mapping[str, str] = os.environ) -> Path:
     """Write it where predictions find it; one for each card's name replaces the one before."""
     folder = state_folder(environ) / "calibrations"
     folder.mkdir(exist_ok=True)
@@ -129,6 +129,6 @@ def _read(path: Path) -> Calibration:
     return found
 
 
-def calibration_of(device: Device, known: tuple[Calibration, ...]) -> Calibration | None:
+def find_calibration(device: Device, known: tuple[Calibration, ...]) -> Calibration | None:
     """The one that was made on such a card."""
     return next((one for one in known if one.device.name == device.name), None)

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from ownlab import guest_client
 from ownlab.instruments.fit.calibration import Calibration, Check, Context
-from ownlab.instruments.fit.guest_client import ask_trace, refusal
+from ownlab.instruments.fit.guest_client import ask_trace, error_of
 from ownlab.instruments.fit.measurement import Settings, ask_measure
 from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Device, Request, Trouble
 
-__all__ = ["calibrate", "context_of"]
+__all__ = ["calibrate", "context_from_stages"]
 
 # Which probes are predicted and measured, and in which precision.
 PROBES = (
@@ -59,14 +59,14 @@ def calibrate(python: str, *, deadline: float) -> Calibration:
         cuda=products.cuda,
         cudnn=products.cudnn,
         when=time.strftime("%Y-%m-%d"),
-        context=context_of(images.stages, products.stages),
+        context=context_from_stages(images.stages, products.stages),
         workspace_bytes=products.stages[0].kept_bytes,
     )
     checks = tuple(_check(name, precision, calibration, python, deadline) for name, precision in PROBES)
     return replace(calibration, checks=checks)
 
 
-def context_of(images: tuple[Stage, ...], products: tuple[Stage, ...]) -> Context:
+def context_from_stages(images: tuple[Stage, ...], products: tuple[Stage, ...]) -> Context:
     """Each stage by what it adds; all of them together are what was measured last."""
     held = {stage.name: stage.context_bytes for stage in (*images, *products)}
     return Context(
@@ -80,9 +80,9 @@ def context_of(images: tuple[Stage, ...], products: tuple[Stage, ...]) -> Contex
 def _ask(python: str, part: str, deadline: float) -> Stages:
     said = guest_client.ask(python, "fit.calibrate", [part], answer=Stages, deadline=deadline)
     if said.error is not None:
-        raise refusal(said.error)
+        raise error_of(said.error)
     if said.device is None or not said.stages:
-        raise refusal(Trouble("bad-answer", "the guest does not say what it measured"))
+        raise error_of(Trouble("bad-answer", "the guest does not say what it measured"))
     return said
 
 
@@ -91,5 +91,5 @@ def _check(name: str, precision: str, calibration: Calibration, python: str, dea
     predicted = predict(ask_trace(request, python, deadline=deadline), request)
     answer, _ = ask_measure(request, python, Settings(seconds=0, parts=False), deadline=deadline)
     if answer.memory is None:
-        raise refusal(Trouble("out-of-memory", f"{name} did not run: the card is too full to be calibrated"))
+        raise error_of(Trouble("out-of-memory", f"{name} did not run: the card is too full to be calibrated"))
     return Check(name, precision, predicted.peak.allocated_bytes, answer.memory.allocated_bytes)

@@ -14,7 +14,7 @@ from ownlab.instruments.fit.card_specs import Card
 from ownlab.instruments.fit.records import CardFit, Fit, Request, Trace
 from ownlab.units import MIB
 
-__all__ = ["Floor", "Work", "floor_on", "judge", "with_cards", "work_of"]
+__all__ = ["Floor", "Work", "compute_floor", "count_work", "judge_card", "with_cards"]
 
 # No card's second-level cache holds this much (B200: 126 MB; data sheets, 2026-11).
 _BEYOND_CACHES = 128 * MIB
@@ -37,7 +37,7 @@ class Floor(NamedTuple):
     bound_by: Literal["arithmetic", "memory"]
 
 
-def work_of(trace: Trace) -> Work:
+def count_work(trace: Trace) -> Work:
     """What the last step has to do."""
     begin = trace.marks[-2] if len(trace.marks) > 1 else 0
     end = trace.marks[-1] if trace.marks else 0
@@ -75,7 +75,7 @@ def _convolves(trace: Trace) -> bool:
     return any("convolution" in tag.op or "rnn" in tag.op for tag in trace.tags)
 
 
-def floor_on(card: Card, work: Work, request: Request) -> Floor | None:
+def compute_floor(card: Card, work: Work, request: Request) -> Floor | None:
     """The least time; None where the card's figures are not known."""
     rate = _rate(card, work, request)
     if rate is None or card.bandwidth_gb_s is None:
@@ -101,13 +101,13 @@ def _rate(card: Card, work: Work, request: Request) -> float | None:
 
 def with_cards(fit: Fit, trace: Trace, cards: tuple[Card, ...]) -> Fit:
     """The prediction, and what it means on each card."""
-    work = work_of(trace)
-    return msgspec.structs.replace(fit, cards=tuple(judge(fit, card, work) for card in cards))
+    work = count_work(trace)
+    return msgspec.structs.replace(fit, cards=tuple(judge_card(fit, card, work) for card in cards))
 
 
-def judge(fit: Fit, card: Card, work: Work) -> CardFit:
+def judge_card(fit: Fit, card: Card, work: Work) -> CardFit:
     """One card."""
-    floor = floor_on(card, work, fit.request)
+    floor = compute_floor(card, work, fit.request)
     return CardFit(
         name=card.name,
         memory_bytes=card.memory_bytes,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from ownlab.instruments.fit.calibration import CONTEXT_APART, H200, Context, context_bytes
+from ownlab.instruments.fit.calibration import CONTEXT_ERROR, H200, Context, predict_context
 from ownlab.instruments.fit.records import (
     KINDS,
     Band,
@@ -22,20 +22,26 @@ from ownlab.instruments.fit.records import (
     Timeline,
     Trace,
 )
-from ownlab.instruments.fit.torch_allocator import PLAIN, Allocator, OutOfMemory, Policy, parse_policy
+from ownlab.instruments.fit.torch_allocator import (
+    DEFAULT_SETTINGS,
+    Allocator,
+    AllocatorSettings,
+    OutOfMemory,
+    parse_settings,
+)
 from ownlab.instruments.fit.torch_allocator_expandable import ExpandableAllocator
 from ownlab.units import MIB
 
 __all__ = [
     "Event",
     "Peaks",
-    "events_of",
+    "find_smallest_capacity",
     "make_allocator",
-    "other_paths",
-    "peaks_of",
+    "module_shares",
     "predict",
-    "shares",
-    "smallest_capacity",
+    "read_events",
+    "reorder_events",
+    "replay",
 ]
 
 _POINTS = 240
@@ -48,12 +54,12 @@ _SHAKY = "what the allocator keeps depends on the order in which tensors come an
 
 def predict(trace: Trace, request: Request, allocator: str = "", cuda: Context = H200) -> Fit:
     """All that a trace says, but for the cards. `allocator`: its options, as in PYTORCH_ALLOC_CONF."""
-    policy = parse_policy(allocator)
-    events = events_of(trace)
-    peaks = peaks_of(events, make_allocator(policy=policy))
+    policy = parse_settings(allocator)
+    events = read_events(trace)
+    peaks = replay(events, make_allocator(policy=policy))
     moment = _moment(events, policy)
     held = _held(events[: moment + 1], policy)
-    context = context_bytes(trace, request, cuda)
+    context = predict_context(trace, request, cuda)
     tag = trace.tags[events[moment].tag]
     band = _band(events, trace.tags, peaks, context, policy)
     return Fit(
@@ -66,15 +72,15 @@ def predict(trace: Trace, request: Request, allocator: str = "", cuda: Context =
         peak=Peak(peaks.allocated, peaks.reserved, peaks.reserved + context, _phase(trace, moment), tag.module, tag.op),
         band=band,
         parts=_parts(held, trace.tags, peaks, context),
-        smallest_bytes=smallest_capacity(events, peaks, policy) + context,
-        modules=shares((trace.tags[number].module, size) for number, size in held.items()),
+        smallest_bytes=find_smallest_capacity(events, peaks, policy) + context,
+        modules=module_shares((trace.tags[number].module, size) for number, size in held.items()),
         timeline=_timeline(trace, events, moment),
         cards=(),
         guesses=trace.guesses,
     )
 
 
-def _moment(events: list[Event], policy: Policy) -> int:
+def _moment(events: list[Event], policy: AllocatorSettings) -> int:
     """The number of the event at which most is allocated, for the first time."""
     allocator = make_allocator(policy=policy)
     most, found = -1, 0
@@ -88,7 +94,7 @@ def _moment(events: list[Event], policy: Policy) -> int:
     return found
 
 
-def _held(events: Iterable[Event], policy: Policy) -> Counter[int]:
+def _held(events: Iterable[Event], policy: AllocatorSettings) -> Counter[int]:
     """Bytes of blocks that are taken after these events, by tag."""
     allocator = make_allocator(policy=policy)
     taken: dict[int, tuple[int, int]] = {}
@@ -117,16 +123,16 @@ def _phase(trace: Trace, moment: int) -> Phase:
     return trace.tags[trace.events.tag[moment]].phase
 
 
-def _band(events: list[Event], tags: tuple[Tag, ...], peaks: Peaks, context: int, policy: Policy) -> Band:
+def _band(events: list[Event], tags: tuple[Tag, ...], peaks: Peaks, context: int, policy: AllocatorSettings) -> Band:
     """As wide as other paths lead apart, within what was seen: the measured lay as far off at most."""
     workspace = frozenset(number for number, tag in enumerate(tags) if tag.kind == "workspace")
-    others = [peaks_of(path, make_allocator(policy=policy)).reserved for path in other_paths(events, workspace)]
+    others = [replay(path, make_allocator(policy=policy)).reserved for path in reorder_events(events, workspace)]
     apart = max(abs(other - peaks.reserved) for other in others) / max(1, peaks.reserved)
     share = min(max(apart, _LEAST_APART), _MOST_APART)
     low = max(round(peaks.reserved * (1 - share)), peaks.allocated)
     high = round(peaks.reserved * (1 + share))
     why = _STEADY if apart <= _LEAST_APART else _SHAKY
-    return Band(low, high, low + context - CONTEXT_APART, high + context + CONTEXT_APART, why)
+    return Band(low, high, low + context - CONTEXT_ERROR, high + context + CONTEXT_ERROR, why)
 
 
 def _timeline(trace: Trace, events: list[Event], moment: int) -> Timeline:
@@ -188,18 +194,18 @@ class Peaks(NamedTuple):
     reserved: int
 
 
-def events_of(trace: Trace) -> list[Event]:
+def read_events(trace: Trace) -> list[Event]:
     """Its events as rows."""
     columns = trace.events
     return [Event(*row) for row in zip(columns.name, columns.bytes, columns.tag, strict=True)]
 
 
-def make_allocator(capacity: int | None = None, policy: Policy = PLAIN) -> Allocator:
+def make_allocator(capacity: int | None = None, policy: AllocatorSettings = DEFAULT_SETTINGS) -> Allocator:
     """The one that the policy asks for."""
     return (ExpandableAllocator if policy.expandable_segments else Allocator)(capacity, policy)
 
 
-def peaks_of(events: Iterable[Event], allocator: Allocator) -> Peaks:
+def replay(events: Iterable[Event], allocator: Allocator) -> Peaks:
     """Let everything come and go. Raises OutOfMemory where its capacity does not suffice."""
     allocate, free = allocator.allocate, allocator.free
     for name, size, _ in events:
@@ -210,20 +216,20 @@ def peaks_of(events: Iterable[Event], allocator: Allocator) -> Peaks:
     return Peaks(allocator.peak_allocated, allocator.peak_reserved)
 
 
-def smallest_capacity(events: list[Event], peaks: Peaks, policy: Policy = PLAIN) -> int:
+def find_smallest_capacity(events: list[Event], peaks: Peaks, policy: AllocatorSettings = DEFAULT_SETTINGS) -> int:
     """The least that may be reserved so that it runs: before it fails, the allocator gives back what it has cached."""
     fails, works = peaks.allocated - 1, peaks.reserved
     while works - fails > _FINE:
         middle = (fails + works) // 2
         try:
-            peaks_of(events, make_allocator(middle, policy))
+            replay(events, make_allocator(middle, policy))
             works = middle
         except OutOfMemory:
             fails = middle
     return works
 
 
-def other_paths(events: list[Event], workspace: frozenset[int]) -> Iterator[list[Event]]:
+def reorder_events(events: list[Event], workspace: frozenset[int]) -> Iterator[list[Event]]:
     """The same tensors, a little otherwise: what is reserved depends on which small thing lay where.
 
     `workspace`: tags of libraries' memory. What they take and give back inside an operation is least certain.
@@ -256,7 +262,7 @@ def _freed_later(events: list[Event], by: int) -> list[Event]:
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
-def shares(held: Iterable[tuple[str, int]]) -> tuple[ModuleShare, ...]:
+def module_shares(held: Iterable[tuple[str, int]]) -> tuple[ModuleShare, ...]:
     """The tree, the greatest branch first; "layers.0" and "layers.1" are both "layers.*". What no part holds has no name."""
     own = 0
     sizes: dict[str, int] = defaultdict(int)

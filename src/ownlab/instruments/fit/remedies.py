@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ownlab.instruments.fit.guest_client import NotTraced
-from ownlab.instruments.fit.records import Fit, Price, Request
+from ownlab.instruments.fit.records import Fit, RemedyTrial, Request
 
-__all__ = ["REMEDIES", "Remedy", "price_remedies", "remedy_named", "variants"]
+__all__ = ["REMEDIES", "Remedy", "remedy_named", "remedy_requests", "try_remedies"]
 
 
 class Remedy(Struct, frozen=True):
@@ -131,13 +131,13 @@ def remedy_named(code: str) -> Remedy:
 _NOTES = {"eight-bit-optimizer": "computed by bitsandbytes' rules, not run"}
 
 
-def price_remedies(fit: Fit, predicted: Callable[[Request], Fit]) -> tuple[Price, ...]:
+def try_remedies(fit: Fit, predicted: Callable[[Request], Fit]) -> tuple[RemedyTrial, ...]:
     """All that apply to this step, what saves most first; those that this model cannot do come last, with the reason."""
-    prices = [_price(fit, code, option, request, predicted) for code, option, request in variants(fit.request)]
+    prices = [_price(fit, code, option, request, predicted) for code, option, request in remedy_requests(fit.request)]
     return tuple(sorted(prices, key=lambda price: (price.device_bytes is None, -(price.saved_bytes or 0))))
 
 
-def variants(request: Request) -> Iterator[tuple[str, str, Request]]:
+def remedy_requests(request: Request) -> Iterator[tuple[str, str, Request]]:
     """A remedy's code, the options that try it, and the step that they ask for."""
     if request.precision in ("fp32", "tf32"):
         yield "mixed-precision", "--precision amp-bf16", replace(request, precision="amp-bf16")
@@ -160,13 +160,13 @@ def variants(request: Request) -> Iterator[tuple[str, str, Request]]:
         yield "smaller-weights", "--precision bf16", replace(request, precision="bf16")
 
 
-def _price(fit: Fit, code: str, option: str, request: Request, predicted: Callable[[Request], Fit]) -> Price:
+def _price(fit: Fit, code: str, option: str, request: Request, predicted: Callable[[Request], Fit]) -> RemedyTrial:
     title = remedy_named(code).title
     try:
         found = predicted(request)
     except NotTraced as exc:
-        return Price(code, title, option, refused=exc.message)
-    return Price(
+        return RemedyTrial(code, title, option, refused=exc.message)
+    return RemedyTrial(
         code,
         title,
         option,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ownlab.errors import UsageError
 from ownlab.units import MIB
 
-__all__ = ["PLAIN", "Allocator", "Block", "OutOfMemory", "Policy", "Pool", "parse_policy"]
+__all__ = ["DEFAULT_SETTINGS", "Allocator", "AllocatorSettings", "Block", "OutOfMemory", "Pool", "parse_settings"]
 
 LEAST_BLOCK = 512
 SMALL = 1 * MIB  # the greatest size that counts as small
@@ -27,7 +27,7 @@ ROUND_LARGE = 2 * MIB
 _GAP = ROUND_LARGE
 
 
-class Policy(NamedTuple):
+class AllocatorSettings(NamedTuple):
     """PYTORCH_CUDA_ALLOC_CONF, as far as it decides how much is reserved."""
 
     max_split_size: int | None = None
@@ -37,7 +37,7 @@ class Policy(NamedTuple):
     max_non_split_rounding: int = LARGE_SEGMENT
 
 
-PLAIN = Policy()
+DEFAULT_SETTINGS = AllocatorSettings()
 
 
 class OutOfMemory(Exception):  # an outcome of a replay, not a failure of ours
@@ -102,7 +102,7 @@ class Pool:
 class Allocator:
     """One card's, as one process sees it. `capacity`: bytes that it may reserve; None: as many as it likes."""
 
-    def __init__(self, capacity: int | None = None, policy: Policy = PLAIN) -> None:
+    def __init__(self, capacity: int | None = None, policy: AllocatorSettings = DEFAULT_SETTINGS) -> None:
         self.capacity, self.policy = capacity, policy
         self.allocated = self.reserved = 0
         self.peak_allocated = self.peak_reserved = 0
@@ -281,9 +281,9 @@ _WITHOUT_EFFECT = (
 )
 
 
-def parse_policy(text: str) -> Policy:
+def parse_settings(text: str) -> AllocatorSettings:
     """ "expandable_segments:True,max_split_size_mb:128" -> the policy that it asks for."""
-    policy = PLAIN
+    policy = DEFAULT_SETTINGS
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, value = (word.strip() for word in part.partition(":"))
         if not colon:
@@ -293,7 +293,7 @@ def parse_policy(text: str) -> Policy:
     return policy
 
 
-def _with(policy: Policy, name: str, value: str) -> Policy:
+def _with(policy: AllocatorSettings, name: str, value: str) -> AllocatorSettings:
     try:
         if name == "max_split_size_mb":
             return policy._replace(max_split_size=int(value) * MIB)

@@ -70,7 +70,7 @@ def measure(name: str, ours: list[str], theirs: list[str], *, rounds: int, limit
 def describe_machine() -> str:
     """The machine, by our own reading of it."""
     from ownlab import read_machine
-    from ownlab.instruments.doctor.verdict import accelerators_of, name_cards
+    from ownlab.instruments.doctor.queries import accelerators_of, name_cards
     from ownlab.machine.facts import value_of
 
     machine = read_machine()

@@ -80,7 +80,9 @@ def test_an_answer_that_is_no_json_is_a_failure_that_says_so(tmp_path: Path) -> 
 
 def test_names_that_are_no_utf_8_do_not_spoil_the_answer(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no \\udcff')")
-    answered = ask(sys.executable, "probe.on_torch", answer=Framework, deadline=20, env={"PYTHONPATH": str(tmp_path)})
+    answered = ask(
+        sys.executable, "probe.frameworks", ["torch"], answer=Framework, deadline=20, env={"PYTHONPATH": str(tmp_path)}
+    )
     assert answered.error == "ImportError: no ?"
 
 
@@ -90,6 +92,6 @@ def test_a_guest_would_end_without_us(tmp_path: Path) -> None:
     for name in ("torch", "pynvml"):
         (tmp_path / f"{name}.py").write_text(look)
     env = {"PYTHONPATH": str(tmp_path)}
-    for module in ("probe.on_torch", "probe.nvml"):
-        answered = ask(sys.executable, module, answer=Failure, deadline=60, env=env)
+    for module, arguments in (("probe.frameworks", ["torch"]), ("probe.nvml", [])):
+        answered = ask(sys.executable, module, arguments, answer=Failure, deadline=60, env=env)
         assert re.search(r"6\d s, None$", answered.error)

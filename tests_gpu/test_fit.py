@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "fit"))
-from examining import MODELS, PART, Examined, Results, chosen, examine, look, table
+from examining import MODELS, PART, Examined, Results, check, chosen, look, table
 
 from ownlab.instruments.fit.batch_search import BatchRange
 from ownlab.instruments.fit.calibration import H200, Calibration, load_calibrations, save_calibration
@@ -72,7 +72,7 @@ def device() -> Device:
 @lru_cache(maxsize=1)
 def side_by_side() -> dict[str, Future[Any]]:
     """All that may share the card, at once: starting programs takes most of the time, and memory is counted by process."""
-    tasks: dict[str, Callable[[], Any]] = {"examined": lambda: examine(chosen(), device(), PYTHON, RESULTS)}
+    tasks: dict[str, Callable[[], Any]] = {"examined": lambda: check(chosen(), device(), PYTHON, RESULTS)}
     if not PART:
         tasks |= {"decoded": decoded, "calibrated": lambda: calibrate(PYTHON, deadline=SECONDS)}
     device()

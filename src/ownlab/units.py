@@ -13,6 +13,7 @@ __all__ = [
     "GIB",
     "KIB",
     "MIB",
+    "PARTS",
     "format_bytes",
     "format_flops",
     "format_price",
@@ -24,6 +25,9 @@ __all__ = [
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
+
+# A card is leased in twelfths: halves, thirds, quarters and sixths are whole numbers of them.
+PARTS = 12
 
 CURRENCY_SIGNS = {"USD": "$", "CNY": "¥", "EUR": "€"}
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from ownlab.cli.main import COMMANDS
-from ownlab.machine.recorded import decode_machine, load_machine
+from ownlab.machine.machine_file import decode_machine, load_machine
 from ownlab.render.documents import DOCUMENTS, document_type, schema_of
 
 ROOT = Path(__file__).resolve().parents[2]

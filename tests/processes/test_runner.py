@@ -80,7 +80,7 @@ def test_no_child_is_left_in_the_list() -> None:
 def test_at_our_end_no_child_is_started_any_more() -> None:
     """A thread may go on for a moment after the children were ended."""
     script = (
-        "import os\nfrom ownlab.errors import DeadlineError\nfrom ownlab.guests import children\nchildren._end_all()\n"
+        "import os\nfrom ownlab.errors import DeadlineError\nfrom ownlab.processes import runner\nrunner._end_all()\n"
         "try:\n    runner.run(['sleep', '60'], deadline=60)\n"
         "except DeadlineError as exc:\n    print(exc.message, runner._alive)\n"
     )

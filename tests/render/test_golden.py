@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ownlab.instruments.doctor.diagnose import case_of, diagnose
-from ownlab.instruments.doctor.rules import rule_named
+from ownlab.instruments.doctor.diagnosis import case_of, diagnose
+from ownlab.instruments.doctor.rules import find_rule
 from ownlab.instruments.doctor.terminal import show_diagnosis, show_page
-from ownlab.machine.recorded import load_machine
+from ownlab.machine.machine_file import load_machine
 from ownlab.machine.terminal import show_machine
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -66,5 +66,5 @@ def test_generated_picture_of_the_readme() -> None:
 
 def test_golden_page() -> None:
     out, sheet = paper()
-    show_page(rule_named("driver-old"), out)
+    show_page(find_rule("driver-old"), out)
     compare("explain-driver-old.txt", sheet.getvalue())

@@ -30,7 +30,7 @@ from ownlab.instruments.fit.measurement import Answer, Settings, ask_measure
 from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Device, Fit, GuestCard, Request
 
-__all__ = ["MODELS", "PART", "Examined", "Results", "chosen", "examine", "look", "table"]
+__all__ = ["MODELS", "PART", "Examined", "Results", "check", "chosen", "look", "table"]
 
 MODELS = Path(__file__).with_name("models.py")
 KEPT = Path(__file__).with_name("predicted-2.13.json")
@@ -162,7 +162,7 @@ class Results:
         partial.replace(self._path)
 
 
-def examine(
+def check(
     configurations: list[Configuration], device: Device, python: str, results: Results, part: str = PART
 ) -> list[Examined]:
     """All of them, several at once."""
@@ -273,7 +273,7 @@ def main(*arguments: str) -> None:
     if arguments[0] == "--keep":
         keep(python)
         return
-    found = examine(chosen(arguments[1:]), look(python), python, Results(Path(arguments[0])))
+    found = check(chosen(arguments[1:]), look(python), python, Results(Path(arguments[0])))
     sys.stdout.write(table(found) + "\n")
 
 
@@ -281,7 +281,7 @@ def keep(python: str) -> None:
     """Predictions of all, for those who measure later with another torch."""
     os.environ["OWNLAB_FIT_HELD_BACK"] = "1"
     device = Device("cpu", "", 1)
-    found = examine(chosen(), device, python, Results(None), "predict")
+    found = check(chosen(), device, python, Results(None), "predict")
     kept = {one.name: one.here for one in found if one.here is not None}
     KEPT.write_bytes(msgspec.json.format(encode_json(kept), indent=1) + b"\n")
     sys.stdout.write("".join(f"{one.name}: {one.failures}\n" for one in found if one.failures))

@@ -25,7 +25,7 @@ BEGIN = f"""
 import os, signal, subprocess, sys, time
 sys.path.insert(0, {str(ROOT / "src")!r})
 sys.path.append({str(GUEST / "colab" / "site")!r})
-from ownlab_guest.colab import content
+from ownlab_guest.colab import content_folder as content
 """
 ENTER = BEGIN + "said = content.enter()\nassert said == '', said\n"
 

@@ -121,7 +121,7 @@ if child == 0:
     said = content.enter()
     assert said == '', said
     os.mkdir('/content/below')
-    from ownlab_guest.colab import namespace
+    from ownlab_guest.colab import mount_namespace as namespace
     namespace.privileged(lambda: namespace.mount('mine', '/content/below', 'tmpfs'))
     os.write(inside[1], b'1'); os.read(outside[0], 1)
     os._exit(0 if os.path.exists(late + '/file') else 7)
@@ -140,7 +140,7 @@ def test_no_mount_gets_out(person: Person) -> None:
 @pytest.mark.parametrize("content", ["none", "folder"])
 def test_what_is_mounted_outside_later_comes_in(content: str, uid: int) -> None:
     late = """
-from ownlab_guest.colab import namespace
+from ownlab_guest.colab import mount_namespace as namespace
 namespace.mount('late', late, 'tmpfs'); open(late + '/file', 'w').close()
 os.write(outside[1], b'1'); print(os.WEXITSTATUS(os.wait()[1]))
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ownlab.instruments.doctor.queries import is_wsl, told
+from ownlab.instruments.doctor.queries import describe_fact, is_wsl
 from ownlab.instruments.doctor.remedies import (
     as_root,
     driver_remedy,
@@ -130,5 +130,7 @@ def test_wsl_by_the_two_versions(smi: str, driver: str, wsl: bool) -> None:
 
 
 def test_facts_as_evidence() -> None:
-    assert told("power", Known(129.8, source="NVML", unit="W")) == "power 129.8 W (NVML)"
-    assert told("driver", Unknown("nvidia-smi is not installed")) == "driver unknown: nvidia-smi is not installed"
+    assert describe_fact("power", Known(129.8, source="NVML", unit="W")) == "power 129.8 W (NVML)"
+    assert (
+        describe_fact("driver", Unknown("nvidia-smi is not installed")) == "driver unknown: nvidia-smi is not installed"
+    )

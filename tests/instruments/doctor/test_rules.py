@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import UsageError
-from ownlab.instruments.doctor.diagnose import diagnose
+from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.records import Case, Message
-from ownlab.instruments.doctor.rule import Rule, SignRule
-from ownlab.instruments.doctor.rules import RULES, rule_named
-from ownlab.machine.recorded import load_machine
+from ownlab.instruments.doctor.rule import MessageRule, Rule
+from ownlab.instruments.doctor.rules import RULES, find_rule
+from ownlab.machine.machine_file import load_machine
 from ownlab.machine.records import Machine
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,14 +74,14 @@ def test_every_rule_is_in_the_list() -> None:
 
 
 def test_codes_are_stable_words_and_unique() -> None:
-    names = [name for rule in RULES for name in (rule.code, *rule.also_known_as)]
+    names = [name for rule in RULES for name in (rule.code, *rule.aliases)]
     assert len(names) == len(set(names))
     assert [name for name in names if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)] == []
 
 
 @pytest.mark.parametrize("code", [*PROMISED, "insufficient"])
 def test_what_was_promised_is_there(code: str) -> None:
-    assert rule_named(code) in RULES
+    assert find_rule(code) in RULES
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
@@ -100,13 +100,13 @@ def test_every_rule_is_tested(rule: type[Rule]) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_no_rule_speaks_about_nothing(rule: type[Rule]) -> None:
-    assert list(rule().examine(Case(machine=Machine()))) == []
+    assert list(rule().check(Case(machine=Machine()))) == []
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if issubclass(rule, SignRule)], ids=lambda rule: rule.code)
-def test_signs_are_regular_expressions(rule: type[SignRule]) -> None:
-    assert rule.signs
-    for sign in rule.signs:
+@pytest.mark.parametrize("rule", [rule for rule in RULES if issubclass(rule, MessageRule)], ids=lambda rule: rule.code)
+def test_signs_are_regular_expressions(rule: type[MessageRule]) -> None:
+    assert rule.patterns
+    for sign in rule.patterns:
         assert not re.compile(sign).match("")
 
 
@@ -118,7 +118,7 @@ def test_generated_pages_are_those_of_the_rules() -> None:
 
 def test_a_code_that_is_not_there_is_answered_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="there is no rule 'driver-odl'") as caught:
-        rule_named("driver-odl")
+        find_rule("driver-odl")
     assert "driver-old" in caught.value.hint
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.command_line import Ownlab
-from tests.instruments.top.screen.scenes import scene
+from tests.instruments.top.scenes import scene
 
 from ownlab.json_encoding import encode_json
 

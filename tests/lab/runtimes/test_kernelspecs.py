@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
-from ownlab.config.loader import LabOptions
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.kernelspecs import read_specs, remove_specs, write_specs
 from ownlab.lab.runtimes.records import RuntimeType

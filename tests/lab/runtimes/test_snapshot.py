@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
 from ownlab.instruments.top.records import CardSample, Saturation, Verdict
 from ownlab.lab.journal.storage import journal_folder, make_private, write_trouble

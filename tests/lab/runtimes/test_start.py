@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from ownlab.config.limits import Limits, stricter
 from ownlab.errors import DeadlineError, LabError
 from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.limit_policy import stricter
-from ownlab.lab.runtimes.plan import Limits, Plan, read_plan
+from ownlab.lab.runtimes.plan import Plan, read_plan
 from ownlab.lab.store.setup import init_shared
 from ownlab.lab.transport.control_client import ask
 

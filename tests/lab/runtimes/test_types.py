@@ -6,9 +6,8 @@ import re
 import sys
 from typing import Any
 
-from ownlab.config.loader import LabOptions
-from ownlab.lab.environments.registry import own_python
-from ownlab.lab.runtimes.listings import Environment
+from ownlab.config.settings import LabOptions
+from ownlab.lab.environments.registry import Environment, own_python
 from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.store.rows import Device
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ownlab.lab.runtimes.plan import Limits
+from ownlab.config.limits import Limits
 from ownlab.lab.supervisor.activity import Activity
 from ownlab.lab.supervisor.limits import Watch
 

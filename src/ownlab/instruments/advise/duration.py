@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ownlab.catalog.card_speeds import Shares, Speed, Workload, formula, load_throughput, speed_of
 from ownlab.catalog.cards import Card, Unstated, load_cards
-from ownlab.catalog.ladder import Shares, Speed, Workload, formula, load_throughput, speed_of
 from ownlab.errors import InputError, UsageError
 from ownlab.instruments.advise.records import Basis, Question, Span
-from ownlab.instruments.bench.files import find_report
+from ownlab.instruments.bench.report_files import find_report
 from ownlab.instruments.fit.records import CardFit, Fit
 
 __all__ = [

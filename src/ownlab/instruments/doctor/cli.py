@@ -7,15 +7,15 @@ import click
 from ownlab.cli.options import json_option, machine_options
 from ownlab.config.target import resolve_machine_options
 from ownlab.errors import DeviceUnusable, InterpreterError, UsageError
-from ownlab.instruments.doctor.diagnose import case_of, diagnose
+from ownlab.instruments.doctor.diagnosis import case_of, diagnose
+from ownlab.instruments.doctor.queries import has_accelerator
 from ownlab.instruments.doctor.records import Case, Diagnosis, ProductCheck
 from ownlab.instruments.doctor.rule import RuleList, RulePage
-from ownlab.instruments.doctor.rules import RULES, rule_named
+from ownlab.instruments.doctor.rules import RULES, find_rule
 from ownlab.instruments.doctor.terminal import show_diagnosis, show_page, show_rules
-from ownlab.instruments.doctor.verdict import anything_there
-from ownlab.instruments.doctor.verify import verify
+from ownlab.instruments.doctor.verification import verify
 from ownlab.machine.facts import Unknown
-from ownlab.machine.read import read_machine
+from ownlab.machine.reader import read_machine
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
 
@@ -77,7 +77,7 @@ def _case(source: str | None, python: str | None, machine: str | None, prove: bo
         with working("Looking at this machine"):
             return case_of(read_machine(options))
     # Imported here: the readers of pasted text are a third of the start-up time, and mostly not needed.
-    from ownlab.instruments.doctor.paste import read_file, read_paste
+    from ownlab.instruments.doctor.paste.reader import read_file, read_paste
 
     return read_paste(read_file(source), name="stdin" if source == "-" else source)
 
@@ -89,7 +89,7 @@ def _explain(code: str, as_json: bool) -> None:
         else:
             show_rules(RULES, console())
         return
-    rule = rule_named(code.lower())
+    rule = find_rule(code.lower())
     if as_json:
         echo_record(RulePage.of(rule))
     else:
@@ -102,7 +102,7 @@ def _exit_code(diagnosis: Diagnosis, require_gpu: bool) -> int:
     silent = [fact for fact in (python.version, python.frameworks) if isinstance(fact, Unknown)]
     if machine.origin == "live" and silent:
         return InterpreterError.exit_code
-    trouble = any(finding.blocks for finding in diagnosis.findings) or anything_there(machine)
+    trouble = any(finding.blocks for finding in diagnosis.findings) or has_accelerator(machine)
     unusable = diagnosis.verdict.gpu_work == "no" and trouble
     if unusable or (require_gpu and diagnosis.verdict.gpu_work != "yes"):
         return DeviceUnusable.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -11,36 +12,40 @@ from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine, PciDevice
 
 __all__ = [
-    "answers",
+    "accelerator_on_bus",
+    "accelerators_of",
+    "any_framework_works",
     "architecture",
     "architecture_name",
     "capability",
     "card_name",
-    "container_of",
+    "container_kind",
     "cuda_builds",
+    "describe_cards",
+    "describe_fact",
     "driver_family",
     "family_of",
     "framework",
     "framework_name",
     "frameworks_of",
+    "has_accelerator",
+    "is_healthy",
     "is_musl",
     "is_wsl",
     "join",
     "module_loaded",
+    "name_cards",
     "nvidia_cards",
     "nvidia_on_pci",
-    "of_cards",
     "oldest_capability",
     "package",
     "sees_devices",
-    "some_framework_works",
-    "told",
     "variable",
 ]
 
 T = TypeVar("T")
 
-_NVIDIA = "10de"
+_NVIDIA, _AMD = "10de", "1002"
 
 
 def nvidia_cards(machine: Machine) -> tuple[Card, ...]:
@@ -54,7 +59,7 @@ def card_name(card: Card) -> str:
     return f"card {card.index} ({name})" if name else f"card {card.index}"
 
 
-def of_cards(cards: Iterable[Card], say: Callable[[Card], str]) -> list[str]:
+def describe_cards(cards: Iterable[Card], say: Callable[[Card], str]) -> list[str]:
     """What is to be said of cards, each after its name; once for cards of one name of which the same is said.
 
     "card 0 (Tesla T4): Turing"; "8 × Tesla V100-SXM2-16GB (cards 0 to 7): Volta".
@@ -74,7 +79,7 @@ def _name_together(cards: list[Card], name: str | None) -> str:
     return f"{len(cards)} × {name} ({numbers})" if name else numbers
 
 
-def answers(card: Card) -> bool:
+def is_healthy(card: Card) -> bool:
     """Whether the driver has read this card now and found it sound: then an older line of the log is over."""
     return value_of(card.health) == "OK"
 
@@ -107,7 +112,7 @@ def sees_devices(one: Framework) -> bool:
     return isinstance(one.devices, Known) and bool(one.devices.value)
 
 
-def some_framework_works(machine: Machine) -> bool:
+def any_framework_works(machine: Machine) -> bool:
     """Whether any framework was seen to reach an accelerator: then one that does not is no reason to say no."""
     return any(sees_devices(one) for one in frameworks_of(machine))
 
@@ -167,7 +172,7 @@ def is_musl(machine: Machine) -> bool:
     return (value_of(machine.host.libc) or "").startswith("musl")
 
 
-def container_of(machine: Machine) -> str | None:
+def container_kind(machine: Machine) -> str | None:
     """The kind of container that we are in; None where we are in none, or do not know."""
     kind = value_of(machine.host.container)
     return None if kind in (None, "none") else kind
@@ -195,7 +200,7 @@ def architecture_name(card: Card) -> str:
     return found.name if found else "architecture not known"
 
 
-def told(label: str, fact: Known[T] | Unknown) -> str:
+def describe_fact(label: str, fact: Known[T] | Unknown) -> str:
     """A fact as evidence: "driver 580.159.04 (NVML)"; "driver unknown: nvidia-smi is not installed"."""
     if isinstance(fact, Unknown):
         return f"{label} unknown: {fact.reason}"
@@ -208,3 +213,30 @@ def join(words: Iterable[str]) -> str:
     """ "a, b and c"."""
     listed = list(words)
     return listed[0] if len(listed) == 1 else ", ".join(listed[:-1]) + f" and {listed[-1]}" if listed else ""
+
+
+def accelerators_of(machine: Machine) -> tuple[Card, ...]:
+    """The cards that do deep-learning work; graphics inside the CPU is left out."""
+    return tuple(card for card in value_of(machine.cards) or () if not card.integrated)
+
+
+def has_accelerator(machine: Machine) -> bool:
+    """Whether an accelerator is in this machine at all, served by a driver or not."""
+    return bool(accelerators_of(machine)) or accelerator_on_bus(machine)
+
+
+def accelerator_on_bus(machine: Machine) -> bool:
+    """A card that no driver need serve. AMD's display controllers are mostly graphics inside a Ryzen, and prove nothing."""
+    return any(
+        device.vendor == _NVIDIA or (device.vendor == _AMD and device.kind == "accelerator")
+        for device in value_of(machine.host.pci) or ()
+    )
+
+
+_MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "google": "Google", "huawei": "Huawei"}
+
+
+def name_cards(cards: Iterable[Card]) -> str:
+    """ "2 × NVIDIA A100, 1 × Tesla T4"."""
+    counted = Counter(value_of(card.name) or f"{_MAKERS.get(card.vendor, card.vendor)} card" for card in cards)
+    return ", ".join(f"{count} × {name}" for name, count in counted.items())

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ownlab.instruments.doctor.records import Case, Finding, Message, Severity
 
-__all__ = ["QUOTES_SHOWN", "Rule", "RuleList", "RulePage", "SignRule", "WordsRule", "quote"]
+__all__ = ["QUOTES_SHOWN", "FixedMessageRule", "MessageRule", "Rule", "RuleList", "RulePage", "quote"]
 
 # A quoted line longer than this is cut: evidence is to be read.
 _QUOTE_LENGTH = 240
@@ -31,10 +31,10 @@ class Rule(ABC):
     severity: ClassVar[Severity]
     title: ClassVar[str]
     blocks: ClassVar[bool] = False
-    also_known_as: ClassVar[tuple[str, ...]] = ()  # other names under which people look for the page
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names under which people look for the page
 
     @abstractmethod
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         """Yield a finding for each separate thing that is wrong; usually none or one."""
 
     @classmethod
@@ -42,7 +42,7 @@ class Rule(ABC):
         """The rule's page, as Markdown."""
         return inspect.cleandoc(cls.__doc__ or "")
 
-    def found(
+    def finding(
         self,
         *,
         evidence: Iterable[str],
@@ -64,14 +64,14 @@ class Rule(ABC):
         )
 
 
-class SignRule(Rule):
+class MessageRule(Rule):
     """A rule that knows its trouble by the words that programs say."""
 
-    signs: ClassVar[tuple[str, ...]]  # regular expressions, matched line by line, without regard to case
+    patterns: ClassVar[tuple[str, ...]]  # regular expressions, matched line by line, without regard to case
 
-    def signs_in(self, case: Case) -> Iterator[tuple[Message, re.Match[str]]]:
+    def matches(self, case: Case) -> Iterator[tuple[Message, re.Match[str]]]:
         """Each message that bears a sign, with the first match in it."""
-        pattern = re.compile("|".join(f"(?:{sign})" for sign in self.signs), re.IGNORECASE)
+        pattern = re.compile("|".join(f"(?:{sign})" for sign in self.patterns), re.IGNORECASE)
         for message in case.messages:
             match = pattern.search(message.text)
             if match is not None:
@@ -79,20 +79,20 @@ class SignRule(Rule):
 
     def quotes(self, case: Case) -> tuple[str, ...]:
         """The lines that bear a sign, each once, as evidence."""
-        return tuple(dict.fromkeys(quote(message, match) for message, match in self.signs_in(case)))
+        return tuple(dict.fromkeys(quote(message, match) for message, match in self.matches(case)))
 
 
-class WordsRule(SignRule):
+class FixedMessageRule(MessageRule):
     """A rule whose words tell it whole: they mean the same, and want the same, wherever they are said."""
 
     meaning: ClassVar[str]
     fix: ClassVar[tuple[str, ...]]
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         """A finding with the first lines that bear a sign."""
         quotes = self.quotes(case)
         if quotes:
-            yield self.found(evidence=quotes[:QUOTES_SHOWN], meaning=self.meaning, fix=self.fix)
+            yield self.finding(evidence=quotes[:QUOTES_SHOWN], meaning=self.meaning, fix=self.fix)
 
 
 def quote(message: Message, match: re.Match[str]) -> str:

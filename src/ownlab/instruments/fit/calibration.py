@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ownlab.config.paths import state_folder
 from ownlab.errors import RecordError
-from ownlab.files import write_whole
+from ownlab.files import write_file
 from ownlab.instruments.fit.records import Device, GuestCard, Request, Trace
 from ownlab.json_encoding import encode_json
 from ownlab.units import MIB
@@ -107,7 +107,7 @@ def save_calibration(calibration: Calibration, environ: Mapping[str, str] = os.e
     folder.mkdir(exist_ok=True)
     slug = re.sub(r"[^a-z0-9]+", "-", calibration.device.name.lower()).strip("-")
     path = folder / f"{slug}.json"
-    write_whole(msgspec.json.format(encode_json(calibration), indent=1), path)
+    write_file(path, msgspec.json.format(encode_json(calibration), indent=1))
     return path
 
 

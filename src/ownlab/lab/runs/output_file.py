@@ -9,8 +9,8 @@ from typing import Any
 
 from ownlab.errors import InputError
 from ownlab.lab.journal.storage import forget_notebook, of_notebook, read_about
-from ownlab.lab.notebooks.files import read_file, write_over
-from ownlab.lab.notebooks.journal_cache import Journal, runtime_lives
+from ownlab.lab.notebooks.files import read_notebook, write_over
+from ownlab.lab.runtimes.journals import Journal, runtime_lives
 
 __all__ = ["Written", "forget_past"]
 
@@ -50,12 +50,13 @@ class Written:
             changed = fold.changed_at > self._journal.held
         if not changed or self._elsewhere(self.path):
             return
-        from ownlab.lab.notebooks.documents import bring_up_to_date, give_ids
+        from ownlab.lab.notebooks.merging import merge_journals
+        from ownlab.lab.notebooks.parsing import assign_cell_ids
 
         path = self.path
-        notebook = read_file(path)
-        give_ids(notebook)
-        merged = bring_up_to_date(notebook, [self._journal], _log)
+        notebook = read_notebook(path)
+        assign_cell_ids(notebook)
+        merged = merge_journals(notebook, [self._journal], _log)
         if self._keep_widgets(notebook) or merged.changed:
             write_over(path, notebook)
         merged.hold()

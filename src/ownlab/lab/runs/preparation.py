@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.forms.grammar import parse_form
 from ownlab.lab.forms.notebook_forms import source_of
-from ownlab.lab.notebooks.files import read_file, write_new
+from ownlab.lab.notebooks.files import read_notebook, write_new
 
 __all__ = ["Asked", "Output", "Step", "check_folders", "choose_output", "clear", "load", "steps_of"]
 
@@ -55,10 +55,10 @@ class Output(NamedTuple):
 
 def load(path: str) -> dict[str, Any]:
     """The notebook that was given; each of its cells has an id."""
-    notebook = read_file(path)
-    from ownlab.lab.notebooks.documents import give_ids
+    notebook = read_notebook(path)
+    from ownlab.lab.notebooks.parsing import assign_cell_ids
 
-    give_ids(notebook)
+    assign_cell_ids(notebook)
     return notebook
 
 

@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from ownlab.errors import LabError, UsageError
+from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.lab.forms.parameters import fill, parameters_of
 from ownlab.lab.journal.storage import all_journals, journal_folder, retire
-from ownlab.lab.notebooks.journal_cache import runtime_lives
 from ownlab.lab.runs.preparation import clear
 from ownlab.lab.runtimes.folders import plan_of
+from ownlab.lab.runtimes.journals import runtime_lives
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.store.atomic_write import write_private
 
 __all__ = ["Kept", "find_kept", "forget_kept", "go_on", "retire_old", "write_kept"]
 
@@ -43,7 +43,7 @@ class Kept(Struct, frozen=True):
 
 def write_kept(kept: Kept) -> None:
     """Remember it, for as long as its journal is there."""
-    write_private(str(journal_folder(kept.runtime) / _NAME), encode_json(kept).decode())
+    replace_file(str(journal_folder(kept.runtime) / _NAME), encode_json(kept).decode())
 
 
 def forget_kept(runtime: str) -> None:

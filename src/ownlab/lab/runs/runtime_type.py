@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import InputError, UsageError
-from ownlab.lab.colab.accelerator import Proposal, propose
-from ownlab.lab.colab.mode import accelerator_of
-from ownlab.lab.forms.values import nearest
+from ownlab.lab.colab.detection import accelerator_of
+from ownlab.lab.forms.field_values import nearest
+from ownlab.lab.runtimes.accelerator import Proposal, propose
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.lab.runtimes.refresh import refresh_specs

@@ -25,13 +25,13 @@ from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Device, Process
 from ownlab.lab.store.runtime_processes import read_stat
 from ownlab.lab.store.store import Store
-from ownlab.machine import vendors
 from ownlab.machine.facts import Known, value_of
-from ownlab.machine.nvidia import read_nvidia
+from ownlab.machine.machine_file import load_machine
 from ownlab.machine.nvidia.driver import has_sign
 from ownlab.machine.nvidia.processes import name_processes
-from ownlab.machine.recorded import load_machine
+from ownlab.machine.nvidia.reader import read_nvidia
 from ownlab.machine.records import Card, CardProcess
+from ownlab.machine.vendors import reader as vendors
 from ownlab.machine.visible_devices import visible_devices
 from ownlab.processes.background import Beside
 from ownlab.units import format_bytes
@@ -65,7 +65,7 @@ class Reading(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    """What `ownlab_guest/probe/cards.py` answers."""
+    """What `ownlab_guest/probe/nvml_cards.py` answers."""
 
     error: str | None = None
     cards: tuple[Reading, ...] = ()
@@ -148,7 +148,9 @@ def _read_nvidia(environ: Mapping[str, str], root: Path) -> list[Reading]:
     if not has_sign(root, environ):
         return []
     try:
-        answer = guest_client.ask(sys.executable, "probe.cards", answer=_Answer, deadline=_NVML_SECONDS, env=environ)
+        answer = guest_client.ask(
+            sys.executable, "probe.nvml_cards", answer=_Answer, deadline=_NVML_SECONDS, env=environ
+        )
     except (DeadlineError, InterpreterError) as exc:
         answer = _Answer(error=exc.message)
     if answer.error is None:

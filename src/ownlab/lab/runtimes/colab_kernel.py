@@ -6,11 +6,10 @@ import os
 import sys
 from collections.abc import Mapping
 
-import msgspec
-
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
-from ownlab.lab.colab.mode import wants_colab
+from ownlab.lab.colab.detection import wants_colab
+from ownlab.lab.notebooks.parsing import parse_json
 
 __all__ = ["colab_variables"]
 
@@ -37,7 +36,7 @@ def _is_of_colab(notebook: str) -> bool:
         return False
     try:
         with open(notebook, "rb") as file:
-            found = msgspec.json.decode(file.read())
-    except (OSError, msgspec.DecodeError):  # not saved yet, or damaged: whoever opens it is told
+            parsed = parse_json(file.read())
+    except (OSError, ValueError, RecursionError):  # not saved yet, or damaged: opening it reports that
         return False
-    return isinstance(found, dict) and wants_colab(found)
+    return isinstance(parsed, dict) and wants_colab(parsed)

@@ -9,8 +9,9 @@ from pathlib import Path
 from ownlab.config.paths import state_folder
 from ownlab.lab.runtimes.plan import Plan, read_plan
 from ownlab.lab.runtimes.state import read_state
+from ownlab.lab.transport.line_protocol import line_address
 
-__all__ = ["all_plans", "is_run_in", "plan_of", "state_of"]
+__all__ = ["all_plans", "is_run_in", "plan_of", "plan_with_line", "state_of"]
 
 
 def plan_of(runtime: str) -> Plan | None:
@@ -38,6 +39,14 @@ def is_run_in(plan: Plan, folder: str) -> bool:
     if plan.lab or not plan.journal or not plan.notebook:
         return False
     return os.path.realpath(plan.notebook).startswith(os.path.join(folder, ""))
+
+
+def plan_with_line(runtime: str) -> Plan | None:
+    """Of a runtime that can be followed. Foreign kernels cannot, nor a runtime of an ownlab that kept no journals."""
+    plan = plan_of(runtime)
+    if plan is None or not plan.journal:
+        return None
+    return plan if os.path.exists(line_address(plan.sockets).removeprefix("ipc://")) else None
 
 
 def _folder() -> Path:

@@ -2,33 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from msgspec import Struct
 
 from ownlab.lab.runtimes.records import RuntimeType
 
-__all__ = ["Environment", "EnvironmentList", "ListedType", "RemovedTypes", "TypeList"]
-
-
-class Environment(Struct, frozen=True):
-    """An interpreter that has ipykernel, under a name."""
-
-    name: str
-    python: str
-    version: str = ""  # of Python, when it was added
-    ipykernel: str = ""
-
-    @property
-    def is_there(self) -> bool:
-        """Whether its interpreter can still be started."""
-        return os.access(self.python, os.X_OK)
-
-
-class EnvironmentList(Struct, frozen=True):
-    """What environments.json holds, and what `ownlab env --json` prints."""
-
-    environments: tuple[Environment, ...] = ()
+__all__ = ["ListedType", "RemovedTypes", "TypeList"]
 
 
 class ListedType(Struct, frozen=True):

@@ -15,19 +15,20 @@ from typing import Any
 
 import zmq
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.limits import Limits, limits_of, stricter
+from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder, state_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError
+from ownlab.files import replace_file
 from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
 from ownlab.lab.runtimes.colab_kernel import colab_variables
 from ownlab.lab.runtimes.kernelspecs import read_specs
-from ownlab.lab.runtimes.limit_policy import stricter
-from ownlab.lab.runtimes.plan import Limits, Plan
+from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.startup_scripts import startup_variables
 from ownlab.lab.runtimes.state import end, read_state, remove
-from ownlab.lab.store.atomic_write import write_private
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Want
 from ownlab.lab.store.store import Store
@@ -110,7 +111,7 @@ def _write(plan: Plan) -> Plan:
     short = len(os.fsencode(plan.home)) <= _LONGEST_HOME
     try:
         plan = plan._replace(sockets=plan.home if short else tempfile.mkdtemp(prefix="ownlab-", dir="/tmp"))
-        write_private(os.path.join(plan.home, "plan.json"), plan.to_json())
+        replace_file(os.path.join(plan.home, "plan.json"), plan.to_json())
     except OSError as exc:
         remove(plan)
         raise LabError(f"the runtime's folder {plan.home} cannot be written: {exc.strerror}") from exc
@@ -231,4 +232,4 @@ def _last_words(plan: Plan) -> str:
 
 def _limits(options: LabOptions, store: str) -> Limits:
     with Store.open(store) as opened:
-        return stricter(Limits(**options.limits), opened.limits())
+        return stricter(limits_of(options), opened.limits())

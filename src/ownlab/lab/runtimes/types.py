@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ownlab.config.loader import LabOptions
-from ownlab.lab.environments.registry import DEFAULT, own_python
-from ownlab.lab.runtimes.listings import Environment
+from ownlab.config.settings import LabOptions
+from ownlab.lab.environments.registry import DEFAULT, Environment, own_python
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.store.rows import PARTS, Device
+from ownlab.lab.store.rows import Device
+from ownlab.units import PARTS
 
 __all__ = ["runtime_types"]
 

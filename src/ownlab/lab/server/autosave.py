@@ -17,8 +17,8 @@ from tornado.web import HTTPError
 from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import OwnlabError
 from ownlab.lab.journal.storage import About, all_journals, journal_folder, read_about, read_held, retire
-from ownlab.lab.notebooks.journal_cache import runtime_lives
 from ownlab.lab.runtimes.content_cleanup import retire_contents
+from ownlab.lab.runtimes.journals import runtime_lives
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.kernels import OwnlabKernelManager
 

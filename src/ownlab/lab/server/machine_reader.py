@@ -6,8 +6,9 @@ import os
 import socket
 import time
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
 from ownlab.lab.environments.registry import list_environments
 from ownlab.lab.runtimes.cards import read_devices

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ownlab.config.loader import DEFAULT, LabOptions
+from ownlab.config.loader import DEFAULT
 from ownlab.config.paths import state_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import StoreError
 from ownlab.lab.store.layout import read_layout
 from ownlab.lab.store.records import StoreChoice, StoreView
 from ownlab.machine.facts import value_of
-from ownlab.machine.host.mounts import Mount, read_mounts
-from ownlab.machine.host.storage import is_remote
+from ownlab.machine.host.disks import Mount, is_remote, read_mounts
 
 __all__ = ["SHARED_FOLDER", "StoreChoice", "choose_store", "mount_of", "view_store"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ownlab.errors import DeadlineError
 from ownlab.machine.facts import Fact, Known, Unknown
-from ownlab.machine.host.files import names_in, read_text
+from ownlab.machine.files import names_in, read_text
 from ownlab.machine.records import Network, PciDevice
 from ownlab.processes import runner
 

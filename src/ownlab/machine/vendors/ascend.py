@@ -12,8 +12,8 @@ import msgspec
 
 from ownlab.errors import DeadlineError
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown
+from ownlab.machine.files import Tree
 from ownlab.machine.records import Ascend, Card, CardProcess
-from ownlab.machine.vendors.sysfs import Tree
 from ownlab.processes import runner
 from ownlab.units import MIB
 

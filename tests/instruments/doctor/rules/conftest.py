@@ -74,7 +74,7 @@ def paste() -> Callable[[str], str]:
 
 @pytest.fixture
 def find() -> Callable[[type[Rule], Case], list[Finding]]:
-    return lambda rule, case: list(rule().examine(case))
+    return lambda rule, case: list(rule().check(case))
 
 
 @pytest.fixture

@@ -10,79 +10,105 @@ import difflib
 
 from ownlab.errors import UsageError
 from ownlab.instruments.doctor.rule import Rule
-from ownlab.instruments.doctor.rules.devices.access import DevicePermission, RestrictedCounters
-from ownlab.instruments.doctor.rules.devices.card_memory import HeldMemory, OutOfMemory
-from ownlab.instruments.doctor.rules.devices.cards import CardLost, EccErrors, NoBf16, Persistence, SlowLink, Throttling
-from ownlab.instruments.doctor.rules.devices.device import (
+from ownlab.instruments.doctor.rules.devices.card_health import (
+    CardLost,
+    EccErrors,
+    NoBfloat16,
+    PersistenceOff,
+    SlowPcieLink,
+    Throttling,
+)
+from ownlab.instruments.doctor.rules.devices.card_memory import CardMemoryInUse, OutOfMemory
+from ownlab.instruments.doctor.rules.devices.device_visibility import (
     DeviceOrder,
-    ExclusiveMode,
+    ExclusiveComputeMode,
     HiddenDevices,
-    InvalidOrdinal,
+    InvalidDeviceOrdinal,
     MigMode,
 )
-from ownlab.instruments.doctor.rules.devices.vendors import AscendHealth, AscendStack, MpsAbsent, Rosetta, TpuNoLibtpu
-from ownlab.instruments.doctor.rules.devices.xid import XidErrors
-from ownlab.instruments.doctor.rules.drivers.driver import DriverEnd, DriverOld, NoDriver
-from ownlab.instruments.doctor.rules.drivers.driver_library import (
-    DriverCombination,
-    DriverMismatch,
-    ForwardCompatibility,
+from ownlab.instruments.doctor.rules.devices.other_vendors import (
+    AscendHealth,
+    AscendSoftwareMissing,
+    LibtpuMissing,
+    MpsUnavailable,
+    RosettaPython,
 )
-from ownlab.instruments.doctor.rules.drivers.initialisation import FabricNotReady, NoDevice, NoVisibleGpu, SmiHang
+from ownlab.instruments.doctor.rules.devices.permissions import DeviceFilePermission, RestrictedPerformanceCounters
+from ownlab.instruments.doctor.rules.devices.xid_errors import XidErrors
+from ownlab.instruments.doctor.rules.drivers.card_initialisation import (
+    CardInitialisationFailed,
+    DriverHang,
+    FabricManagerNotReady,
+    NoVisibleGpu,
+)
+from ownlab.instruments.doctor.rules.drivers.driver_library_mismatch import (
+    DriverLibraryMismatch,
+    MixedDriverVersions,
+    UnsupportedForwardCompatibility,
+)
+from ownlab.instruments.doctor.rules.drivers.driver_missing import NoDriver
+from ownlab.instruments.doctor.rules.drivers.driver_version import DriverEndOfLife, DriverTooOld
 from ownlab.instruments.doctor.rules.drivers.kernel_module import (
-    HmmRegion,
-    ModuleFlavour,
-    ModuleRejected,
-    NoSmi,
-    Nouveau,
-    UvmMissing,
+    HmmRegionMissing,
+    KernelModuleNotLoaded,
+    KernelModuleRejected,
+    NouveauInUse,
+    UvmModuleMissing,
+    WrongKernelModuleFlavour,
 )
-from ownlab.instruments.doctor.rules.environment.container import (
+from ownlab.instruments.doctor.rules.environment.containers import (
+    ContainerToolkitMissing,
     ContainerWithoutGpu,
-    NvmlUnknown,
-    RuntimeMissing,
-    SmallShm,
-    Wsl,
+    ImageNeedsNewerDriver,
+    NvmlUnknownError,
+    SmallSharedMemory,
 )
-from ownlab.instruments.doctor.rules.environment.host import (
+from ownlab.instruments.doctor.rules.environment.host_resources import (
     DiskFull,
-    FewCores,
+    FewCpuCores,
+    HostOutOfMemory,
     NoAccelerator,
     OomKilled,
     RaidDegraded,
     SlowDisk,
 )
-from ownlab.instruments.doctor.rules.software.builds import CpuBuild, NoKernel, RocmBuild, XpuBuild
-from ownlab.instruments.doctor.rules.software.faults import (
-    CheckpointCuda,
+from ownlab.instruments.doctor.rules.environment.wsl import WslLimits
+from ownlab.instruments.doctor.rules.software.cuda_libraries import CudaLibraryMissing, CudnnMissing, ShadowedCudnn
+from ownlab.instruments.doctor.rules.software.cuda_toolkit import (
+    CudaVersionMismatch,
+    HostCompilerTooNew,
+    PtxTooNew,
+    ToolkitLacksArchitecture,
+    ToolkitVersionDiffers,
+)
+from ownlab.instruments.doctor.rules.software.framework_builds import (
+    CpuOnlyBuild,
+    NoKernelImage,
+    RocmBuildMissing,
+    XpuBuildMissing,
+)
+from ownlab.instruments.doctor.rules.software.framework_import import FrameworkImportFailed
+from ownlab.instruments.doctor.rules.software.program_errors import (
+    BitsandbytesWithoutCuda,
+    CheckpointDeviceMissing,
     CublasError,
+    CudaAfterFork,
     DeviceAssert,
-    DeviceMixed,
-    IllegalAccess,
+    FlashAttentionUnsupported,
+    IllegalMemoryAccess,
+    KvCacheTooSmall,
+    MixedDevices,
     NcclError,
 )
-from ownlab.instruments.doctor.rules.software.interpreter import (
-    AllocConf,
-    FrameworkAbsent,
-    FrameworkBroken,
+from ownlab.instruments.doctor.rules.software.python_environment import (
+    AllocatorConfig,
+    FrameworkNotInstalled,
     InterpreterBroken,
-    Musl,
+    MuslLibc,
+    PythonModuleMissing,
 )
-from ownlab.instruments.doctor.rules.software.libraries import CudnnMissing, CudnnShadow, LibraryMissing
-from ownlab.instruments.doctor.rules.software.programs import (
-    CompilerTooNew,
-    FlashAttentionCard,
-    ForkedCuda,
-    HostMemory,
-    ImageNeedsDriver,
-    ModuleMissing,
-    PtxTooNew,
-    QuantisationBuild,
-    ServingMemory,
-)
-from ownlab.instruments.doctor.rules.software.toolkit import CudaMismatch, ToolkitArch, ToolkitDiff
 
-__all__ = ["RULES", "rule_named"]
+__all__ = ["RULES", "find_rule"]
 
 RULES: tuple[type[Rule], ...] = (
     # the hardware
@@ -90,86 +116,86 @@ RULES: tuple[type[Rule], ...] = (
     XidErrors,
     EccErrors,
     # the way from the program to the driver
-    RuntimeMissing,
-    ImageNeedsDriver,
-    NvmlUnknown,
+    ContainerToolkitMissing,
+    ImageNeedsNewerDriver,
+    NvmlUnknownError,
     ContainerWithoutGpu,
-    Wsl,
+    WslLimits,
     # the kernel's module
-    ModuleRejected,
-    Nouveau,
-    ModuleFlavour,
-    NoSmi,
-    HmmRegion,
-    UvmMissing,
+    KernelModuleRejected,
+    NouveauInUse,
+    WrongKernelModuleFlavour,
+    KernelModuleNotLoaded,
+    HmmRegionMissing,
+    UvmModuleMissing,
     # the driver's library
-    DriverMismatch,
-    DriverCombination,
-    ForwardCompatibility,
+    DriverLibraryMismatch,
+    MixedDriverVersions,
+    UnsupportedForwardCompatibility,
     # the driver at work
-    SmiHang,
-    NoDevice,
-    FabricNotReady,
-    DevicePermission,
+    DriverHang,
+    CardInitialisationFailed,
+    FabricManagerNotReady,
+    DeviceFilePermission,
     NoDriver,
-    DriverOld,
-    DriverEnd,
+    DriverTooOld,
+    DriverEndOfLife,
     # which devices a program is shown
     HiddenDevices,
-    ExclusiveMode,
+    ExclusiveComputeMode,
     MigMode,
     DeviceOrder,
-    InvalidOrdinal,
+    InvalidDeviceOrdinal,
     NoVisibleGpu,
     # the interpreter and its frameworks
     InterpreterBroken,
-    Musl,
-    FrameworkBroken,
-    LibraryMissing,
+    MuslLibc,
+    FrameworkImportFailed,
+    CudaLibraryMissing,
     CudnnMissing,
-    CudnnShadow,
-    CpuBuild,
-    RocmBuild,
-    XpuBuild,
-    NoKernel,
-    CudaMismatch,
-    ModuleMissing,
-    FrameworkAbsent,
-    AllocConf,
-    ToolkitArch,
-    CompilerTooNew,
+    ShadowedCudnn,
+    CpuOnlyBuild,
+    RocmBuildMissing,
+    XpuBuildMissing,
+    NoKernelImage,
+    CudaVersionMismatch,
+    PythonModuleMissing,
+    FrameworkNotInstalled,
+    AllocatorConfig,
+    ToolkitLacksArchitecture,
+    HostCompilerTooNew,
     PtxTooNew,
-    ToolkitDiff,
+    ToolkitVersionDiffers,
     # other vendors
     AscendHealth,
-    AscendStack,
-    Rosetta,
-    MpsAbsent,
-    TpuNoLibtpu,
+    AscendSoftwareMissing,
+    RosettaPython,
+    MpsUnavailable,
+    LibtpuMissing,
     # the cards' state
-    HeldMemory,
+    CardMemoryInUse,
     OutOfMemory,
     Throttling,
-    SlowLink,
-    Persistence,
-    NoBf16,
-    RestrictedCounters,
+    SlowPcieLink,
+    PersistenceOff,
+    NoBfloat16,
+    RestrictedPerformanceCounters,
     # a program's own errors
     DeviceAssert,
-    IllegalAccess,
+    IllegalMemoryAccess,
     CublasError,
     NcclError,
-    DeviceMixed,
-    CheckpointCuda,
-    ForkedCuda,
-    ServingMemory,
-    FlashAttentionCard,
-    QuantisationBuild,
-    HostMemory,
+    MixedDevices,
+    CheckpointDeviceMissing,
+    CudaAfterFork,
+    KvCacheTooSmall,
+    FlashAttentionUnsupported,
+    BitsandbytesWithoutCuda,
+    HostOutOfMemory,
     # the machine around the cards
-    SmallShm,
+    SmallSharedMemory,
     OomKilled,
-    FewCores,
+    FewCpuCores,
     DiskFull,
     SlowDisk,
     RaidDegraded,
@@ -177,10 +203,10 @@ RULES: tuple[type[Rule], ...] = (
 )
 
 
-def rule_named(code: str) -> type[Rule]:
+def find_rule(code: str) -> type[Rule]:
     """The rule with this code, or with this as one of its other names."""
     for rule in RULES:
-        if code == rule.code or code in rule.also_known_as:
+        if code == rule.code or code in rule.aliases:
             return rule
     close = difflib.get_close_matches(code, [rule.code for rule in RULES], n=3)
     raise UsageError(

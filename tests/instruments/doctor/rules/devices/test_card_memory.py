@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.doctor.rules.devices.card_memory import HeldMemory, OutOfMemory
+from ownlab.instruments.doctor.rules.devices.card_memory import CardMemoryInUse, OutOfMemory
 from ownlab.machine.facts import Unknown
 from ownlab.machine.records import Card, CardProcess, Host, Machine
 from ownlab.units import GIB, MIB
@@ -29,35 +29,37 @@ def machine_with(of: Any, used: int, processes: Any, **host: Any) -> Machine:
 
 def test_held_names_who(of: Any, case: Any, find: Any) -> None:
     worker = of(CardProcess, pid=4711, kind="compute", memory=42 * GIB, command="python serve.py", user="ada")
-    (finding,) = find(HeldMemory, case(machine_with(of, 43 * GIB, (worker,))))
+    (finding,) = find(CardMemoryInUse, case(machine_with(of, 43 * GIB, (worker,))))
     assert finding.severity == "warning"
     assert not finding.blocks
     assert finding.evidence == (
         "card 0 (NVIDIA L40S): 43 GiB of 45 GiB used by python serve.py (pid 4711, ada, 42 GiB)",
     )
-    (finding,) = find(HeldMemory, case(machine_with(of, 20 * GIB, (worker,))))
+    (finding,) = find(CardMemoryInUse, case(machine_with(of, 20 * GIB, (worker,))))
     assert finding.severity == "note"
 
 
 def test_held_by_nobody_that_is_seen(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(HeldMemory, case(machine_with(of, 30 * GIB, (), pid_namespace=True)))
+    (finding,) = find(CardMemoryInUse, case(machine_with(of, 30 * GIB, (), pid_namespace=True)))
     assert "cannot be seen from here" in finding.title
     assert "PID namespace of our own" in finding.evidence[1]
     assert "--pid=host" in finding.fix[0]
-    (finding,) = find(HeldMemory, case(machine_with(of, 30 * GIB, (), pid_namespace=False)))
+    (finding,) = find(CardMemoryInUse, case(machine_with(of, 30 * GIB, (), pid_namespace=False)))
     assert "died without giving it back" in finding.meaning
 
 
 def test_held_by_whom_is_not_known(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(HeldMemory, case(machine_with(of, 30 * GIB, Unknown("WSL does not tell"), virtualisation="wsl2")))
+    (finding,) = find(
+        CardMemoryInUse, case(machine_with(of, 30 * GIB, Unknown("WSL does not tell"), virtualisation="wsl2"))
+    )
     assert "WSL does not tell" in finding.evidence[0]
 
 
 def test_a_desktop_or_an_idle_card_holds_nothing_worth_a_word(of: Any, case: Any, find: Any, h200: Machine) -> None:
     desktop = of(CardProcess, pid=1, kind="graphics", memory=2 * GIB)
-    assert find(HeldMemory, case(machine_with(of, 2 * GIB, (desktop,)))) == []
-    assert find(HeldMemory, case(machine_with(of, 600 * MIB, ()))) == []
-    assert find(HeldMemory, case(h200)) == []
+    assert find(CardMemoryInUse, case(machine_with(of, 2 * GIB, (desktop,)))) == []
+    assert find(CardMemoryInUse, case(machine_with(of, 600 * MIB, ()))) == []
+    assert find(CardMemoryInUse, case(h200)) == []
 
 
 def test_out_of_memory_with_others_on_the_card(case: Any, find: Any, paste: Any) -> None:

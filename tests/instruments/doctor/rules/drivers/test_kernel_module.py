@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from ownlab.instruments.doctor.rules.drivers.kernel_module import (
-    HmmRegion,
-    ModuleFlavour,
-    ModuleRejected,
-    NoSmi,
-    Nouveau,
-    UvmMissing,
+    HmmRegionMissing,
+    KernelModuleNotLoaded,
+    KernelModuleRejected,
+    NouveauInUse,
+    UvmModuleMissing,
+    WrongKernelModuleFlavour,
 )
 from ownlab.machine.facts import Known
 from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine, Nvidia, PciDevice
@@ -25,7 +25,7 @@ def card_on_bus(driver: str | None) -> tuple[PciDevice, ...]:
 
 @pytest.mark.parametrize("name", ["errors/no-smi-fedora43-5060.txt", "nvidia_smi/failed-couldnt-communicate.txt"])
 def test_no_smi_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
-    (finding,) = find(NoSmi, case(None, paste(name)))
+    (finding,) = find(KernelModuleNotLoaded, case(None, paste(name)))
     assert finding.blocks
     assert "kernel was updated" in finding.meaning
 
@@ -43,7 +43,7 @@ def test_no_smi_names_the_causes_that_are_seen(of: Any, case: Any, find: Any) ->
         ),
         nvidia=of(Nvidia, library_version="580.105.08"),
     )
-    (finding,) = find(NoSmi, case(machine))
+    (finding,) = find(KernelModuleNotLoaded, case(machine))
     assert "nouveau" in finding.meaning
     assert "Secure Boot is on" in finding.meaning
     assert any("kernel-devel-$(uname -r)" in step for step in finding.fix)
@@ -52,27 +52,33 @@ def test_no_smi_names_the_causes_that_are_seen(of: Any, case: Any, find: Any) ->
 
 def test_no_smi_is_silent_without_the_driver_or_with_its_module(of: Any, case: Any, find: Any, h200: Machine) -> None:
     bare = of(Machine, host=of(Host, pci=card_on_bus(None), modules=()))
-    assert find(NoSmi, case(bare)) == []  # no driver at all: the rule no-driver's
-    assert find(NoSmi, case(h200)) == []
+    assert find(KernelModuleNotLoaded, case(bare)) == []  # no driver at all: the rule no-driver's
+    assert find(KernelModuleNotLoaded, case(h200)) == []
 
 
 def test_no_smi_in_a_container_is_mended_on_the_host(of: Any, case: Any, find: Any, paste: Any) -> None:
     inside = of(Machine, host=of(Host, container="docker", package_manager="apt"))
-    (finding,) = find(NoSmi, case(inside, paste("errors/no-smi-fedora43-5060.txt")))
+    (finding,) = find(KernelModuleNotLoaded, case(inside, paste("errors/no-smi-fedora43-5060.txt")))
     assert all("On the host" in step for step in finding.fix)
 
 
 def test_no_smi_on_a_machine_for_cpus(of: Any, case: Any, find: Any) -> None:
     said = "NVML: Driver Not Loaded"
     library = of(Nvidia, library_version="580.159.04")
-    assert find(NoSmi, case(of(Machine, host=of(Host, pci=(), modules=()), nvidia=library), said, where="NVML")) == []
+    assert (
+        find(
+            KernelModuleNotLoaded,
+            case(of(Machine, host=of(Host, pci=(), modules=()), nvidia=library), said, where="NVML"),
+        )
+        == []
+    )
     wsl = of(Machine, host=of(Host, pci=(), modules=(), virtualisation="wsl2"), nvidia=library)
-    assert len(find(NoSmi, case(wsl, said, where="NVML"))) == 1  # its bus shows no card in any case
+    assert len(find(KernelModuleNotLoaded, case(wsl, said, where="NVML"))) == 1  # its bus shows no card in any case
 
 
 def test_nouveau_on_the_bus(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, host=of(Host, package_manager="pacman", pci=card_on_bus("nouveau"), modules=("nouveau",)))
-    (finding,) = find(Nouveau, case(machine))
+    (finding,) = find(NouveauInUse, case(machine))
     assert finding.blocks
     assert finding.fix[0].startswith("printf 'blacklist nouveau")
     assert finding.fix[1] == "sudo mkinitcpio -P"
@@ -81,27 +87,27 @@ def test_nouveau_on_the_bus(of: Any, case: Any, find: Any) -> None:
 
 def test_nouveau_beside_a_working_card_does_not_block(of: Any, case: Any, find: Any) -> None:
     both = (*card_on_bus("nouveau"), PciDevice("0000:02:00.0", "10de", "2684", "display", "nvidia"))
-    (finding,) = find(Nouveau, case(of(Machine, host=of(Host, pci=both, modules=("nouveau", "nvidia")))))
+    (finding,) = find(NouveauInUse, case(of(Machine, host=of(Host, pci=both, modules=("nouveau", "nvidia")))))
     assert not finding.blocks
 
 
 def test_nouveau_by_words(case: Any, find: Any, paste: Any) -> None:
-    (finding,) = find(Nouveau, case(None, paste("errors/nouveau-lspci-gtx970.txt")))
+    (finding,) = find(NouveauInUse, case(None, paste("errors/nouveau-lspci-gtx970.txt")))
     assert "Kernel driver in use: nouveau" in finding.evidence[0]
-    (finding,) = find(Nouveau, case(None, paste("errors/nouveau-owns-card-dmesg.txt")))
+    (finding,) = find(NouveauInUse, case(None, paste("errors/nouveau-owns-card-dmesg.txt")))
     assert finding.blocks
 
 
 def test_nouveau_that_holds_no_card_is_no_trouble(of: Any, case: Any, find: Any, h200: Machine) -> None:
     loaded = of(Machine, host=of(Host, pci=card_on_bus("nvidia"), modules=("nvidia", "nouveau")))
-    assert find(Nouveau, case(loaded)) == []
-    assert find(Nouveau, case(h200)) == []
+    assert find(NouveauInUse, case(loaded)) == []
+    assert find(NouveauInUse, case(h200)) == []
 
 
 @pytest.mark.parametrize("name", ["errors/module-key-rejected.txt", "errors/module-key-rejected-lockdown.txt"])
 def test_module_rejected(of: Any, case: Any, find: Any, paste: Any, name: str) -> None:
     ubuntu = of(Machine, host=of(Host, package_manager="apt", secure_boot=True))
-    (finding,) = find(ModuleRejected, case(ubuntu, paste(name)))
+    (finding,) = find(KernelModuleRejected, case(ubuntu, paste(name)))
     assert finding.blocks
     assert "mokutil --import /var/lib/shim-signed/mok/MOK.der" in finding.fix[0]
     assert finding.evidence[-1] == "Secure Boot: True (recorded)"
@@ -133,14 +139,14 @@ def test_other_modules_are_refused_with_the_same_words(
     facts: dict[str, Any] = {} if modules is None else {"modules": modules}
     if pci:
         facts["pci"] = card_on_bus(None) if pci == "card" else ()
-    findings = find(ModuleRejected, case(of(Machine, host=of(Host, **facts)), words, where="kernel log"))
+    findings = find(KernelModuleRejected, case(of(Machine, host=of(Host, **facts)), words, where="kernel log"))
     assert len(findings) == found
     assert not any("vboxdrv" in line for finding in findings for line in finding.evidence)
 
 
 def test_an_unsigned_module_that_was_loaded_is_no_trouble(case: Any, find: Any) -> None:
     said = "nvidia: module verification failed: signature and/or required key missing - tainting kernel"
-    assert find(ModuleRejected, case(None, said)) == []
+    assert find(KernelModuleRejected, case(None, said)) == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +167,7 @@ def test_flavour(of: Any, case: Any, find: Any, name: str, flavour: str, needed:
         nvidia=of(Nvidia, module_flavour=flavour),
         cards=(of(Card, vendor="nvidia", index=0, name=name),),
     )
-    found = find(ModuleFlavour, case(machine))
+    found = find(WrongKernelModuleFlavour, case(machine))
     assert [one.title for one in found] == ([f"This card needs the {needed} kernel modules"] if needed else [])
     if needed == "open":
         assert found[0].fix[0] == "sudo apt-get install -y nvidia-driver-580-open"
@@ -170,20 +176,20 @@ def test_flavour(of: Any, case: Any, find: Any, name: str, flavour: str, needed:
 def test_flavour_by_the_kernel_log(case: Any, find: Any) -> None:
     # The driver's own words (kernel-open/nvidia/nv-pci.c, and the proprietary module's).
     needs_open = "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)\nNVRM: installed in this system requires use of the NVIDIA open kernel modules."
-    (finding,) = find(ModuleFlavour, case(None, needs_open))
+    (finding,) = find(WrongKernelModuleFlavour, case(None, needs_open))
     assert "open" in finding.title
     too_old = (
         "NVRM: installed in this system is not supported by open nvidia.ko because it does not include the required GPU"
     )
-    (finding,) = find(ModuleFlavour, case(None, too_old))
+    (finding,) = find(WrongKernelModuleFlavour, case(None, too_old))
     assert "proprietary" in finding.title
 
 
 def test_uvm_by_words(case: Any, find: Any, paste: Any) -> None:
-    (finding,) = find(UvmMissing, case(None, paste("errors/uvm-unknown-error-suspend.txt")))
+    (finding,) = find(UvmModuleMissing, case(None, paste("errors/uvm-unknown-error-suspend.txt")))
     assert finding.blocks
     assert "rmmod nvidia_uvm" in finding.fix[0]
-    assert find(UvmMissing, case(None, paste("errors/fabric-802-torch.txt"))) == []
+    assert find(UvmModuleMissing, case(None, paste("errors/fabric-802-torch.txt"))) == []
 
 
 def test_uvm_by_modules(of: Any, case: Any, find: Any, h200: Machine) -> None:
@@ -192,21 +198,21 @@ def test_uvm_by_modules(of: Any, case: Any, find: Any, h200: Machine) -> None:
         host=of(Host, modules=("nvidia",)),
         cards=(of(Card, vendor="nvidia", index=0),),
     )
-    (finding,) = find(UvmMissing, case(without))
+    (finding,) = find(UvmModuleMissing, case(without))
     assert (finding.severity, finding.blocks) == ("note", False)  # loaded at the first use of CUDA, which nobody tried
     torch = of(Framework, name="torch", build="cuda", devices=())
     tried = msgspec.structs.replace(without, interpreter=of(Interpreter, frameworks=(torch,)))
-    (finding,) = find(UvmMissing, case(tried))
+    (finding,) = find(UvmModuleMissing, case(tried))
     assert (finding.severity, finding.blocks) == ("error", True)
     wsl = msgspec.structs.replace(without, host=of(Host, modules=("nvidia",), virtualisation="wsl2"))
-    assert find(UvmMissing, case(wsl)) == []
-    assert find(UvmMissing, case(h200)) == []
+    assert find(UvmModuleMissing, case(wsl)) == []
+    assert find(UvmModuleMissing, case(h200)) == []
 
 
 def test_hmm(case: Any, find: Any, paste: Any, h200: Machine) -> None:
-    (finding,) = find(HmmRegion, case(None, paste("errors/hmm-err-34.txt")))
+    (finding,) = find(HmmRegionMissing, case(None, paste("errors/hmm-err-34.txt")))
     assert "uvm_disable_hmm=1" in finding.fix[0]
-    assert find(HmmRegion, case(None, "request_free_mem_region: mapped 4096 bytes")) == []
+    assert find(HmmRegionMissing, case(None, "request_free_mem_region: mapped 4096 bytes")) == []
     log = Known((paste("errors/hmm-err-34.txt").strip(),), source="dmesg")
     works = msgspec.structs.replace(h200, host=msgspec.structs.replace(h200.host, kernel_log=log))
-    assert find(HmmRegion, case(works, *log.value)) == []
+    assert find(HmmRegionMissing, case(works, *log.value)) == []

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ownlab.catalog.oom_messages import OomMessage, read_messages
-from ownlab.instruments.doctor.queries import card_name, is_wsl, nvidia_cards, some_framework_works
+from ownlab.instruments.doctor.queries import any_framework_works, card_name, is_wsl, nvidia_cards
 from ownlab.instruments.doctor.records import Case, Finding, Message
 from ownlab.instruments.doctor.remedies import set_variable
-from ownlab.instruments.doctor.rule import Rule, SignRule
+from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import Unknown, value_of
 from ownlab.machine.records import Card, CardProcess, Machine
 from ownlab.units import GIB, format_bytes
 
-__all__ = ["HeldMemory", "OutOfMemory"]
+__all__ = ["CardMemoryInUse", "OutOfMemory"]
 
 # A desktop and its browser take a gigabyte or two; from these shares on a job of one's own is in the way of another.
 _NOTEWORTHY, _NEARLY_FULL = 0.25, 0.9
@@ -24,7 +24,7 @@ _UNEXPLAINED = GIB
 _SILENT = OomMessage(speaker="CUDA", quoted="")
 
 
-class HeldMemory(Rule):
+class CardMemoryInUse(Rule):
     """A card's memory is held by running processes, or by something that cannot be seen from here.
 
     **Why it matters.** What others hold is not there for you: a program that fits the card by its size runs out of
@@ -40,7 +40,7 @@ class HeldMemory(Rule):
     severity = "warning"
     title = "A card's memory is held by others"
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         busy: list[str] = []
         unseen: list[str] = []
@@ -59,7 +59,7 @@ class HeldMemory(Rule):
         if unseen:
             yield self._unseen(machine, unseen)
         if busy:
-            yield self.found(
+            yield self.finding(
                 title="A card's memory is nearly full" if full else "A card's memory is in use",
                 evidence=busy,
                 meaning="What these processes hold is not there for a new one.",
@@ -71,7 +71,7 @@ class HeldMemory(Rule):
         hidden = value_of(machine.host.pid_namespace)
         if hidden:
             evidence.append("we are in a PID namespace of our own: processes outside are hidden")
-        return self.found(
+        return self.finding(
             title="A card's memory is held by a process that cannot be seen from here",
             evidence=evidence,
             meaning="Its owner is outside this container or PID namespace."
@@ -100,7 +100,7 @@ def _name_process(process: CardProcess) -> str:
     return f"{command or 'a process'} ({', '.join(about)})"
 
 
-class OutOfMemory(SignRule):
+class OutOfMemory(MessageRule):
     """A program ran out of the card's memory.
 
     **Why it matters.** The card works; what the program wanted did not fit beside what it and others hold. The message
@@ -117,8 +117,8 @@ class OutOfMemory(SignRule):
     code = "out-of-memory"
     severity = "error"
     title = "A program ran out of the card's memory"
-    also_known_as = ("oom",)
-    signs = (
+    aliases = ("oom",)
+    patterns = (
         r"(?:CUDA|HIP|XPU|NPU) out of memory",
         r"cuda\.OutOfMemoryError|torch\.OutOfMemoryError",
         r"CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
@@ -128,17 +128,17 @@ class OutOfMemory(SignRule):
         r"(?P<count>cudaGetDeviceCount.*Error 2: out of memory)",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        found = list(self.signs_in(case))
+        found = list(self.matches(case))
         if not found:
             return
-        if any(match["count"] for _, match in found) and not some_framework_works(machine):
+        if any(match["count"] for _, match in found) and not any_framework_works(machine):
             yield self._at_start(case)
             return
         read = [one for message, match in found for one in read_messages(message.text[match.start() :].splitlines())]
         told_most = max(read, key=lambda one: one.told, default=_SILENT)
-        yield self.found(
+        yield self.finding(
             evidence=self.quotes(case),
             meaning=" ".join(_explain(told_most)),
             fix=tuple(_advise(machine, told_most, [message for message, _ in found])),
@@ -146,7 +146,7 @@ class OutOfMemory(SignRule):
 
     def _at_start(self, case: Case) -> Finding:
         known = " WSL fails so with many cards." if is_wsl(case.machine) else ""
-        return self.found(
+        return self.finding(
             title="CUDA could not start for lack of memory",
             evidence=self.quotes(case),
             meaning=f"CUDA failed while it counted the cards, before the program asked for any memory.{known} It can also be"

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable
 
 from ownlab.instruments.doctor.queries import (
+    any_framework_works,
     architecture,
     architecture_name,
-    container_of,
+    container_kind,
     cuda_builds,
+    describe_cards,
+    describe_fact,
     is_wsl,
     module_loaded,
     nvidia_cards,
     nvidia_on_pci,
-    of_cards,
-    some_framework_works,
-    told,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import (
@@ -26,16 +26,23 @@ from ownlab.instruments.doctor.remedies import (
     install_command,
     modprobe_option,
     on_host,
-    rented,
+    rented_platform,
 )
-from ownlab.instruments.doctor.rule import SignRule, quote
+from ownlab.instruments.doctor.rule import MessageRule, quote
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
 
-__all__ = ["HmmRegion", "ModuleFlavour", "ModuleRejected", "NoSmi", "Nouveau", "UvmMissing"]
+__all__ = [
+    "HmmRegionMissing",
+    "KernelModuleNotLoaded",
+    "KernelModuleRejected",
+    "NouveauInUse",
+    "UvmModuleMissing",
+    "WrongKernelModuleFlavour",
+]
 
 
-class NoSmi(SignRule):
+class KernelModuleNotLoaded(MessageRule):
     """The driver is installed, but its kernel module is not loaded: nvidia-smi cannot speak to it.
 
     **Why it matters.** Without the module no program reaches the card. It is usually missing for one of three reasons:
@@ -52,20 +59,20 @@ class NoSmi(SignRule):
     severity = "error"
     title = "NVIDIA's kernel module is not loaded"
     blocks = True
-    signs = (
+    patterns = (
         r"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
         r"\bNVML.*Driver Not Loaded|Driver Not Loaded",
         r"NVML_ERROR_DRIVER_NOT_LOADED",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
         on_bus = nvidia_on_pci(machine)
         library = machine.nvidia.library_version
         absent = bool(on_bus) and module_loaded(machine) is False and isinstance(library, Known)
         # The driver's libraries on a machine without a card (an image for GPUs on a machine for CPUs) miss nothing.
-        if some_framework_works(machine) or on_bus == () or not (quotes or absent):
+        if any_framework_works(machine) or on_bus == () or not (quotes or absent):
             return
         evidence = [
             *quotes,
@@ -74,9 +81,9 @@ class NoSmi(SignRule):
         if module_loaded(machine) is False:
             evidence.append("module nvidia is not among the loaded ones (/proc/modules)")
         if isinstance(library, Known):
-            evidence.append(told("the driver's library on disk:", library))
+            evidence.append(describe_fact("the driver's library on disk:", library))
         causes = _causes(machine)
-        yield self.found(
+        yield self.finding(
             evidence=evidence,
             meaning="The driver's programs are here, its kernel module is not loaded. "
             + (
@@ -99,9 +106,9 @@ def _causes(machine: Machine) -> list[str]:
 
 
 def _load_module(machine: Machine) -> tuple[str, ...]:
-    if rented(machine) or is_wsl(machine):
+    if rented_platform(machine) or is_wsl(machine):
         return driver_remedy(machine)
-    if container_of(machine):
+    if container_kind(machine):
         return (on_host(machine, "sudo modprobe nvidia && nvidia-smi, then start the container anew"),)
     headers = {
         "apt": "linux-headers-$(uname -r)",
@@ -126,7 +133,7 @@ def _load_module(machine: Machine) -> tuple[str, ...]:
     )
 
 
-class Nouveau(SignRule):
+class NouveauInUse(MessageRule):
     """nouveau, the kernel's own driver, holds an NVIDIA card: CUDA cannot use it.
 
     **Why it matters.** One driver at a time serves a card. nouveau draws screens and knows no CUDA; while it holds the
@@ -142,23 +149,23 @@ class Nouveau(SignRule):
     severity = "error"
     title = "nouveau holds the NVIDIA card"
     blocks = True
-    signs = (
+    patterns = (
         r"Kernel driver in use: nouveau",
         r"NVIDIA probe routine was not called for \d+ device",
         r"NVRM: nouveau, rivafb, nvidiafb",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         on_bus = nvidia_on_pci(machine)
         bound = [one for one in on_bus or () if one.driver == "nouveau"]
         alone = on_bus is None and module_loaded(machine, "nouveau") and module_loaded(machine) is False
         quotes = self.quotes(case)
-        if not (bound or alone or quotes) or (quotes and not bound and some_framework_works(machine)):
+        if not (bound or alone or quotes) or (quotes and not bound and any_framework_works(machine)):
             return
-        others = any(one.driver == "nvidia" for one in on_bus or ()) or some_framework_works(machine)
+        others = any(one.driver == "nvidia" for one in on_bus or ()) or any_framework_works(machine)
         probable = bool(quotes) and not bound and not any("nouveau" in line for line in quotes)
-        yield self.found(
+        yield self.finding(
             title="Another driver, most likely nouveau, holds the NVIDIA card" if probable else None,
             evidence=[
                 *(f"PCI {one.bus_id}: NVIDIA card, driver bound: nouveau" for one in bound),
@@ -172,7 +179,7 @@ class Nouveau(SignRule):
 
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
-        if container_of(machine):
+        if container_kind(machine):
             return (on_host(machine, "forbid nouveau (/etc/modprobe.d), install NVIDIA's driver, and reboot."),)
         installed = isinstance(machine.nvidia.library_version, Known)
         return (
@@ -182,7 +189,7 @@ class Nouveau(SignRule):
         )
 
 
-class ModuleRejected(SignRule):
+class KernelModuleRejected(MessageRule):
     """The kernel refused NVIDIA's module because Secure Boot does not know its signature.
 
     **Why it matters.** With Secure Boot on, the kernel loads signed modules alone. One that DKMS built here is signed
@@ -197,20 +204,24 @@ class ModuleRejected(SignRule):
     severity = "error"
     title = "Secure Boot refused NVIDIA's kernel module"
     blocks = True
-    signs = (
+    patterns = (
         r"Key was rejected by service",
         r"Required key not available",
         r"Loading of unsigned module is rejected",
         r"unsigned module loading is restricted",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self._of_nvidia(case)
-        if not quotes or some_framework_works(machine):
+        if not quotes or any_framework_works(machine):
             return
-        boot = [told("Secure Boot:", machine.host.secure_boot)] if isinstance(machine.host.secure_boot, Known) else []
-        yield self.found(
+        boot = (
+            [describe_fact("Secure Boot:", machine.host.secure_boot)]
+            if isinstance(machine.host.secure_boot, Known)
+            else []
+        )
+        yield self.finding(
             evidence=[*quotes, *boot],
             meaning="The module was built and is not trusted: its signature is not among the keys that this machine accepts.",
             fix=self._fix(machine),
@@ -225,7 +236,7 @@ class ModuleRejected(SignRule):
         lines = (
             quote(message, match)
             for message in case.messages
-            for match in re.finditer("|".join(self.signs), message.text, re.IGNORECASE)
+            for match in re.finditer("|".join(self.patterns), message.text, re.IGNORECASE)
         )
         return tuple(
             line
@@ -235,7 +246,7 @@ class ModuleRejected(SignRule):
 
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
-        if container_of(machine):
+        if container_kind(machine):
             return (
                 on_host(machine, "enrol the key that signs the module (mokutil --import), or turn Secure Boot off."),
             )
@@ -250,7 +261,7 @@ class ModuleRejected(SignRule):
         )
 
 
-class ModuleFlavour(SignRule):
+class WrongKernelModuleFlavour(MessageRule):
     """The kernel modules are of the flavour, open or proprietary, that this card cannot use.
 
     **Why it matters.** NVIDIA ships its kernel modules twice. Blackwell and Grace Hopper need the open ones; Turing,
@@ -266,12 +277,12 @@ class ModuleFlavour(SignRule):
     severity = "error"
     title = "The kernel modules are of the wrong flavour for this card"
     blocks = True
-    signs = (
+    patterns = (
         r"requires use of the NVIDIA (?P<open>open) kernel modules",
         r"not supported by open nvidia\.ko",
     )
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         flavour = value_of(machine.nvidia.module_flavour)
         wrong = {"open": "impossible", "proprietary": "required"}.get(flavour or "")
@@ -279,20 +290,20 @@ class ModuleFlavour(SignRule):
             card for card in nvidia_cards(machine) if (found := architecture(card)) and found.open_modules == wrong
         ]
         quotes = self.quotes(case)
-        if some_framework_works(machine) or not (cards or quotes):
+        if any_framework_works(machine) or not (cards or quotes):
             return
-        said_open = any(match["open"] for _, match in self.signs_in(case))
+        said_open = any(match["open"] for _, match in self.matches(case))
         needed = "open" if flavour == "proprietary" or said_open else "proprietary"
-        facts = [told("kernel modules:", machine.nvidia.module_flavour)] if flavour else []
-        yield self.found(
+        facts = [describe_fact("kernel modules:", machine.nvidia.module_flavour)] if flavour else []
+        yield self.finding(
             title=f"This card needs the {needed} kernel modules",
-            evidence=[*facts, *of_cards(cards, lambda card: f": {architecture_name(card)}"), *quotes],
+            evidence=[*facts, *describe_cards(cards, lambda card: f": {architecture_name(card)}"), *quotes],
             meaning=f"The loaded modules cannot start this card; the {needed} ones can.",
             fix=driver_remedy(machine, flavour=needed),
         )
 
 
-class UvmMissing(SignRule):
+class UvmModuleMissing(MessageRule):
     """CUDA does not start: "unknown error" (999), or the module nvidia_uvm is missing or stale.
 
     **Why it matters.** nvidia_uvm is the part of the driver through which CUDA shares memory with the card. nvidia-smi
@@ -309,11 +320,11 @@ class UvmMissing(SignRule):
     severity = "error"
     title = "CUDA does not start: unknown error"
     blocks = True
-    signs = (r"CUDA unknown error", r"\berror 999\b", r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN")
+    patterns = (r"CUDA unknown error", r"\berror 999\b", r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN")
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        if some_framework_works(machine):
+        if any_framework_works(machine):
             return
         quotes = self.quotes(case)
         missing = (
@@ -326,7 +337,7 @@ class UvmMissing(SignRule):
             return
         # nvidia-modprobe loads it at the first use of CUDA: missing alone is a fault once CUDA was tried.
         tried = bool(quotes) or any(value_of(one.devices) == () for one in cuda_builds(machine))
-        yield self.found(
+        yield self.finding(
             title=None if quotes else "The module nvidia_uvm, which CUDA needs, is not loaded",
             evidence=[*quotes, *(["module nvidia is loaded, nvidia_uvm is not (/proc/modules)"] if missing else [])],
             meaning="The driver answers, CUDA's part of it does not."
@@ -344,9 +355,9 @@ class UvmMissing(SignRule):
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
         reload = "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm"
-        if rented(machine):
+        if rented_platform(machine):
             return ("Restart the session: the driver cannot be reloaded from here.",)
-        if container_of(machine):
+        if container_kind(machine):
             return (on_host(machine, f"{reload}; then start the container anew"),)
         return (
             f"{as_root(machine, 'rmmod nvidia_uvm')}; {as_root(machine, 'modprobe nvidia_uvm')}   # end CUDA programs first",
@@ -355,7 +366,7 @@ class UvmMissing(SignRule):
         )
 
 
-class HmmRegion(SignRule):
+class HmmRegionMissing(MessageRule):
     """CUDA does not start because the kernel found no address space for heterogeneous memory (HMM).
 
     **Why it matters.** On some kernels address randomisation (KASLR) leaves no free region where the driver wants to
@@ -370,16 +381,16 @@ class HmmRegion(SignRule):
     severity = "error"
     title = "nvidia_uvm found no free memory region (KASLR and HMM)"
     blocks = True
-    signs = (r"request_free_mem_region\b.*-34",)
+    patterns = (r"request_free_mem_region\b.*-34",)
 
-    def examine(self, case: Case) -> Iterable[Finding]:
+    def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
-        if not quotes or some_framework_works(machine):
+        if not quotes or any_framework_works(machine):
             return
         option = modprobe_option(machine, "nvidia-uvm-hmm.conf", "options nvidia_uvm uvm_disable_hmm=1")
         reload = f"{as_root(machine, 'rmmod nvidia_uvm')}; {as_root(machine, 'modprobe nvidia_uvm')}"
-        yield self.found(
+        yield self.finding(
             evidence=quotes,
             meaning="A known fault of kernel and driver together: the kernel's random memory layout left no room for HMM.",
             fix=(on_host(machine, option), on_host(machine, reload), "Or boot with the kernel parameter nokaslr."),

@@ -19,7 +19,7 @@ from tornado import web
 from traitlets import default
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.drive_mounts import MINE, drive_root, is_of_drive, leads_out, path_in_drive
+from ownlab.lab.runtimes.drive import MINE, drive_root, is_of_drive, leads_out, path_in_drive
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.contents_handlers import contents_handlers
 

@@ -17,9 +17,9 @@ from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.store.runtime_processes import Stat, all_processes, boot_id, marker, process_started, read_stat
+from ownlab.processes.procfs import UNSEEN, Stat, all_processes, process_started, read_stat
 
-__all__ = ["Left", "ancestors", "end_remains", "in_words"]
+__all__ = ["MARKER", "Left", "ancestors", "boot_id", "end_remains", "in_words", "marker"]
 
 _END_SECONDS = 3.0
 
@@ -171,3 +171,31 @@ def _kill(left: Left) -> bool:
     except PermissionError:
         return False
     return True
+
+
+# Every process of a runtime has this in its environment, with the runtime's id.
+MARKER = "OWNLAB_RUNTIME"
+
+
+def marker(pid: int) -> str | None:
+    """The runtime that its environment names; "" for none, and where it may not be read.
+
+    None where the process is in the middle of an exec, and has no environment for a moment.
+    """
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            content = file.read()
+    except UNSEEN:
+        return ""
+    if not content:
+        stat = read_stat(pid)
+        return None if stat is not None and stat.is_in_exec else ""
+    prefix = f"{MARKER}=".encode()
+    entries = (entry for entry in content.split(b"\0") if entry.startswith(prefix))
+    return next(entries, prefix)[len(prefix) :].decode("utf-8", "replace")
+
+
+def boot_id() -> str:
+    """Names this run of the machine: pids and start times mean nothing after it."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        return file.read().strip()

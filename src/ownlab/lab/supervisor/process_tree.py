@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from ownlab.lab.store.rows import Process
-from ownlab.lab.store.runtime_processes import all_processes, children_of, descendants_of, process_started
+from ownlab.processes.procfs import all_processes, children_of, descendants_of, process_started
 
 __all__ = [
     "adopt_orphans",

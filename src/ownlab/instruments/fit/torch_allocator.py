@@ -12,9 +12,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ownlab.errors import UsageError
 from ownlab.units import MIB
 
-__all__ = ["PLAIN", "Allocator", "Block", "OutOfMemory", "Policy", "Pool"]
+__all__ = ["DEFAULT_SETTINGS", "Allocator", "AllocatorSettings", "Block", "OutOfMemory", "Pool", "parse_settings"]
 
 LEAST_BLOCK = 512
 SMALL = 1 * MIB  # the greatest size that counts as small
@@ -26,7 +27,7 @@ ROUND_LARGE = 2 * MIB
 _GAP = ROUND_LARGE
 
 
-class Policy(NamedTuple):
+class AllocatorSettings(NamedTuple):
     """PYTORCH_CUDA_ALLOC_CONF, as far as it decides how much is reserved."""
 
     max_split_size: int | None = None
@@ -36,7 +37,7 @@ class Policy(NamedTuple):
     max_non_split_rounding: int = LARGE_SEGMENT
 
 
-PLAIN = Policy()
+DEFAULT_SETTINGS = AllocatorSettings()
 
 
 class OutOfMemory(Exception):  # an outcome of a replay, not a failure of ours
@@ -101,7 +102,7 @@ class Pool:
 class Allocator:
     """One card's, as one process sees it. `capacity`: bytes that it may reserve; None: as many as it likes."""
 
-    def __init__(self, capacity: int | None = None, policy: Policy = PLAIN) -> None:
+    def __init__(self, capacity: int | None = None, policy: AllocatorSettings = DEFAULT_SETTINGS) -> None:
         self.capacity, self.policy = capacity, policy
         self.allocated = self.reserved = 0
         self.peak_allocated = self.peak_reserved = 0
@@ -268,3 +269,48 @@ class Allocator:
             if other.after is not None:
                 other.after.before = block
         block.size += other.size
+
+
+# They do not change how much is reserved.
+_WITHOUT_EFFECT = (
+    "release_lock_on_cudamalloc",
+    "pinned_use_cuda_host_register",
+    "pinned_num_register_threads",
+    "pinned_use_background_threads",
+    "graph_capture_record_stream_reuse",
+)
+
+
+def parse_settings(text: str) -> AllocatorSettings:
+    """ "expandable_segments:True,max_split_size_mb:128" -> the policy that it asks for."""
+    policy = DEFAULT_SETTINGS
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, value = (word.strip() for word in part.partition(":"))
+        if not colon:
+            raise UsageError(f"{part!r} in the allocator's options has no value", hint="Write NAME:VALUE,NAME:VALUE.")
+        if name not in _WITHOUT_EFFECT:
+            policy = _with(policy, name, value)
+    return policy
+
+
+def _with(policy: AllocatorSettings, name: str, value: str) -> AllocatorSettings:
+    try:
+        if name == "max_split_size_mb":
+            return policy._replace(max_split_size=int(value) * MIB)
+        if name == "max_non_split_rounding_mb":
+            return policy._replace(max_non_split_rounding=int(value) * MIB)
+        if name == "garbage_collection_threshold":
+            return policy._replace(garbage_collection_threshold=float(value))
+        if name == "expandable_segments":
+            return policy._replace(expandable_segments={"true": True, "false": False}[value.lower()])
+        if name == "roundup_power2_divisions":
+            return policy._replace(roundup_power2_divisions=int(value))
+        if name == "backend" and value == "native":
+            return policy
+    except (KeyError, ValueError):
+        pass  # said below, with the others that are not understood
+    raise UsageError(
+        f"{name}:{value} of the allocator's options is not modelled",
+        hint="Known are expandable_segments, max_split_size_mb, max_non_split_rounding_mb, garbage_collection_threshold "
+        "and roundup_power2_divisions with one number; --allocator '' leaves the environment's out.",
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ownlab.instruments.fit.records import Fit
+from ownlab.instruments.fit.records import BiggestBatch, Fit, Trial
 
-__all__ = ["Batches", "Range", "biggest_batch"]
+__all__ = ["BatchRange", "PredictedBatches", "predict_biggest_batch", "run_biggest_batch"]
 
 # So near to the first batch that fails it is good enough: a trace takes seconds.
 _NEAR = 64
@@ -16,14 +16,14 @@ _MOST = 1 << 20
 _EVEN = 8
 
 
-class Range(NamedTuple):
-    """Batches that come into question, both ends included."""
+class BatchRange(NamedTuple):
+    """PredictedBatches that come into question, both ends included."""
 
     least: int = 1
     most: int = _MOST
 
 
-class Batches:
+class PredictedBatches:
     """Predictions by batch, each made once: several cards ask for the same."""
 
     def __init__(self, predict: Callable[[int], Fit]) -> None:
@@ -36,7 +36,7 @@ class Batches:
             self._known[batch] = self._predict(batch)
         return self._known[batch].band.device_high_bytes
 
-    def keep(self, batch: int, fit: Fit) -> None:
+    def add(self, batch: int, fit: Fit) -> None:
         """One that was made already."""
         self._known[batch] = fit
 
@@ -51,7 +51,7 @@ class Batches:
         return first + int((memory - self.needs(first)) / slope) if slope > 0 else _MOST
 
 
-def biggest_batch(batches: Batches, memory: int, within: Range, start: int) -> int | None:
+def predict_biggest_batch(batches: PredictedBatches, memory: int, within: BatchRange, start: int) -> int | None:
     """The biggest batch that a card with so much memory holds; None: not even the least."""
     start = min(max(within.least, start), within.most)
     fits, fails = within.least - 1, within.most + 1
@@ -69,7 +69,7 @@ def biggest_batch(batches: Batches, memory: int, within: Range, start: int) -> i
     return fits if fits >= within.least else None
 
 
-def _next_trial(batches: Batches, memory: int, fits: int, fails: int, tries: int) -> int:
+def _next_trial(batches: PredictedBatches, memory: int, fits: int, fails: int, tries: int) -> int:
     """Where memory grows evenly with the batch, a trial just beyond a good guess ends the search."""
     if tries > _EVEN:
         return (fits + fails) // 2
@@ -80,3 +80,42 @@ def _next_trial(batches: Batches, memory: int, fits: int, fails: int, tries: int
 
 def _near(fits: int) -> int:
     return max(1, fits // _NEAR)
+
+
+# A trial takes as long as a program needs to start: no more than so many.
+_MOST_TRIALS = 10
+# The first step away from the prediction: about as far as predictions were off. Each one after it is four times as long.
+_FIRST = 50
+
+
+def run_biggest_batch(
+    run: Callable[[int], Trial], predicted: int | None, within: BatchRange, start: int
+) -> BiggestBatch:
+    """Try batches: `run` tries one of them, in a process of its own."""
+    trials: list[Trial] = []
+    runs, fails = within.least - 1, within.most + 1
+    batch = min(max(within.least, predicted or start), within.most)
+    stride = max(1, batch // _FIRST)
+    while len(trials) < _MOST_TRIALS and fails - runs > max(1, runs // _NEAR):
+        trial = run(batch)
+        trials.append(trial)
+        if trial.ran:
+            runs = max(runs, batch)
+        else:
+            fails = min(fails, batch)
+        batch, stride = _next(runs, fails, within, stride)
+    return BiggestBatch(
+        batch=runs if runs >= within.least else None,
+        predicted=predicted,
+        fails=fails if fails <= within.most else None,
+        trials=tuple(trials),
+    )
+
+
+def _next(runs: int, fails: int, within: BatchRange, stride: int) -> tuple[int, int]:
+    """Between both where both are known, else one stride further."""
+    if fails > within.most:
+        return min(runs + stride, within.most), stride * 4
+    if runs < within.least:
+        return max(fails - stride, within.least), stride * 4
+    return (runs + fails) // 2, stride

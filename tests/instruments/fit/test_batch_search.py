@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.instruments.fit.traces import a_trace
 
-from ownlab.instruments.fit.batch import Batches, Range, biggest_batch
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.batch_search import BatchRange, PredictedBatches, predict_biggest_batch
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Fit, Request
 from ownlab.units import GIB
 
 
-class Counted(Batches):
+class Counted(PredictedBatches):
     """Knows which batches were asked for."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Counted(Batches):
 @pytest.mark.parametrize("memory", [4 * GIB, 24 * GIB, 140 * GIB])
 def test_the_biggest_batch_fits_and_one_a_little_bigger_does_not(memory: int) -> None:
     batches = Counted()
-    found = biggest_batch(batches, memory, Range(), 8)
+    found = predict_biggest_batch(batches, memory, BatchRange(), 8)
     assert found is not None
     assert batches.needs(found) <= memory < batches.needs(found + max(1, found // 64))
     assert len(set(batches.asked)) <= 9
@@ -35,17 +35,17 @@ def test_the_biggest_batch_fits_and_one_a_little_bigger_does_not(memory: int) ->
 def test_cards_share_what_was_traced() -> None:
     batches = Counted()
     for _ in range(2):
-        biggest_batch(batches, 24 * GIB, Range(), 8)
+        predict_biggest_batch(batches, 24 * GIB, BatchRange(), 8)
     assert len(batches.asked) == len(set(batches.asked))
 
 
 def test_within_a_range() -> None:
     batches = Counted()
-    assert biggest_batch(batches, 140 * GIB, Range(4, 32), 4) == 32
+    assert predict_biggest_batch(batches, 140 * GIB, BatchRange(4, 32), 4) == 32
     assert max(batches.asked) <= 32
-    assert biggest_batch(batches, 1 * GIB, Range(4, 32), 4) is None
+    assert predict_biggest_batch(batches, 1 * GIB, BatchRange(4, 32), 4) is None
 
 
 def test_a_model_whose_batch_changes_nothing() -> None:
     fit = predict(a_trace(), Request(target="x"))
-    assert biggest_batch(Batches(lambda batch: fit), 24 * GIB, Range(1, 512), 8) == 512
+    assert predict_biggest_batch(PredictedBatches(lambda batch: fit), 24 * GIB, BatchRange(1, 512), 8) == 512

@@ -6,12 +6,9 @@ import pytest
 from tests.instruments.fit.traces import Writer, a_trace
 
 from ownlab.errors import UsageError
-from ownlab.instruments.fit.allocator import Allocator, OutOfMemory, Policy
-from ownlab.instruments.fit.allocator_settings import parse_policy
-from ownlab.instruments.fit.module_tree import shares
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import Peaks, find_smallest_capacity, module_shares, predict, read_events, replay
 from ownlab.instruments.fit.records import KINDS, Request
-from ownlab.instruments.fit.replay import Peaks, events_of, peaks_of, smallest_capacity
+from ownlab.instruments.fit.torch_allocator import Allocator, AllocatorSettings, OutOfMemory, parse_settings
 from ownlab.units import MIB
 
 REQUEST = Request(target="net.py:build")
@@ -47,7 +44,7 @@ def test_what_a_module_holds_contains_what_is_inside_it() -> None:
 
 
 def test_the_greatest_module_comes_first_and_its_parts_below_it() -> None:
-    found = shares([("a.x", 1), ("b.0.y", 3), ("b.1.y", 4), ("a.z", 2), ("", 9)])
+    found = module_shares([("a.x", 1), ("b.0.y", 3), ("b.1.y", 4), ("a.z", 2), ("", 9)])
     assert [(share.module, share.bytes, share.depth) for share in found] == [
         ("b", 7, 0),
         ("b.*", 7, 1),
@@ -82,14 +79,14 @@ def test_the_smallest_capacity_is_where_it_just_runs() -> None:
     writer.go("a", "b")
     writer.come("c", 150 * MIB, "activations")  # neither suffices: 350 are reserved, unless the two are given back
     writer.go("c")
-    events = events_of(writer.trace())
-    peaks = peaks_of(events, Allocator())
+    events = read_events(writer.trace())
+    peaks = replay(events, Allocator())
     assert peaks == Peaks(200 * MIB, 350 * MIB)
-    least = smallest_capacity(events, peaks)
+    least = find_smallest_capacity(events, peaks)
     assert 200 * MIB <= least < 210 * MIB
-    peaks_of(events, Allocator(least))
+    replay(events, Allocator(least))
     with pytest.raises(OutOfMemory):
-        peaks_of(events, Allocator(199 * MIB))
+        replay(events, Allocator(199 * MIB))
 
 
 def test_segments_that_grow_need_less() -> None:
@@ -100,14 +97,14 @@ def test_segments_that_grow_need_less() -> None:
 
 
 def test_the_allocators_options() -> None:
-    assert parse_policy("") == Policy()
-    assert parse_policy("expandable_segments:True, max_split_size_mb:128") == Policy(
+    assert parse_settings("") == AllocatorSettings()
+    assert parse_settings("expandable_segments:True, max_split_size_mb:128") == AllocatorSettings(
         max_split_size=128 * MIB, expandable_segments=True
     )
-    assert parse_policy("garbage_collection_threshold:0.8,backend:native").garbage_collection_threshold == 0.8
+    assert parse_settings("garbage_collection_threshold:0.8,backend:native").garbage_collection_threshold == 0.8
 
 
 @pytest.mark.parametrize("text", ["max_split_size_mb", "max_split_size_mb:many", "backend:cudaMallocAsync", "gc:1"])
 def test_options_that_are_not_understood(text: str) -> None:
     with pytest.raises(UsageError):
-        parse_policy(text)
+        parse_settings(text)

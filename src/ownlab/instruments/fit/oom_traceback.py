@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["Phase", "Place", "find_place"]
+__all__ = ["CodeLocation", "Phase", "find_location"]
 
 Phase = Literal["loading", "forward", "backward", "optimizer"]
 
@@ -36,16 +36,16 @@ _PHASES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
 )
 
 
-class Place(NamedTuple):
+class CodeLocation(NamedTuple):
     phase: Phase | None = None
     line: str = ""  # "train.py, line 29"; empty: the text has no traceback of the user's code
 
 
-def find_place(lines: Sequence[str]) -> Place:
+def find_location(lines: Sequence[str]) -> CodeLocation:
     """What the innermost frames of the text's last traceback say."""
     frames = list(_frames(lines))
     own = [(re.split(r"[/\\]", file)[-1], number) for file, number in frames if not _INSTALLED.search(file)]
-    return Place(_phase(lines) if frames else None, f"{own[-1][0]}, line {own[-1][1]}" if own else "")
+    return CodeLocation(_phase(lines) if frames else None, f"{own[-1][0]}, line {own[-1][1]}" if own else "")
 
 
 def _frames(lines: Sequence[str]) -> Iterator[tuple[str, str]]:

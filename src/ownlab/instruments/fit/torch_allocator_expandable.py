@@ -7,7 +7,15 @@ segment are unmapped, so that little is lost to fragments. Follows `get_free_blo
 
 from __future__ import annotations
 
-from ownlab.instruments.fit.allocator import LARGE_SEGMENT, LEAST_BLOCK, SMALL_SEGMENT, Allocator, Block, Policy, Pool
+from ownlab.instruments.fit.torch_allocator import (
+    LARGE_SEGMENT,
+    LEAST_BLOCK,
+    SMALL_SEGMENT,
+    Allocator,
+    AllocatorSettings,
+    Block,
+    Pool,
+)
 
 __all__ = ["ExpandableAllocator"]
 
@@ -15,13 +23,13 @@ __all__ = ["ExpandableAllocator"]
 _SPACE = LARGE_SEGMENT << 30
 
 
-_GROWING = Policy(expandable_segments=True)
+_GROWING = AllocatorSettings(expandable_segments=True)
 
 
 class ExpandableAllocator(Allocator):
     """One card's, with segments that grow."""
 
-    def __init__(self, capacity: int | None = None, policy: Policy = _GROWING) -> None:
+    def __init__(self, capacity: int | None = None, policy: AllocatorSettings = _GROWING) -> None:
         super().__init__(capacity, policy)
         self._first: dict[bool, Block] = {}
         for number, pool in enumerate(self._pools):

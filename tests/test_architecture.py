@@ -195,7 +195,7 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
 
 
 def package_of(module: str) -> str | None:
-    """ "ownlab.machine.host.cpu" -> "machine"; None for the package itself."""
+    """ "ownlab.machine.host.cpu_and_memory" -> "machine"; None for the package itself."""
     inner = module.removeprefix("ownlab.")
     return next((name for name in PACKAGES if inner == name or inner.startswith(f"{name}.")), None)
 

@@ -24,7 +24,7 @@ from ownlab.catalog.cards import (
 )
 from ownlab.catalog.data_files import tomllib
 from ownlab.errors import InputError, RecordError
-from ownlab.files import write_whole
+from ownlab.files import write_file
 from ownlab.text import listing, text
 
 __all__ = ["MAX_BYTES", "CatalogUpdate", "reset", "update"]
@@ -115,7 +115,7 @@ def _save(source: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as exc:
         raise InputError(text("cannot create {path}: {cause}", path=path.parent, cause=exc.strerror)) from exc
-    write_whole(source.encode(), path)
+    write_file(path, source.encode())
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def ladder(
     """
     from ownlab.catalog.ladder import rank
     from ownlab.config.target import resolve_machine_options
-    from ownlab.machine.card_names import own_cards
+    from ownlab.machine.installed_cards import own_cards
 
     cards = _choose(names)
     own = own_cards(resolve_machine_options(machine=machine))

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # The share of the best rate that real steps reached: 25 steps of common models on one H200 SXM (torch 2.11, eager, at most
-# three steps each, batches of 2 to 128; 2026-11-15). The best rate is that of instruments/fit/roofline.py. All but the lowest
+# three steps each, batches of 2 to 128; 2026-11-15). The best rate is that of instruments/fit/card_fit.py. All but the lowest
 # of each kind lie within the range. Bigger batches, torch.compile and CUDA graphs reach more, slow data loading less.
 #   transformers 0.03, 0.09, 0.18, 0.18, 0.23, 0.28, 0.28, 0.56, 0.58; convolutions 0.02, 0.04, 0.04, 0.07, 0.10, 0.13, 0.14,
 #   0.15, 0.17, 0.26; recurrent 0.08, 0.12 (only two: widened); inference of transformers 0.22, 0.37.

@@ -110,7 +110,7 @@ def _stand_in(environ: Mapping[str, str]) -> RecordedCards | StillCards | None:
         return None
     # What reads recorded machines is loaded for them alone.
     from ownlab.instruments.top.recorded_cards import RecordedCards, StillCards
-    from ownlab.machine.recorded import load_machine
+    from ownlab.machine.machine_file import load_machine
 
     return RecordedCards(Path(stream)) if stream else StillCards(load_machine(machine or ""))
 

@@ -1,6 +1,6 @@
 """A field's value: from its source text to what a person sees, and from what a person gives to source text.
 
-The page does the same in `labextension/src/forms/text.ts`; one table of tests holds both to it.
+The page does the same in `labextension/src/forms/fieldValue.ts`; one table of tests holds both to it.
 """
 
 from __future__ import annotations

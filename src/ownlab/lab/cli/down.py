@@ -10,9 +10,9 @@ from ownlab.cli.options import json_option
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import LabOptions
 from ownlab.errors import DeadlineError, LabError
-from ownlab.lab.service.down import choose_labs, end_lab, end_runtimes
+from ownlab.lab.service.down import choose_labs, stop_lab, stop_runtimes
 from ownlab.lab.service.labs import lab_id
-from ownlab.lab.service.overview import runtime_word, still_running
+from ownlab.lab.service.overview import runtime_summary, still_running
 from ownlab.lab.service.records import LabDown
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import RuntimeRow
@@ -45,13 +45,13 @@ def command(folder: str | None, as_json: bool, everything: bool) -> None:
         raise LabError(f"no lab{where} is up", hint="`ownlab status` lists those that are.")
     for lab in labs:
         with working(f"Ending the lab of {lab.folder}"):
-            end_lab(lab)
+            stop_lab(lab)
     # Of a folder's lab also what it left running when it was ended before.
     identity = lab_id(os.path.expanduser(folder)) if folder is not None else None
     concerned = {lab.id for lab in labs} if not everything else set()
     rows = [row for row in still_running(store, identity) if everything or row.lab in concerned]
     ended = _end(store, rows, options) if everything and rows else []
-    words = {row.id: runtime_word(row) for row in rows}
+    words = {row.id: runtime_summary(row) for row in rows}
     gone = {row.id for row in ended}
     report = LabDown(
         tuple(lab.folder for lab in labs),
@@ -64,7 +64,7 @@ def command(folder: str | None, as_json: bool, everything: bool) -> None:
 def _end(store_folder: str, rows: list[RuntimeRow], options: LabOptions) -> list[RuntimeRow]:
     count = "1 runtime" if len(rows) == 1 else f"{len(rows)} runtimes"
     with working(f"Ending {count}: they have {options.on_end_seconds:g} s to save"), Store.open(store_folder) as store:
-        return end_runtimes(store, rows, options.on_end_seconds)
+        return stop_runtimes(store, rows, options.on_end_seconds)
 
 
 def _show(report: LabDown, as_json: bool, everything: bool) -> None:

@@ -132,9 +132,9 @@ def _in_background(ready: Ready, as_json: bool) -> int:
 
 def _elsewhere(notebook: str) -> bool:
     """A lab that is up may have the output open."""
-    from ownlab.lab.service.notebook_writer import written_by_lab
+    from ownlab.lab.service.http_client import update_through_lab
 
-    return written_by_lab(notebook)
+    return update_through_lab(notebook)
 
 
 def _split(given: str) -> tuple[str, str]:

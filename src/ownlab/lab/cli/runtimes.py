@@ -15,7 +15,7 @@ from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_ru
 from ownlab.lab.runtimes.records import RuntimeTold
 from ownlab.lab.runtimes.usage_report import usage_report
 from ownlab.lab.server.machine_reader import Sight, open_store
-from ownlab.lab.service.down import await_end
+from ownlab.lab.service.down import wait_for_end
 from ownlab.lab.service.overview import lab_folder
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.terminal.runtimes import short_id, short_path, show_runtimes, show_usage
@@ -62,7 +62,7 @@ def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: boo
     with open_store() as store:
         row = stop_runtime(store, runtime, now=now, why=RELEASED if released else "it was stopped by hand")
         with working("Ending it at once" if now else f"Ending it: it has {seconds:g} s to save"):
-            ended = await_end(store, [row], 0.0 if now else seconds)
+            ended = wait_for_end(store, [row], 0.0 if now else seconds)
     if not ended:
         raise DeadlineError(f"{_name(row)} has not ended in time", hint="At once: --now")
     if as_json or outer_json:

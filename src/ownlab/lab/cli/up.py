@@ -17,15 +17,15 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_export, missing_config
 from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
-from ownlab.lab.service.labs import Lab, LabLock, holder, lab_id, read_lab, take
+from ownlab.lab.service.labs import Lab, LabLock, lab_id, lock_holder, read_lab, take_lock
 from ownlab.lab.service.ports import choose_port
 from ownlab.lab.service.up import (
-    Look,
-    await_lab,
+    Surroundings,
     check_folder,
-    look_around,
+    is_served,
+    read_surroundings,
     refuse_other_host,
-    somebody_serves,
+    wait_until_served,
 )
 from ownlab.lab.service.watchdog import Detached, Start, Watchdog, new_log
 from ownlab.lab.service.welcome import WELCOME, place_welcome
@@ -62,12 +62,12 @@ def command(folder: str, as_json: bool, port: int | None, no_browser: bool, deta
     options = resolve_lab_options(port=port, browser=False if no_browser else None, preset=preset)
     environ = {**os.environ, **({"OWNLAB_LIMITS_PRESET": preset} if preset else {})}
     asked = _Asked(check_folder(folder), options, environ, as_json, _notices(environ))
-    lock = take(asked.folder, "watchdog")
+    lock = take_lock(asked.folder, "watchdog")
     if lock is None:
         _join(asked)
         return
     with lock:
-        if holder(asked.folder) is None:
+        if lock_holder(asked.folder) is None:
             _start(asked, lock, detach)
             return
     _join(asked)  # a server whose watchdog was killed
@@ -92,7 +92,7 @@ def _start(asked: _Asked, lock: LabLock, detach: bool) -> None:
     dog = Detached(start, lock) if detach else Watchdog(start, lambda words: click.echo(words, err=True))
     dog.start()
     try:
-        look = look_around(asked.options, asked.environ)
+        look = read_surroundings(asked.options, asked.environ)
         lab = _wait(asked.folder, dog)
         show = partial(_show, asked, lab, look, f"lab/tree/{WELCOME}" if first else "lab", stays=not detach)
         if isinstance(dog, Watchdog):
@@ -112,7 +112,7 @@ def _wait(folder: str, dog: Watchdog | Detached) -> Lab:
     from ownlab.render.console import working
 
     with working("Starting the lab"):
-        lab = await_lab(folder, dog.alive)
+        lab = wait_until_served(folder, dog.alive)
     if lab is None:
         raise dog.failure()
     return lab
@@ -124,7 +124,7 @@ def _join(asked: _Asked) -> None:
 
     refuse_other_host(asked.folder)
     with working("Waiting for the lab that is starting"):
-        lab = await_lab(asked.folder, lambda: somebody_serves(asked.folder))
+        lab = wait_until_served(asked.folder, lambda: is_served(asked.folder))
     if lab is None:
         raise LabError(
             "the lab ended while it was joined", hint=f"Start it anew: ownlab up {shlex.quote(asked.folder)}"
@@ -133,10 +133,10 @@ def _join(asked: _Asked) -> None:
     if asked.options.port not in (0, lab.port):
         first = f"ownlab down {shlex.quote(asked.folder)}"
         click.echo(f"It stays on port {lab.port}; to change that, first: {first}", err=True)
-    _show(asked, lab, look_around(asked.options, asked.environ), "lab", stays=False)
+    _show(asked, lab, read_surroundings(asked.options, asked.environ), "lab", stays=False)
 
 
-def _show(asked: _Asked, lab: Lab, look: Look, page: str, *, stays: bool) -> None:
+def _show(asked: _Asked, lab: Lab, look: Surroundings, page: str, *, stays: bool) -> None:
     from ownlab.lab.service.browser import JOIN_SECONDS, can_open, open_browser
     from ownlab.lab.service.overview import lab_state
     from ownlab.lab.terminal.labs import show_lab
@@ -158,7 +158,7 @@ def _show(asked: _Asked, lab: Lab, look: Look, page: str, *, stays: bool) -> Non
             opening.join(JOIN_SECONDS)
 
 
-def _facts(look: Look, asked: _Asked, running: int) -> list[tuple[str, str]]:
+def _facts(look: Surroundings, asked: _Asked, running: int) -> list[tuple[str, str]]:
     from ownlab.lab.terminal.labs import describe_limits
 
     store, limits = look.store, describe_limits(look.limits, asked.options.preset)
@@ -172,11 +172,11 @@ def _facts(look: Look, asked: _Asked, running: int) -> list[tuple[str, str]]:
 
 
 def _say_goodbye(folder: str, store_folder: str) -> None:
-    from ownlab.lab.service.overview import runtime_word, still_running
+    from ownlab.lab.service.overview import runtime_summary, still_running
     from ownlab.lab.terminal.labs import show_running
     from ownlab.render.console import console
 
-    running = [runtime_word(row) for row in still_running(store_folder, lab_id(folder))]
+    running = [runtime_summary(row) for row in still_running(store_folder, lab_id(folder))]
     click.echo(
         "\nThe server has ended." + (" Still running, and going on:" if running else " Nothing is left running.")
     )

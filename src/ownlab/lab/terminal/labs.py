@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ownlab.config.limits import Limits, preset_limits
 from ownlab.config.settings import PRESETS, Preset
-from ownlab.lab.service.records import LabState, LabStates, RuntimeWord
+from ownlab.lab.service.records import LabState, LabStates, RuntimeSummary
 from ownlab.lab.terminal.runtimes import short_id, short_path
 from ownlab.render.console import labelled
 from ownlab.units import format_seconds
@@ -49,7 +49,7 @@ def show_labs(states: LabStates, out: Console) -> None:
         labelled(out, "log", lab.log, width=_WIDTH, wrapped=False)
 
 
-def show_running(running: Sequence[RuntimeWord], out: Console) -> None:
+def show_running(running: Sequence[RuntimeSummary], out: Console) -> None:
     """A line for each runtime."""
     for one in running:
         labelled(

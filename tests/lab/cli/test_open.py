@@ -130,7 +130,7 @@ def test_where_no_lab_is_up_one_is_started(world: World) -> None:
     assert ran.returncode == 0, ran.stderr
     assert f"Saved as {world.folder / 'n.ipynb'}" in ran.stderr
     lab = world.lab()
-    assert f"It is open in your lab: {lab['url']}lab/tree/n.ipynb?token={lab['token']}\n" in ran.stdout
+    assert f"Open in your lab: {lab['url']}lab/tree/n.ipynb?token={lab['token']}\n" in ran.stdout
     assert lab["folder"] == str(world.folder)
     assert os.listdir(world.folder) == ["n.ipynb"]  # and no notebook that welcomes to a new lab
     assert world.run("down", "work").returncode == 0

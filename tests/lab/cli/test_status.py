@@ -37,5 +37,5 @@ def test_one_lab_can_be_asked_for_by_its_folder(standing: World) -> None:
 
 def test_without_labs_it_says_what_to_do(world: World) -> None:
     ran = world.run("status")
-    assert (ran.returncode, ran.stdout) == (0, "No lab is up. Start one: ownlab up\n")
+    assert (ran.returncode, ran.stdout) == (0, "No lab is running. Start one: ownlab up\n")
     assert json.loads(world.run("status", "--json").stdout) == {"labs": []}

@@ -62,12 +62,12 @@ def test_the_port_of_last_time_is_taken_again_if_it_is_free() -> None:
         assert not is_free(port)
         assert choose_port(0, port) != port
         assert f"(pid {os.getpid()})" in (who_listens(port) or "")
-        with pytest.raises(LabError, match=f"port {port} is in use by .* \\(pid {os.getpid()}\\)"):
+        with pytest.raises(LabError, match=f"Port {port} is in use by .* \\(pid {os.getpid()}\\)"):
             choose_port(port, None)
     assert who_listens(port) is None
 
 
 def test_a_folder_with_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
     os.mkdir(os.fsencode(tmp_path) + b"/\xff")
-    with pytest.raises(InputError, match="cannot be shown"):
+    with pytest.raises(InputError, match="cannot be printed"):
         check_folder(str(tmp_path / "\udcff"))

@@ -131,6 +131,6 @@ def test_a_holder_on_another_host_is_not_here(tmp_path: Path) -> None:
 def test_a_state_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "file" / "home"))
-    with pytest.raises(LabError, match="cannot be made") as caught:
+    with pytest.raises(LabError, match="Cannot create the state folder") as caught:
         labs()
     assert "OWNLAB_HOME" in caught.value.hint

@@ -60,8 +60,8 @@ def test_after_five_deaths_it_gives_up(tmp_path: Path, environ: dict[str, str]) 
     with watchdog(tmp_path, environ, "os.kill(os.getpid(), signal.SIGSEGV)") as dog:
         assert dog.wait(60) == 3
     said = log_file(tmp_path, environ).read_text()
-    assert said.count("The server was killed (SIGSEGV). It is started again") == 4
-    assert "died 5 times within a minute" in said
+    assert said.count("The server was killed (SIGSEGV). It is restarted") == 4
+    assert "crashed 5 times within a minute" in said
     assert lock_holder(tmp_path, environ=environ) is None
     assert lock_holder(tmp_path, "watchdog", environ=environ) is None
 
@@ -89,7 +89,7 @@ def test_when_it_is_told_to_end_the_server_ends_first(
         finally:
             dog.kill()
     assert lock_holder(tmp_path, environ=environ) is None
-    assert "started again" not in log_file(tmp_path, environ).read_text()
+    assert "restarted" not in log_file(tmp_path, environ).read_text()
 
 
 def test_the_servers_environment_is_the_persons_with_our_token_and_kernels(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ownlab.lab.service.browser import JOIN_SECONDS, can_open, open_browser
 from ownlab.lab.service.labs import is_up, labs
 from ownlab.lab.service.records import LabState, OpenedNotebook
 from ownlab.lab.service.up import check_folder
-from ownlab.lab.terminal.opened import show_opened
+from ownlab.lab.terminal.labs import show_opened
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
 

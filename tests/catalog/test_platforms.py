@@ -17,9 +17,9 @@ from ownlab.catalog.platforms import (
     choose_platforms,
     find_platform,
     is_old,
-    load_origins,
+    load_platform_sources,
     load_platforms,
-    read_platforms,
+    parse_platforms,
 )
 from ownlab.errors import RecordError, UsageError
 
@@ -36,12 +36,12 @@ def figures(platform: Platform) -> list[Figure | Unstated]:
 
 @pytest.mark.parametrize("platform", load_platforms(), ids=lambda platform: platform.name)
 def test_every_figure_has_a_source_and_a_day_or_a_reason(platform: Platform) -> None:
-    origins = load_origins()
+    sources = load_platform_sources()
     for figure in figures(platform):
         if isinstance(figure, Unstated):
             assert figure.reason
             continue
-        assert figure.as_of == origins[figure.source].as_of
+        assert figure.as_of == sources[figure.source].as_of
         assert figure.value >= 0
     assert platform.address.startswith("https://")
     assert bool(platform.ended) == (platform.alive is False)
@@ -52,9 +52,9 @@ def test_every_source_was_read_and_is_used() -> None:
         figure.source for platform in load_platforms() for figure in figures(platform) if isinstance(figure, Figure)
     }
     used |= {platform.ended_source for platform in load_platforms()}
-    for key, origin in load_origins().items():
-        assert origin.address.startswith("https://"), key
-        assert date.fromisoformat(origin.as_of) <= date.fromisoformat(origin.read), key
+    for key, source in load_platform_sources().items():
+        assert source.address.startswith("https://"), key
+        assert date.fromisoformat(source.as_of) <= date.fromisoformat(source.read), key
         assert key in used, key
 
 
@@ -84,7 +84,7 @@ def test_one_name_means_one_platform() -> None:
     words = [word.casefold() for platform in load_platforms() for word in (platform.name, *platform.aliases)]
     assert len(words) == len(set(words))
     assert find_platform("Paperspace").name == "Paperspace Gradient"
-    with pytest.raises(UsageError, match="may be"):
+    with pytest.raises(UsageError, match="ambiguous"):
         find_platform("sage")
     with pytest.raises(UsageError) as caught:
         find_platform("kagle")
@@ -118,4 +118,4 @@ def test_what_is_old() -> None:
 )
 def test_a_table_that_is_wrong_is_refused(broken: str) -> None:
     with pytest.raises(RecordError):
-        read_platforms(broken)
+        parse_platforms(broken)

@@ -67,7 +67,7 @@ def test_it_says_what_there_is(standing: World) -> None:
     assert "limits" not in shown
     assert "export" not in shown
     told = standing.run("up", "work", env={"JUPYTER_PATH": ""}).stdout
-    assert f"papermill and VS Code, first:\n            export JUPYTER_PATH={standing.root}/share/jupyter\n" in told
+    assert f"papermill and VS Code, run first:\n            export JUPYTER_PATH={standing.root}/share/jupyter\n" in told
     assert "ssh" not in shown
 
 
@@ -142,7 +142,7 @@ def test_ctrl_c_leaves_runtimes_and_the_next_up_adopts_them(world: World) -> Non
     first.send_signal(signal.SIGINT)
     said, errors = first.communicate(timeout=60)
     assert (first.returncode, errors) == (0, "")
-    assert "Still running, and going on:\n" in said
+    assert "Still running:\n" in said
     assert f"  {kernel[:8]}: Python 3 (CPU), " in said
     assert f"Come back: ownlab up {world.folder}" in said
     assert "ownlab down --all" in said
@@ -157,7 +157,7 @@ def test_ctrl_c_leaves_runtimes_and_the_next_up_adopts_them(world: World) -> Non
     assert [one["id"] for one in world.ask("GET", "api/kernels", after)] == [kernel]
 
     down = world.run("down")
-    assert f"The lab of {world.folder} has ended.\nStill running" in down.stdout
+    assert f"The lab of {world.folder} has stopped.\nStill running" in down.stdout
     assert kernel[:8] in down.stdout
     ended = json.loads(world.run("down", "--all", "--json").stdout)
     assert [one["id"] for one in ended["ended"]] == [kernel]
@@ -170,7 +170,7 @@ def test_down_ends_a_lab_in_the_foreground(world: World) -> None:
     world.folder.rename(world.root / "my work")
     up = world.start("up", "my work", "--no-browser", "--port", "0")
     address_of(up)
-    assert f"End it: ownlab down '{world.root}/my work'\n" in world.run("up", "my work").stdout
+    assert f"Stop it: ownlab down '{world.root}/my work'\n" in world.run("up", "my work").stdout
     assert world.run("down", "my work").returncode == 0
     assert "Start it: ownlab up 'my work'" in world.run("status", "my work").stderr
     said, _ = up.communicate(timeout=30)

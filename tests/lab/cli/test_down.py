@@ -16,7 +16,7 @@ def test_without_a_lab_it_says_so(world: World) -> None:
     assert ran.returncode == 3
     assert "No lab is running." in ran.stderr
     ran = world.run("down", "work")
-    assert f"no lab of {world.folder} is up" in ran.stderr
+    assert f"The lab of {world.folder} is not running" in ran.stderr
     ran = world.run("down", "--all")
     assert (ran.returncode, ran.stdout) == (0, "No runtime is left.\n")
 

@@ -104,9 +104,7 @@ def test_a_password_is_asked_for_as_one(cells: Cells, script: Callable[[str], st
 
 @linux
 @pytest.mark.parametrize("wait", ["select.select([0], [], [])", "poll.poll()", "epoll.poll()", "os.read(tty, 0)"])
-def test_a_program_that_waits_with_select_is_detected(
-    cells: Cells, script: Callable[[str], str], wait: str
-) -> None:
+def test_a_program_that_waits_with_select_is_detected(cells: Cells, script: Callable[[str], str], wait: str) -> None:
     code = f"""
 import os, select
 tty = os.open('/dev/tty', os.O_RDWR)
@@ -182,9 +180,7 @@ def test_a_command_that_ignores_an_interrupt_is_killed_by_the_second(cells: Cell
 
 
 @pytest.mark.parametrize("answers", [None, []], ids=["alone", "with somebody"])
-def test_background_processes_continue_and_can_print(
-    cells: Cells, tmp_path: Path, answers: list[str] | None
-) -> None:
+def test_background_processes_continue_and_can_print(cells: Cells, tmp_path: Path, answers: list[str] | None) -> None:
     go, done = tmp_path / "go", tmp_path / "done"
     code = f"!(until [ -e {go} ]; do sleep 0.02; done; echo late && touch {done}) & echo started"
     assert cells.run(code, answers).text == "started\n"

@@ -18,6 +18,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 GROUND = {
     "cli.options",
     "config",
+    "download",
     "errors",
     "file_lock",
     "files",
@@ -45,19 +46,20 @@ EDGES: dict[str, set[str]] = {
     "lab.forms": set(),
     "lab.colab": {"lab.forms"},
     "lab.secrets": {"lab.store"},
-    "lab.remote_notebooks": {"lab.colab", "lab.secrets"},
-    "lab.environments": {"lab.runtimes", "lab.store"},
-    "lab.transport": {"lab.journal", "lab.runtimes"},
+    "lab.remote_notebooks": {"lab.colab", "lab.notebooks", "lab.secrets"},
+    "lab.environments": {"lab.store"},
+    "lab.transport": {"lab.journal"},
     "lab.runtimes": {
         "instruments.top",
         "lab.colab",
         "lab.environments",
         "lab.journal",
+        "lab.notebooks",
         "lab.store",
         "lab.transport",
     },
     "lab.supervisor": {"lab.journal", "lab.runtimes", "lab.store", "lab.transport"},
-    "lab.notebooks": {"lab.journal", "lab.runtimes", "lab.store"},
+    "lab.notebooks": {"lab.journal"},
     "lab.runs": {
         "lab.colab",
         "lab.forms",
@@ -81,7 +83,16 @@ EDGES: dict[str, set[str]] = {
         "lab.store",
         "lab.transport",
     },
-    "lab.terminal": {"lab.forms", "lab.journal", "lab.runs", "lab.runtimes", "lab.secrets", "lab.service", "lab.store"},
+    "lab.terminal": {
+        "lab.environments",
+        "lab.forms",
+        "lab.journal",
+        "lab.runs",
+        "lab.runtimes",
+        "lab.secrets",
+        "lab.service",
+        "lab.store",
+    },
     "lab.cli": {
         "lab.environments",
         "lab.forms",
@@ -101,8 +112,6 @@ EDGES: dict[str, set[str]] = {
 # Single imports beside these edges, each with its reason.
 EXCEPTIONS = {
     ("instruments.top.cli", "lab.runtimes.process_owners"),  # `ownlab top` names the notebook behind a process
-    ("catalog.gpus_cli", "lab.remote_notebooks.addresses"),
-    ("catalog.gpus_cli", "lab.remote_notebooks.download"),
 }
 # Package of the guest -> the guest packages it may import.
 GUEST_EDGES: dict[str, set[str]] = {
@@ -186,7 +195,7 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
 
 
 def package_of(module: str) -> str | None:
-    """ "ownlab.machine.host.cpu" -> "machine"; None for the package itself."""
+    """ "ownlab.machine.host.cpu_and_memory" -> "machine"; None for the package itself."""
     inner = module.removeprefix("ownlab.")
     return next((name for name in PACKAGES if inner == name or inner.startswith(f"{name}.")), None)
 

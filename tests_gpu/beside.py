@@ -8,7 +8,7 @@ import torch
 from triton.testing import do_bench
 
 from ownlab_guest.bench import device as place
-from ownlab_guest.bench import matrix_products, memory_copy
+from ownlab_guest.bench import torch_operations
 from ownlab_guest.bench.request import Request
 
 SIZE, MIB = 8192, 1024
@@ -44,10 +44,10 @@ def main():
     here = place.find(Request())
     found = {"product": {"ours": [], "theirs": []}, "copy": {"ours": [], "theirs": []}}
     for _ in range(ROUNDS):
-        ours = matrix_products.product(here, SECONDS, "bf16", SIZE)
+        ours = torch_operations.product(here, SECONDS, "bf16", SIZE)
         found["product"]["ours"].append(statistics.median(ours.seconds))
         found["product"]["theirs"].append(product_by_triton())
-        ours = memory_copy.copy_within(here, SECONDS, MIB)
+        ours = torch_operations.copy_within(here, SECONDS, MIB)
         found["copy"]["ours"].append(statistics.median(ours.seconds))
         found["copy"]["theirs"].append(copy_by_hand())
     sys.stdout.write(json.dumps({**found, "note": here.note}))

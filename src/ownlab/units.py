@@ -1,7 +1,6 @@
-"""Bytes, seconds, FLOP/s: parsed and formatted here, and nowhere else.
+"""Parses and formats bytes, seconds, FLOP/s and prices.
 
-This is the only place where 1024 and 1e9 stand. A number carries its unit in its name or beside it; text for people is
-made from it at the last moment.
+Only this module converts units. A number carries its unit in its name; it becomes text when it is shown.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ __all__ = [
     "GIB",
     "KIB",
     "MIB",
+    "PARTS",
     "format_bytes",
     "format_flops",
     "format_price",
@@ -24,6 +24,9 @@ __all__ = [
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
+
+# A card is leased in twelfths: halves, thirds, quarters and sixths are whole numbers of them.
+PARTS = 12
 
 CURRENCY_SIGNS = {"USD": "$", "CNY": "¥", "EUR": "€"}
 

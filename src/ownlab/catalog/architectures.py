@@ -1,4 +1,4 @@
-"""GPU architectures: what a compute capability can do, and which code runs on it."""
+"""GPU architectures: what a compute capability supports, and which compiled code runs on it. PCIe rates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from ownlab.catalog.data_files import load
+from ownlab.catalog.data_files import load_json
 from ownlab.catalog.versions import parse_version
 
-__all__ = ["Architecture", "architecture_of", "capability_of", "is_datacentre", "runs_on"]
+__all__ = ["PCIE_LANE_BYTES", "Architecture", "architecture_of", "capability_of", "is_datacentre", "runs_on"]
 
 
 class Architecture(Struct, frozen=True):
@@ -24,11 +24,11 @@ class Architecture(Struct, frozen=True):
     tf32: bool
     fp8: bool
     last_cuda: str | None = None  # the last toolkit that compiles for it; None: the newest does
-    last_cuda_by_capability: dict[str, str] = field(default_factory=dict)  # where it differs within the architecture
-    last_driver_branch: int | None = None  # None: the newest serves it
+    last_cuda_by_capability: dict[str, str] = field(default_factory=dict)  # exceptions within the architecture
+    last_driver_branch: int | None = None  # None: the newest supports it
 
     def last_cuda_for(self, capability: str) -> str | None:
-        """The last toolkit that compiles for one of its compute capabilities; None: the newest does."""
+        """Return the last toolkit that compiles for one of its compute capabilities; None: the newest does."""
         return self.last_cuda_by_capability.get(capability, self.last_cuda)
 
 
@@ -45,9 +45,9 @@ class Architectures(Struct, frozen=True):
     cards: tuple[NamedCard, ...]
 
 
-# Jetson parts: code for them runs on themselves alone, and other code of their major version does not run on them
-# (torch's own table, DEVICE_REQUIREMENT in torch/cuda/__init__.py of 2.11 to 2.15). Wheels from CUDA 13.2 on are said to
-# serve Orin with server code as well; their arch list does not show it.
+# Jetson parts: code for them runs only on themselves, and other code of their major version does not run on them (torch's own
+# table, DEVICE_REQUIREMENT in torch/cuda/__init__.py of 2.11 to 2.15). Wheels from CUDA 13.2 on are said to support Orin with
+# server code as well; their arch list does not show it.
 _ONLY_ON_ITSELF = {(5, 3), (6, 2), (7, 2), (8, 7), (11, 0)}
 # Thor was 10.1 up to CUDA 12.9 and is 11.0 since.
 _RENAMED: dict[tuple[int, ...], tuple[int, ...]] = {(10, 1): (11, 0)}
@@ -55,33 +55,33 @@ _CODE = re.compile(r"(sm|compute)_(\d+?)(\d)([af]?)$")
 
 
 def _table() -> Architectures:
-    return load("architectures", Architectures)
+    return load_json("architectures", Architectures)
 
 
 def architecture_of(capability: str) -> Architecture | None:
-    """The architecture of a compute capability: "8.6" -> Ampere."""
+    """Return the architecture of a compute capability: "8.6" -> Ampere."""
     return next((row for row in _table().architectures if capability in row.compute_capabilities), None)
 
 
 @lru_cache(maxsize=256)
-def _named(name: str) -> NamedCard | None:
+def _row_by_name(name: str) -> NamedCard | None:
     return next((row for row in _table().cards if re.search(row.match, name, re.IGNORECASE)), None)
 
 
 def capability_of(name: str) -> str | None:
-    """The compute capability of a card by its name, as nvidia-smi prints it; None for a name not in the table."""
-    card = _named(name)
-    return card.compute_capability if card else None
+    """Return the compute capability of a card by its nvidia-smi name; None for a name that is not in the table."""
+    row = _row_by_name(name)
+    return row.compute_capability if row else None
 
 
 def is_datacentre(name: str) -> bool | None:
-    """Whether forward compatibility (cuda-compat) serves this card; None for a name not in the table."""
-    card = _named(name)
-    return card.datacentre if card else None
+    """Return whether forward compatibility (cuda-compat) supports this card; None for a name that is not in the table."""
+    row = _row_by_name(name)
+    return row.datacentre if row else None
 
 
 def runs_on(arch_list: Iterable[str], capability: str) -> bool:
-    """Whether a build with this arch list has code for a card: ("sm_80", "sm_86") runs on 8.9, not on 9.0.
+    """Return whether a build with this arch list has code for a card: ("sm_80", "sm_86") runs on 8.9, not on 9.0.
 
     Machine code (sm_XY) runs on cards of the same major version and an equal or higher minor one; PTX (compute_XY) is
     compiled by the driver for any newer card; an architecture-specific target (sm_90a) runs on just that card.
@@ -101,3 +101,7 @@ def _code_runs_on(code: str, card: tuple[int, ...]) -> bool:
     if match[1] == "compute":
         return target <= card
     return target[0] == card[0] and target[1] <= card[1]
+
+
+# Bytes per second of one lane in one direction, by generation, after line coding (PCI-SIG, PCIe 1.0 to 6.0).
+PCIE_LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}

@@ -4,15 +4,7 @@ import os
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ownlab_guest.bench import (
-    cpu_numpy,
-    frameworks,
-    image_loading,
-    kernel_launch,
-    matrix_products,
-    memory_copy,
-    training_steps,
-)
+from ownlab_guest.bench import frameworks, image_loading, model_steps, numpy_operations, torch_operations
 from ownlab_guest.bench.device import Place
 from ownlab_guest.bench.disk import Disk
 from ownlab_guest.bench.timing import Outcome
@@ -95,7 +87,7 @@ SMALLEST_MIB = 256  # less may come out of a cache
 
 def _products(place: Place, level: int) -> Iterator[Test]:
     def product(dtype: str, size: int) -> Test:
-        run = partial(matrix_products.product, dtype=dtype, size=size)
+        run = partial(torch_operations.product, dtype=dtype, size=size)
         smaller = (product(dtype, size // 2),) if size > SMALLEST else ()
         shape = {"m": size, "n": size, "k": size}
         name = f"matmul {dtype} {size}"
@@ -107,7 +99,7 @@ def _products(place: Place, level: int) -> Iterator[Test]:
     if level > 0:
         size = BATCH_SIZE
         shape = {"batch": size, "m": size, "n": size, "k": size}
-        run = partial(matrix_products.batch_product, size=size)
+        run = partial(torch_operations.batch_product, size=size)
         yield Test(f"batch matmul fp32 {size}", "products", "FLOP/s", run, place.device, "fp32", shape)
 
 
@@ -118,24 +110,24 @@ def _moving(place: Place, level: int) -> Iterator[Test]:
         shape = {"bytes": mib << 20}
         return Test(name, "memory", "B/s", partial(run, mib=mib), place.device, "fp32", shape, smaller=smaller)
 
-    yield within("copy", memory_copy.copy_within, 1024)
+    yield within("copy", torch_operations.copy_within, 1024)
     if level > 0:
-        yield within("triad", memory_copy.triad, 1024)
+        yield within("triad", torch_operations.triad, 1024)
     for pinned in (True, False) if level > 0 else (True,):
         for to_card in (True, False):
             for mib in (256, 16, 1) if level > 1 else (256,):
                 way = "host to device" if to_card else "device to host"
                 name = f"{way} {'pinned' if pinned else 'pageable'} {mib} MiB"
-                run = partial(memory_copy.between, mib=mib, pinned=pinned, to_card=to_card)
+                run = partial(torch_operations.between, mib=mib, pinned=pinned, to_card=to_card)
                 yield Test(name, "copies", "B/s", run, place.device, "", {"bytes": mib << 20})
 
 
 def _launching(place: Place, level: int) -> Iterator[Test]:
-    yield Test("launch back to back", "launch", "s", kernel_launch.back_to_back, place.device, seconds=0.5)
-    yield Test("launch and wait", "launch", "s", kernel_launch.and_wait, place.device, seconds=0.5)
+    yield Test("launch back to back", "launch", "s", torch_operations.back_to_back, place.device, seconds=0.5)
+    yield Test("launch and wait", "launch", "s", torch_operations.and_wait, place.device, seconds=0.5)
     if level > 0:
         shape = {"batch": BATCH_SIZE, "m": BATCH_SIZE, "n": BATCH_SIZE, "k": BATCH_SIZE}
-        run = partial(kernel_launch.without_waiting, size=BATCH_SIZE)
+        run = partial(torch_operations.without_waiting, size=BATCH_SIZE)
         yield Test(f"launch of batch matmul fp32 {BATCH_SIZE}", "launch", "s", run, place.device, "fp32", shape)
 
 
@@ -144,14 +136,14 @@ def _launching(place: Place, level: int) -> Iterator[Test]:
 
 def _training(place: Place, level: int) -> Iterator[Test]:
     def resnet(dtype: str, batch: int) -> Test:
-        run = partial(training_steps.train_resnet50, dtype=dtype, batch=batch)
-        shape = {"batch": batch, "height": training_steps.SIDE, "width": training_steps.SIDE}
+        run = partial(model_steps.train_resnet50, dtype=dtype, batch=batch)
+        shape = {"batch": batch, "height": model_steps.SIDE, "width": model_steps.SIDE}
         smaller = (resnet(dtype, batch // 2),) if batch > 1 else ()
         name = f"resnet50 training {dtype} {batch}"
         return Test(name, "training", "images/s", run, place.device, dtype, shape, 2.0, smaller)
 
     def gpt2(dtype: str, batch: int, length: int) -> Test:
-        run = partial(training_steps.train_gpt2, dtype=dtype, batch=batch, length=length)
+        run = partial(model_steps.train_gpt2, dtype=dtype, batch=batch, length=length)
         smaller = (gpt2(dtype, batch // 2, length),) if batch > 1 else ()
         name, shape = f"gpt2 training {dtype} {batch}x{length}", {"batch": batch, "seq": length}
         return Test(name, "training", "tokens/s", run, place.device, dtype, shape, 2.0, smaller)
@@ -173,14 +165,14 @@ def _training(place: Place, level: int) -> Iterator[Test]:
 
 def _inference(place: Place, level: int) -> Iterator[Test]:
     def resnet(dtype: str, batch: int) -> Test:
-        run = partial(training_steps.infer_resnet50, dtype=dtype, batch=batch)
-        shape = {"batch": batch, "height": training_steps.SIDE, "width": training_steps.SIDE}
+        run = partial(model_steps.infer_resnet50, dtype=dtype, batch=batch)
+        shape = {"batch": batch, "height": model_steps.SIDE, "width": model_steps.SIDE}
         smaller = (resnet(dtype, batch // 2),) if batch > 1 else ()
         name = f"resnet50 inference {dtype} {batch}"
         return Test(name, "inference", "images/s", run, place.device, dtype, shape, 1.0, smaller)
 
     def gpt2(dtype: str, batch: int, length: int) -> Test:
-        run = partial(training_steps.infer_gpt2, dtype=dtype, batch=batch, length=length)
+        run = partial(model_steps.infer_gpt2, dtype=dtype, batch=batch, length=length)
         name, shape = f"gpt2 inference {dtype} {batch}x{length}", {"batch": batch, "seq": length}
         return Test(name, "inference", "tokens/s", run, place.device, dtype, shape)
 
@@ -200,13 +192,11 @@ def _layers(place: Place, level: int) -> Iterator[Test]:
     for train in (False, True):
         way = "forward and backward" if train else "forward"
         shape = {"batch": batch, "channels": 256, "side": 56, "kernel": 3}
-        run = partial(training_steps.convolution, dtype=dtype, batch=batch, channels=256, side=56, train=train)
+        run = partial(model_steps.convolution, dtype=dtype, batch=batch, channels=256, side=56, train=train)
         name = f"convolution {way} {dtype} {batch}x256x56"
         yield Test(name, "layers", "FLOP/s", run, place.device, dtype, shape)
         shape = {"batch": batch // 8 or 1, "heads": heads, "seq": length, "dim": 64}
-        run = partial(
-            training_steps.attention, dtype=dtype, batch=shape["batch"], heads=heads, length=length, train=train
-        )
+        run = partial(model_steps.attention, dtype=dtype, batch=shape["batch"], heads=heads, length=length, train=train)
         name = f"attention {way} {dtype} {shape['batch']}x{heads}x{length}"
         yield Test(name, "layers", "FLOP/s", run, place.device, dtype, shape)
 
@@ -216,24 +206,24 @@ def _layers(place: Place, level: int) -> Iterator[Test]:
 
 def _processors(place: Place, level: int) -> Iterator[Test]:
     """By torch and by numpy where both are here; by one of them in the quick profile."""
-    by: List[Tuple[str, Any, Any]] = []
+    libraries: List[Tuple[str, Any]] = []
     if place.torch is not None:
-        by.append(("torch", matrix_products, memory_copy))
+        libraries.append(("torch", torch_operations))
     if place.numpy is not None:
-        by.append(("numpy", cpu_numpy, cpu_numpy))
-    for library, products_by, moving_by in by[:1] if level == 0 else by:
+        libraries.append(("numpy", numpy_operations))
+    for library, operations in libraries[:1] if level == 0 else libraries:
         short = ("bf16",) if level > 1 and library == "torch" else ()
         for dtype in ("fp32",) if level == 0 else ("fp32", "fp64", *short):
             for size in (2048,) if level < 2 else (4096, 2048):
-                run = partial(products_by.product, dtype=dtype, size=size)
+                run = partial(operations.product, dtype=dtype, size=size)
                 shape = {"m": size, "n": size, "k": size}
                 yield Test(f"cpu matmul {dtype} {size} {library}", "cpu", "FLOP/s", run, "cpu", dtype, shape)
-        shape, run = {"bytes": HOST_MIB << 20}, partial(moving_by.copy_within, mib=HOST_MIB)
+        shape, run = {"bytes": HOST_MIB << 20}, partial(operations.copy_within, mib=HOST_MIB)
         yield Test(f"cpu memory copy {HOST_MIB} MiB {library}", "cpu", "B/s", run, "cpu", "", shape)
-    for library, products_by, _ in by[:1] if level > 0 else ():
+    for library, operations in libraries[:1] if level > 0 else ():
         size = BATCH_SIZE
         shape = {"batch": size, "m": size, "n": size, "k": size}
-        run = partial(products_by.batch_product, size=size)
+        run = partial(operations.batch_product, size=size)
         yield Test(f"cpu batch matmul fp32 {size} {library}", "cpu", "FLOP/s", run, "cpu", "fp32", shape)
 
 

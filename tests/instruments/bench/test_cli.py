@@ -14,12 +14,12 @@ from typing import Any
 import click
 import pytest
 from tests.command_line import Ownlab
-from tests.instruments.bench.results import an_h200, lines, product, report
+from tests.instruments.bench.bench_reports import an_h200, lines, product, report
 
 from ownlab.errors import OwnlabError
 from ownlab.instruments.bench.cli import command
-from ownlab.instruments.bench.files import save_report
 from ownlab.instruments.bench.records import Done, Event, Plan, Planned, Skip, Started
+from ownlab.instruments.bench.report_files import save_report
 
 ROOT = Path(__file__).resolve().parents[3]
 GUEST = ROOT / "tests" / "fakes" / "bench" / "guest.py"

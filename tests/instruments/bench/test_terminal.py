@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from rich.console import Console
-from tests.instruments.bench.results import HOT, an_h200, product, report, result
+from tests.instruments.bench.bench_reports import HOT, an_h200, product, report, result
 from tests.render.test_golden import compare
 
 from ownlab.instruments.bench.chart import _FINE, _LOW, _WRONG, bench_chart, comparison_chart
-from ownlab.instruments.bench.compare import compare_reports
-from ownlab.instruments.bench.files import references
+from ownlab.instruments.bench.comparison import ReferenceRatios, compare_reports, compare_with_references, rank_card
 from ownlab.instruments.bench.records import BenchReport, Skipped
-from ownlab.instruments.bench.reference_comparison import Beside, beside_references, places_of
+from ownlab.instruments.bench.report_files import references
 from ownlab.instruments.bench.terminal import show_bench, show_comparison
 from ownlab.render.charts import save_chart
 
@@ -69,27 +68,27 @@ def test_three_are_shown_by_their_ratios_alone() -> None:
 
 
 def test_how_it_compares(mixed: BenchReport) -> None:
-    places = places_of(mixed)
+    places = rank_card(mixed)
     assert {place.workload for place in places} == {"vision", "transformer", "recurrent", "decoding"}
     assert all(1 <= place.rank <= place.of and place.speed.card == "H200 SXM" for place in places)
     means = compare_reports([("h200", report(an_h200())), ("here", report(an_h200(1.1)))]).means
     sheet = io.StringIO()
     out = Console(file=sheet, width=100, highlight=False, color_system=None)
-    show_bench(mixed, out, places, [Beside("h200", "NVIDIA H200", means)])
+    show_bench(mixed, out, places, [ReferenceRatios("h200", "NVIDIA H200", means)])
     assert f"place {places[0].rank} of {places[0].of}" in sheet.getvalue()
     assert "products 1.10 ×" in sheet.getvalue()
 
 
 def test_a_machine_without_a_known_card_has_no_place() -> None:
-    assert places_of(report([result("x", 1e9, 1e9, device="cpu", group="cpu")], "cpu")) == ()
-    assert isinstance(beside_references(report(an_h200())), tuple)
+    assert rank_card(report([result("x", 1e9, 1e9, device="cpu", group="cpu")], "cpu")) == ()
+    assert isinstance(compare_with_references(report(an_h200())), tuple)
 
 
 def test_a_reference_is_put_beside_the_others_alone() -> None:
     known = references()
     assert len(known) >= 2
     for name, one in known.items():
-        assert name not in {beside.name for beside in beside_references(one)}
+        assert name not in {beside.name for beside in compare_with_references(one)}
 
 
 def test_pictures(mixed: BenchReport, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ownlab.instruments.top.chart import _VERDICTS, report_chart
 from ownlab.instruments.top.records import HostSample, Sample
 from ownlab.instruments.top.report import Report, report
 from ownlab.instruments.top.report_terminal import show_report
-from ownlab.instruments.top.verdict import load_rules
+from ownlab.instruments.top.verdict_rules import load_rules
 from ownlab.render.charts import save_chart
 
 

@@ -14,8 +14,9 @@ from tests.instruments.top.samples import BEGUN, GIB, STREAMS, a_card, moments, 
 
 from ownlab.errors import InputError, OwnlabError, RecordError, UsageError
 from ownlab.instruments.top.fields import DEFAULT, header, pick
-from ownlab.instruments.top.recording import Recorder, read
+from ownlab.instruments.top.recording import Recorder, Replay, read
 from ownlab.instruments.top.records import Sample
+from ownlab.instruments.top.source import StreamEnded, open_source
 
 DEADLINE = 30.0
 
@@ -81,7 +82,7 @@ WRITER = """
 import itertools, sys, resource
 from pathlib import Path
 from ownlab.errors import OwnlabError
-from ownlab.instruments.top.recording import Recorder, read
+from ownlab.instruments.top.recording import Recorder, Replay, read
 path, limit = Path(sys.argv[1]), int(sys.argv[2])
 sample = next(read(Path(sys.argv[3])))
 if limit:
@@ -272,3 +273,28 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         read(tmp_path / "none.ndjson")
     with pytest.raises(InputError, match="Is a directory"):
         read(tmp_path)
+
+
+# --- a recording as a source of samples
+
+
+def test_each_sample_once_and_then_the_end() -> None:
+    source = open_source(replay=STREAMS / "h200-copy.ndjson")
+    assert [source.take() for _ in range(16)] == stream("copy")
+    with pytest.raises(StreamEnded):
+        source.take()
+    source.close()
+
+
+def test_after_it_was_closed_nothing_comes() -> None:
+    source = Replay(STREAMS / "h200-copy.ndjson")
+    source.take()
+    source.close()
+    with pytest.raises(StreamEnded):
+        source.take()
+
+
+def test_a_file_that_is_no_recording_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("notes\n")
+    with pytest.raises(InputError, match="is no recording"):
+        Replay(tmp_path / "notes.txt")

@@ -12,7 +12,7 @@ import pytest
 
 from ownlab.instruments.top.fields import FIELDS
 from ownlab.instruments.top.metrics import COLUMNS
-from ownlab.instruments.top.verdict import Rule, because, find_rule, format_figure, load_rules, notes, say
+from ownlab.instruments.top.verdict_rules import Rule, because, find_rule, format_figure, load_rules, notes, say
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "TOP.md"
 RULES = load_rules()

@@ -13,7 +13,7 @@ import pytest
 from tests.lab.runs.conftest import Write, code
 
 from ownlab.errors import InputError, UsageError
-from ownlab.lab.notebooks.files import as_text, read_file, write_over
+from ownlab.lab.notebooks.files import notebook_json, read_notebook, write_over
 from ownlab.lab.runs.preparation import Asked, Output, check_folders, choose_output, clear, load, steps_of
 from ownlab.lab.runs.resume import Kept, go_on
 from ownlab.lab.runs.runtime_type import choose_kind
@@ -40,15 +40,15 @@ def test_it_is_written_as_jupyter_writes_it(tmp_path: Path) -> None:
     made = nbformat.v4.new_notebook(cells=cells, metadata={"z": [1], "a": "é"})
     nbformat.write(made, tmp_path / "a.ipynb")
     text = (tmp_path / "a.ipynb").read_text()
-    assert as_text(json.loads(json.dumps(made))) == text
-    assert as_text(read_file(str(tmp_path / "a.ipynb"))) == text
+    assert notebook_json(json.loads(json.dumps(made))) == text
+    assert notebook_json(read_notebook(str(tmp_path / "a.ipynb"))) == text
 
 
 def test_half_a_character_is_written_as_a_sign(tmp_path: Path) -> None:
     path = tmp_path / "a.ipynb"
-    path.write_bytes(as_text({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}).encode())
+    path.write_bytes(notebook_json({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}).encode())
     write_over(str(path), {"nbformat": 4, "nbformat_minor": 5, "metadata": {"half": "\ud83d"}, "cells": []})
-    assert read_file(str(path))["metadata"]["half"] == "\ufffd"
+    assert read_notebook(str(path))["metadata"]["half"] == "\ufffd"
 
 
 def test_old_formats_are_brought_up_to_date(tmp_path: Path) -> None:
@@ -91,14 +91,14 @@ def test_what_is_no_notebook_is_told(tmp_path: Path, content: bytes, words: str)
     path = tmp_path / "a.ipynb"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
-        read_file(str(path))
+        read_notebook(str(path))
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no notebook"):
-        read_file(str(tmp_path / "a.ipynb"))
+        read_notebook(str(tmp_path / "a.ipynb"))
     with pytest.raises(InputError, match="cannot be read"):
-        read_file(str(tmp_path))
+        read_notebook(str(tmp_path))
 
 
 def test_which_cells_are_run(write: Write) -> None:
@@ -129,7 +129,7 @@ def test_the_output_stands_beside_the_notebook_and_never_in_the_place_of_another
         ("训练 模型-run.ipynb", True),
         ("训练 模型-run-3.ipynb", True),
     ]
-    assert read_file(made[0].path) == read_file(made[1].path)
+    assert read_notebook(made[0].path) == read_notebook(made[1].path)
 
 
 def test_an_output_that_is_named(write: Write, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ownlab.instruments.bench.compare import NOISE, Comparison
+from ownlab.instruments.bench.comparison import NOISE, Comparison
 from ownlab.instruments.bench.records import GROUPS, BenchReport, Measure
 from ownlab.units import format_rate
 

@@ -89,8 +89,8 @@ def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
 
     Each is a file, a name that `ownlab bench list` shows, or `last`.
     """
-    from ownlab.instruments.bench.compare import compare_reports
-    from ownlab.instruments.bench.files import find_report
+    from ownlab.instruments.bench.comparison import compare_reports
+    from ownlab.instruments.bench.report_files import find_report
 
     if len(names) < 2:
         raise UsageError("two results at least are to be compared", hint="ownlab bench compare A.json B.json; or: last")
@@ -117,7 +117,7 @@ def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
 @json_option
 def show(name: str, plot: Path | None, as_json: bool) -> None:
     """Show a result again: a file, a name that `ownlab bench list` shows, or `last`."""
-    from ownlab.instruments.bench.files import find_report
+    from ownlab.instruments.bench.report_files import find_report
 
     _show(find_report(name), plot, as_json=as_json)
 
@@ -126,7 +126,7 @@ def show(name: str, plot: Path | None, as_json: bool) -> None:
 @json_option
 def list_results(as_json: bool) -> None:
     """List the results that came with ownlab, and one's own."""
-    from ownlab.instruments.bench.listing import list_reports
+    from ownlab.instruments.bench.report_files import list_reports
 
     found = list_reports()
     if as_json:
@@ -214,10 +214,9 @@ def _check_writable(wishes: Wishes) -> None:
 def _measured(request: Request, wishes: Wishes) -> BenchReport:
     """All of it, or what there was when it was interrupted."""
     from ownlab.config.target import resolve_machine_options
-    from ownlab.instruments.bench.guest_client import ask_events
-    from ownlab.instruments.bench.measurement import Gathered, gather, report_of
+    from ownlab.instruments.bench.measurement import Gathered, ask_events, gather, report_of
     from ownlab.instruments.bench.terminal import following
-    from ownlab.machine.read import read_machine
+    from ownlab.machine.reader import read_machine
     from ownlab.render.console import working
 
     options = resolve_machine_options(python=wishes.python)
@@ -258,7 +257,7 @@ def _finish(report: BenchReport, wishes: Wishes) -> None:
 
 def _keep(report: BenchReport, wishes: Wishes) -> list[Path]:
     from ownlab.errors import OwnlabError
-    from ownlab.instruments.bench.files import save_report, where_kept
+    from ownlab.instruments.bench.report_files import save_report, where_kept
 
     kept = []
     if wishes.keep:
@@ -280,11 +279,11 @@ def _show(report: BenchReport, plot: Path | None, *, as_json: bool) -> None:
 
         echo_record(report)
     else:
-        from ownlab.instruments.bench.reference_comparison import beside_references, places_of
+        from ownlab.instruments.bench.comparison import compare_with_references, rank_card
         from ownlab.instruments.bench.terminal import show_bench
         from ownlab.render.console import console
 
-        show_bench(report, console(), places_of(report), beside_references(report))
+        show_bench(report, console(), rank_card(report), compare_with_references(report))
     if plot is not None and report.results:
         from ownlab.instruments.bench.chart import bench_chart
         from ownlab.render.charts import save_chart

@@ -160,6 +160,14 @@ class MachineSummary(Struct, frozen=True):
     cuda: str | None = None  # that torch was built with
     numpy: str | None = None
 
+    @property
+    def description(self) -> str:
+        """The cards, or the CPU where there is none, and torch: "NVIDIA H200 ×8, torch 2.13.0"."""
+        names = [card.name for card in self.cards]
+        counted = [f"{name} ×{names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
+        device = ", ".join(counted) or self.cpu or "a machine"
+        return f"{device}, torch {self.torch}" if self.torch else device
+
 
 class Limit(Struct, frozen=True):
     """What no such measurement can exceed, and who says so."""

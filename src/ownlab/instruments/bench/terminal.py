@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.instruments.bench.compare import Cell, Comparison, Row
-from ownlab.instruments.bench.listing import ReportList
+from ownlab.instruments.bench.comparison import Cell, Comparison, Ranking, ReferenceRatios, Row
 from ownlab.instruments.bench.records import (
     GROUPS,
     BenchReport,
@@ -20,7 +19,7 @@ from ownlab.instruments.bench.records import (
     Skipped,
     Started,
 )
-from ownlab.instruments.bench.reference_comparison import Beside, Place
+from ownlab.instruments.bench.report_files import ReportList
 from ownlab.instruments.bench.statistics import CONFIDENCE
 from ownlab.render.console import labelled
 from ownlab.units import format_bytes, format_rate, format_seconds
@@ -116,7 +115,7 @@ def following(what: str) -> Iterator[Callable[[Event], None]]:
 
 
 def show_bench(
-    report: BenchReport, out: Console, places: Iterable[Place] = (), references: Iterable[Beside] = ()
+    report: BenchReport, out: Console, places: Iterable[Ranking] = (), references: Iterable[ReferenceRatios] = ()
 ) -> None:
     """Print a report, and how it compares."""
     _show_head(report, out)
@@ -286,7 +285,7 @@ def _show_skipped(skipped: Iterable[Skipped], out: Console) -> None:
         labelled(out, "", Text(f"{said}: ").append(listed, style="dim"), width=0)
 
 
-def _standing(place: Place) -> str:
+def _standing(place: Ranking) -> str:
     speed = place.speed
     span = f" ({speed.low:.2g} to {speed.high:.2g})" if speed.high > speed.low else ""
     return f"{speed.relative:.2f} × a V100{span}, {speed.kind}; place {place.rank} of {place.of}"

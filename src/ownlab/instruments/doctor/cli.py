@@ -15,7 +15,7 @@ from ownlab.instruments.doctor.rules import RULES, find_rule
 from ownlab.instruments.doctor.terminal import show_diagnosis, show_rule_list, show_rule_page
 from ownlab.instruments.doctor.verification import verify
 from ownlab.machine.facts import Unknown
-from ownlab.machine.read import read_machine
+from ownlab.machine.reader import read_machine
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
 from ownlab.text import text
@@ -82,7 +82,7 @@ def _case(source: str | None, python: str | None, machine: str | None, verify_de
         with working(text("Reading this machine")):
             return case_of(read_machine(options))
     # Imported here: the parsers of pasted text take a third of the start-up time, and most calls do not need them.
-    from ownlab.instruments.doctor.paste import read_file, read_paste
+    from ownlab.instruments.doctor.paste.reader import read_file, read_paste
 
     return read_paste(read_file(source), name="stdin" if source == "-" else source)
 

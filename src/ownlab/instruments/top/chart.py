@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ownlab.errors import InputError
 from ownlab.instruments.top.fields import format_time
 from ownlab.instruments.top.report import CardReport, Point, Report
-from ownlab.instruments.top.verdict import load_rules
+from ownlab.instruments.top.verdict_rules import load_rules
 from ownlab.render.charts import SCHEMA, Spec
 from ownlab.units import format_seconds
 

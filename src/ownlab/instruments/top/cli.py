@@ -191,7 +191,7 @@ def _refuse(wishes: Wishes) -> None:
 def _source(wishes: Wishes, stack: ExitStack) -> Source:
     source: Source
     if wishes.replay is not None:
-        from ownlab.instruments.top.replay import Replay
+        from ownlab.instruments.top.recording import Replay
 
         source = Replay(wishes.replay)
     else:
@@ -203,7 +203,7 @@ def _source(wishes: Wishes, stack: ExitStack) -> Source:
             sampler.begin()
     stack.callback(source.close)
     if wishes.cards is not None:
-        from ownlab.instruments.top.card_filter import ChosenCards
+        from ownlab.instruments.top.source import ChosenCards
 
         source = ChosenCards(source, wishes.cards)
     return source
@@ -298,8 +298,8 @@ def _last(source: Source, window: Window) -> Sample:
 
 def _looks(wishes: Wishes, source: Source) -> Iterator[Look]:
     """One after the other, in their time."""
-    from ownlab.instruments.top.pacing import follow
     from ownlab.instruments.top.records import Look
+    from ownlab.instruments.top.source import follow
     from ownlab.instruments.top.window import Window
 
     window = Window(wishes.window)
@@ -398,8 +398,7 @@ def _fill_screen(wishes: Wishes, stack: ExitStack) -> None:
     source = _source(wishes, stack)
     record = _recorder(wishes, stack)
     from ownlab.instruments.top.screen.app import run_screen
-    from ownlab.instruments.top.screen.feed import Feed
-    from ownlab.instruments.top.screen.view import View
+    from ownlab.instruments.top.screen.model import Feed, View
     from ownlab.instruments.top.window import Window
 
     feed = Feed(source, interval=wishes.every, speed=_speed(wishes), record=record)

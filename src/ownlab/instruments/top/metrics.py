@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ownlab.catalog.pcie import PCIE_LANE_BYTES
+from ownlab.catalog.architectures import PCIE_LANE_BYTES
 from ownlab.instruments.top.records import CardSample, ProcessSample, Sample, Saturation
 
 __all__ = ["COLUMNS", "Row", "bystanders_of", "holders_of", "mean_of", "row_of"]

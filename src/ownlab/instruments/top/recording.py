@@ -14,13 +14,14 @@ from typing import TypeVar
 import msgspec
 
 from ownlab.errors import InputError, OwnlabError, RecordError, UsageError
+from ownlab.instruments.top.csv_reader import columns_of, parse_row, samples_of
 from ownlab.instruments.top.fields import DEFAULT, FIELDS, Field, header, pick, rows, values
 from ownlab.instruments.top.records import Sample, Verdict
-from ownlab.instruments.top.tables import columns_of, parse_row, samples_of
+from ownlab.instruments.top.source import StreamEnded
 from ownlab.instruments.top.window import Window
 from ownlab.json_encoding import encode_json
 
-__all__ = ["Recorder", "read"]
+__all__ = ["Recorder", "Replay", "read"]
 
 T = TypeVar("T")
 
@@ -259,3 +260,22 @@ def _readable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 def _lines(texts: Iterable[str]) -> bytes:
     return "".join(f"{text}\n" for text in texts).encode()
+
+
+class Replay:
+    """Gives recorded samples, one after the other."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises InputError where the file is no recording."""
+        self._samples = read(path)
+
+    def take(self) -> Sample:
+        """The next sample; StreamEnded after the last, RecordError at a damaged one."""
+        sample = next(self._samples, None)
+        if sample is None:
+            raise StreamEnded
+        return sample
+
+    def close(self) -> None:
+        """Give nothing more."""
+        self._samples = iter(())

@@ -9,7 +9,7 @@ from msgspec import Struct
 from ownlab.errors import InputError
 from ownlab.instruments.top.metrics import COLUMNS, Row, mean_of, row_of
 from ownlab.instruments.top.records import CardSample, HostSample, Sample, Verdict
-from ownlab.instruments.top.verdict import load_rules
+from ownlab.instruments.top.verdict_rules import load_rules
 from ownlab.instruments.top.window import Window
 from ownlab.units import format_seconds
 

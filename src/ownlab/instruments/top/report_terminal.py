@@ -6,7 +6,7 @@ from rich.console import Console
 
 from ownlab.instruments.top.fields import format_time
 from ownlab.instruments.top.report import CardReport, Report
-from ownlab.instruments.top.verdict import format_figure, load_rules
+from ownlab.instruments.top.verdict_rules import format_figure, load_rules
 from ownlab.render.console import labelled
 from ownlab.units import format_bytes, format_seconds
 

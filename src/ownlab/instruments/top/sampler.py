@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ownlab.config.target import resolve_machine_options
-from ownlab.instruments.top.host import Host
+from ownlab.instruments.top.host_sampler import Host
 from ownlab.instruments.top.nvml_child import PENDING, CardsChild
-from ownlab.instruments.top.processes import Owners, Processes
+from ownlab.instruments.top.process_sampler import Owners, Processes
 from ownlab.instruments.top.records import CardSample, ProcessSample, Sample
 
 if TYPE_CHECKING:
-    from ownlab.instruments.top.streams import RecordedCards, StillCards
+    from ownlab.instruments.top.recorded_cards import RecordedCards, StillCards
     from ownlab.processes.procfs import Stat
 
 __all__ = ["Sampler"]
@@ -109,8 +109,8 @@ def _stand_in(environ: Mapping[str, str]) -> RecordedCards | StillCards | None:
     if not stream and not machine:
         return None
     # What reads recorded machines is loaded for them alone.
-    from ownlab.instruments.top.streams import RecordedCards, StillCards
-    from ownlab.machine.recorded import load_machine
+    from ownlab.instruments.top.recorded_cards import RecordedCards, StillCards
+    from ownlab.machine.machine_file import load_machine
 
     return RecordedCards(Path(stream)) if stream else StillCards(load_machine(machine or ""))
 

@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from ownlab.instruments.top.formatting import (
+    MEASURES,
+    Row,
+    card_name,
+    host_words,
+    memory_words,
+    percent,
+    process_rows,
+    sorted_rows,
+)
 from ownlab.instruments.top.records import CardSample, HostSample, Look, Verdict
-from ownlab.instruments.top.screen.figures import MEASURES, card_name, host_words, memory_words, percent
-from ownlab.instruments.top.screen.rows import Row, process_rows, sorted_rows
 from ownlab.render.console import labelled
 
 __all__ = ["show_look"]

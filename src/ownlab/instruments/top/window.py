@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ownlab.instruments.top.metrics import COLUMNS, Row, bystanders_of, holders_of, mean_of, row_of
 from ownlab.instruments.top.records import CardSample, ProcessSample, Sample, Verdict
-from ownlab.instruments.top.verdict import because, find_rule, load_rules, notes, probably, say
+from ownlab.instruments.top.verdict_rules import because, find_rule, load_rules, notes, probably, say
 from ownlab.units import format_bytes, format_seconds
 
 __all__ = ["Window", "name_of_process"]

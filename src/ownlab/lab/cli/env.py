@@ -6,13 +6,13 @@ import click
 
 from ownlab.cli.options import json_below, json_option
 from ownlab.lab.environments.registry import (
+    EnvironmentList,
     add_environment,
     find_python,
     list_environments,
     remove_environment,
 )
-from ownlab.lab.runtimes.listings import EnvironmentList
-from ownlab.lab.runtimes.refresh import refresh_specs
+from ownlab.lab.runtimes.runtime_types import refresh_specs
 from ownlab.lab.terminal.types import show_environments
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record

@@ -160,11 +160,11 @@ def _read_parameters(file: str | None) -> dict[str, object]:
 
 
 def _list_parameters(notebook: str, formatter: click.HelpFormatter) -> None:
-    from ownlab.lab.notebooks.files import read_file
+    from ownlab.lab.notebooks.files import read_notebook
     from ownlab.lab.terminal.run import describe_parameters
 
     try:
-        rows, words = describe_parameters(read_file(notebook)), "None: no cell has a field (#@param)."
+        rows, words = describe_parameters(read_notebook(notebook)), "None: no cell has a field (#@param)."
     except OwnlabError as exc:
         rows, words = [], f"{exc.message}."
     with formatter.section(f"Parameters of {os.path.basename(notebook)}"):

@@ -14,7 +14,7 @@ from ownlab.cli.options import json_option
 from ownlab.errors import InputError, LabError, UsageError
 from ownlab.lab.journal.state import Fold
 from ownlab.lab.journal.storage import About, all_journals
-from ownlab.lab.notebooks.journal_cache import Journal
+from ownlab.lab.runtimes.journals import Journal
 from ownlab.lab.terminal.runtime_log import LogTeller
 from ownlab.render.documents import echo_record
 
@@ -127,16 +127,17 @@ def _write_notebook(about: About, journal: Journal, target: str, force: bool) ->
 
 def _notebook(about: About, journal: Journal) -> dict[str, Any]:
     """The notebook's file with what it does not hold yet; where there is none (any more), the cells that were executed."""
-    from ownlab.lab.notebooks.documents import bring_up_to_date, give_ids, read_notebook
-    from ownlab.lab.notebooks.journal_cache import Journals
+    from ownlab.lab.notebooks.merging import merge_journals
+    from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat
+    from ownlab.lab.runtimes.journals import Journals
 
     try:
         with open(about.notebook, "rb") as file:
-            notebook = read_notebook(file.read())
+            notebook = parse_with_nbformat(file.read())
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return _made_of(journal)
-    give_ids(notebook)
-    bring_up_to_date(notebook, Journals().of(about.notebook), logging.getLogger("ownlab"))
+    assign_cell_ids(notebook)
+    merge_journals(notebook, Journals().of(about.notebook), logging.getLogger("ownlab"))
     return notebook
 
 

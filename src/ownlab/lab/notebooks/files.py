@@ -1,99 +1,61 @@
-"""Notebooks as files: read without nbformat, whose import takes longer than many a run, and written as it writes them."""
+"""Notebooks as files: read with `parsing`, and written exactly as nbformat writes them, but without importing it."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, TextIO
 
-import msgspec
-
 from ownlab.errors import InputError
+from ownlab.lab.notebooks.parsing import parse_current_notebook
+from ownlab.text import text
 
-__all__ = ["as_text", "read_file", "write_new", "write_over"]
-
-_FORMAT = 4
+__all__ = ["notebook_json", "read_notebook", "write_new", "write_over"]
 
 
-def read_file(path: str) -> dict[str, Any]:
-    """A notebook of any format, in the newest. InputError where there is none, or it cannot be understood."""
+def read_notebook(path: str) -> dict[str, Any]:
+    """Read a notebook of any format and convert it to the newest. InputError if that is impossible."""
     try:
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError as exc:
-        raise InputError(f"there is no notebook {path}") from exc
+        raise InputError(text("there is no notebook {path}", path=path)) from exc
     except OSError as exc:
-        raise InputError(f"{path} cannot be read: {exc.strerror}") from exc
-    try:
-        given = _parse(data)
-    except (ValueError, RecursionError) as exc:
-        raise InputError(f"{path} is no notebook: it is not JSON ({exc})") from exc
-    if not isinstance(given, dict) or not isinstance(given.get("nbformat"), int):
-        raise InputError(f"{path} is no notebook: it is JSON of another kind")
-    if given["nbformat"] > _FORMAT:
-        raise InputError(f"{path} has the notebook format {given['nbformat']}; the newest known here is {_FORMAT}")
-    notebook = given if given["nbformat"] == _FORMAT else _older(path, data)
-    cells = notebook.get("cells")
-    if not isinstance(cells, list) or not all(_is_cell(cell) for cell in cells):
-        raise InputError(f"{path} is a damaged notebook: its cells are not a list of cells")
-    return notebook
+        raise InputError(text("{path} cannot be read: {reason}", path=path, reason=exc.strerror)) from exc
+    return parse_current_notebook(data, path)
 
 
 def write_new(path: str, notebook: dict[str, Any]) -> None:
-    """Write a file that is not there yet; FileExistsError where it is."""
+    """Write a new file. FileExistsError if there is one already."""
     with open(path, "x", encoding="utf-8", newline="\n") as file:
-        file.write(as_text(notebook))
+        file.write(notebook_json(notebook))
 
 
 def write_over(path: str, notebook: dict[str, Any]) -> None:
-    """Write a file in the place of what is there, so that nobody finds a part of it. InputError where that fails."""
-    from ownlab.lab.notebooks.documents import replace_file
+    """Replace a file atomically; in place where that is impossible. InputError if it cannot be written."""
+    from ownlab.lab.notebooks.merging import replace_notebook
 
-    text = as_text(notebook)
+    content = notebook_json(notebook)
 
     def write(file: TextIO) -> None:
-        file.write(text)
+        file.write(content)
 
     try:
-        if not replace_file(path, write):
+        if not replace_notebook(path, write):
             with open(path, "w", encoding="utf-8", newline="\n") as file:
                 write(file)
     except OSError as exc:
-        raise InputError(f"{path} cannot be written: {exc.strerror}") from exc
+        raise InputError(text("{path} cannot be written: {reason}", path=path, reason=exc.strerror)) from exc
 
 
-def as_text(notebook: dict[str, Any]) -> str:
-    """As Jupyter writes it: sorted, indented by one, texts as lists of lines."""
+def notebook_json(notebook: dict[str, Any]) -> str:
+    """Return the JSON as Jupyter writes it: sorted, indented by one, texts as lists of lines."""
     cells = [_split_cell(cell) for cell in notebook["cells"]]
-    text = json.dumps({**notebook, "cells": cells}, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    content = json.dumps({**notebook, "cells": cells}, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     try:
-        text.encode()
-    except UnicodeEncodeError:  # half a character, which JSON may hold and a file may not
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def _parse(data: bytes) -> object:
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError:  # NaN, a mark of the byte order, and what else Python's own reader takes
-        return json.loads(data.decode("utf-8-sig"))
-
-
-def _older(path: str, data: bytes) -> dict[str, Any]:
-    from ownlab.lab.notebooks.documents import read_notebook
-
-    try:
-        found: dict[str, Any] = json.loads(json.dumps(read_notebook(data)))
-    except Exception as exc:  # whatever nbformat makes of a damaged file
-        raise InputError(f"{path} has an old notebook format, and cannot be brought to a new one: {exc}") from exc
-    return found
-
-
-def _is_cell(cell: object) -> bool:
-    if not isinstance(cell, dict) or not isinstance(cell.get("metadata", {}), dict):
-        return False
-    source = cell.get("source")
-    return isinstance(source, str) or (isinstance(source, list) and all(isinstance(line, str) for line in source))
+        content.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which JSON may hold and a file in UTF-8 may not
+        return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return content
 
 
 def _split_cell(cell: dict[str, Any]) -> dict[str, Any]:

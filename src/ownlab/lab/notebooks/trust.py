@@ -1,35 +1,45 @@
-"""Which outputs in a notebook's file were made on this machine, as journals tell: what they show may be shown in full.
+"""Trust: which outputs in a notebook's file were made on this machine, according to journals. JupyterLab shows them in full.
 
-A run writes its file without a signature, as nbformat takes longer to import than many a run takes.
+A run writes its file without nbformat's signature, because nbformat takes longer to import than many a run takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from logging import Logger, LoggerAdapter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ownlab.lab.notebooks.journal_cache import Journal
+from ownlab.lab.notebooks.parsing import cells_of
 
-__all__ = ["said_here"]
+if TYPE_CHECKING:
+    from ownlab.lab.runtimes.journals import Journal
+
+__all__ = ["executed_here", "mark_trusted"]
 
 
-def said_here(notebook: dict[str, Any], journals: Sequence[Journal], log: Logger | LoggerAdapter[Any]) -> set[str]:
-    """The ids of code cells that show what they showed when one of these runtimes ran them last, or nothing. Blocks."""
+def executed_here(notebook: dict[str, Any], journals: Sequence[Journal], log: Logger | LoggerAdapter[Any]) -> set[str]:
+    """Return the ids of code cells that are empty, or show what one of these runtimes showed when it last ran them. Blocks."""
     if not journals:
         return set()
     cells = {cell["id"]: cell.get("outputs") for cell in notebook["cells"] if cell.get("cell_type") == "code"}
-    found = {name for name, outputs in cells.items() if not outputs}
+    trusted = {name for name, outputs in cells.items() if not outputs}
     for journal in journals:
-        found |= _same(cells, journal, log)
-    return found
+        trusted |= _unchanged(cells, journal, log)
+    return trusted
 
 
-def _same(cells: dict[str, Any], journal: Journal, log: Logger | LoggerAdapter[Any]) -> set[str]:
+def mark_trusted(notebook: dict[str, Any], cell_ids: set[str]) -> None:
+    """Mark code cells as trusted, as a page does with the cells that it ran."""
+    for cell in cells_of(notebook):
+        if cell.get("id") in cell_ids and cell.get("cell_type") == "code":
+            cell.setdefault("metadata", {})["trusted"] = True
+
+
+def _unchanged(cells: dict[str, Any], journal: Journal, log: Logger | LoggerAdapter[Any]) -> set[str]:
     try:
         with journal.current() as fold:
             known = cells.keys() & fold.by_cell.keys()
             return {name for name in known if fold.by_cell[name].outputs.as_json() == cells[name]}
-    except Exception as exc:  # a notebook must open, whatever is wrong with a journal
+    except Exception as exc:  # a notebook must open even if a journal is damaged
         log.error("The journal of runtime %s cannot be read: %s", journal.runtime, exc, exc_info=True)
         return set()

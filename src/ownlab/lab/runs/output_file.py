@@ -9,8 +9,9 @@ from typing import Any
 
 from ownlab.errors import InputError
 from ownlab.lab.journal.storage import forget_notebook, of_notebook, read_about
-from ownlab.lab.notebooks.files import read_file, write_over
-from ownlab.lab.notebooks.journal_cache import Journal, runtime_lives
+from ownlab.lab.notebooks.files import read_notebook, write_over
+from ownlab.lab.runtimes.journals import Journal
+from ownlab.lab.runtimes.state import is_runtime_alive
 
 __all__ = ["Written", "forget_past"]
 
@@ -50,12 +51,13 @@ class Written:
             changed = fold.changed_at > self._journal.held
         if not changed or self._elsewhere(self.path):
             return
-        from ownlab.lab.notebooks.documents import bring_up_to_date, give_ids
+        from ownlab.lab.notebooks.merging import merge_journals
+        from ownlab.lab.notebooks.parsing import assign_cell_ids
 
         path = self.path
-        notebook = read_file(path)
-        give_ids(notebook)
-        merged = bring_up_to_date(notebook, [self._journal], _log)
+        notebook = read_notebook(path)
+        assign_cell_ids(notebook)
+        merged = merge_journals(notebook, [self._journal], _log)
         if self._keep_widgets(notebook) or merged.changed:
             write_over(path, notebook)
         merged.hold()
@@ -71,5 +73,5 @@ class Written:
 
 def forget_past(path: str) -> None:
     """A file is written anew: what ended runtimes said of the cells that it had belongs to it no longer."""
-    if not any(runtime_lives(about.runtime) for about in of_notebook(path)):
+    if not any(is_runtime_alive(about.runtime) for about in of_notebook(path)):
         forget_notebook(path)

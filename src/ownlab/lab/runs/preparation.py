@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.forms.grammar import parse_form
-from ownlab.lab.forms.notebook_forms import source_of
-from ownlab.lab.notebooks.files import read_file, write_new
+from ownlab.lab.forms.notebook_forms import cell_source
+from ownlab.lab.notebooks.files import read_notebook, write_new
 
 __all__ = ["Asked", "Output", "Step", "check_folders", "choose_output", "clear", "load", "steps_of"]
 
@@ -55,10 +55,10 @@ class Output(NamedTuple):
 
 def load(path: str) -> dict[str, Any]:
     """The notebook that was given; each of its cells has an id."""
-    notebook = read_file(path)
-    from ownlab.lab.notebooks.documents import give_ids
+    notebook = read_notebook(path)
+    from ownlab.lab.notebooks.parsing import assign_cell_ids
 
-    give_ids(notebook)
+    assign_cell_ids(notebook)
     return notebook
 
 
@@ -95,7 +95,7 @@ def steps_of(notebook: dict[str, Any]) -> tuple[Step, ...]:
     """Every code cell that is not empty."""
     found = []
     for number, cell in enumerate(notebook["cells"]):
-        source = source_of(cell) or ""
+        source = cell_source(cell) or ""
         if cell.get("cell_type") != "code" or not source.strip():
             continue
         tags = cell.get("metadata", {}).get("tags")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ownlab.lab.store.rows import PARTS, Device
+from ownlab.lab.store.rows import Device
+from ownlab.units import PARTS
 
 __all__ = ["VENDORS", "variables"]
 

@@ -15,7 +15,7 @@ from ownlab.lab.server.kernel_state import Pulse
 if TYPE_CHECKING:
     from ownlab.lab.journal.comms import Comms
     from ownlab.lab.journal.state import Fold
-    from ownlab.lab.notebooks.journal_cache import Journals
+    from ownlab.lab.runtimes.journals import Journals
 
 __all__ = ["WIDGETS_REQUEST", "Desk", "Found", "Made", "state_of", "status"]
 

@@ -13,13 +13,13 @@ from tornado.web import HTTPError
 from traitlets import Bool
 
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.state import plan_with_line
 from ownlab.lab.server.kernels import RuntimeManager
 from ownlab.lab.server.page_stream import Following
 from ownlab.lab.server.websocket_framing import PROTOCOL, unframe
-from ownlab.lab.transport.journal_client import plan_with_line
 
 if TYPE_CHECKING:
-    from ownlab.lab.notebooks.journal_cache import Journals
+    from ownlab.lab.runtimes.journals import Journals
 
 __all__ = ["OwnlabConnection"]
 

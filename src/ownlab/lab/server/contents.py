@@ -22,19 +22,11 @@ from tornado.web import HTTPError
 from traitlets import Unicode
 
 from ownlab.lab.journal import storage
-from ownlab.lab.notebooks.documents import (
-    Merged,
-    Seen,
-    bring_up_to_date,
-    give_ids,
-    mark_trusted,
-    read_notebook,
-    replace_file,
-    whole_characters,
-)
-from ownlab.lab.notebooks.journal_cache import Journals
-from ownlab.lab.notebooks.trust import said_here
-from ownlab.lab.runtimes.drive_mounts import is_of_drive
+from ownlab.lab.notebooks.merging import Merged, Seen, merge_journals, replace_notebook
+from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat, replace_lone_surrogates
+from ownlab.lab.notebooks.trust import executed_here, mark_trusted
+from ownlab.lab.runtimes.drive import is_of_drive
+from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.server.recent_writes import Version, Written, stamp
 from ownlab.lab.server.sessions import OwnlabSessionManager
 
@@ -127,19 +119,19 @@ class OwnlabContents(AsyncLargeFileManager):
         before = stamp(os_path)
         with self.open(os_path, "rb") as file:
             data = file.read()
-        notebook = read_notebook(data)
+        notebook = parse_with_nbformat(data)
         try:
             signature = self.notary.compute_signature(notebook)  # of the file as it is
         except UnicodeEncodeError:
-            notebook = whole_characters(notebook)
+            notebook = replace_lone_surrogates(notebook)
             signature = self.notary.compute_signature(notebook)
-        give_ids(notebook)
+        assign_cell_ids(notebook)
         invalid = None
         try:
             nbformat.validate(notebook)
         except ValidationError as exc:
             invalid = exc
-        merged = bring_up_to_date(notebook, self.journals.of(os_path), self.log)
+        merged = merge_journals(notebook, self.journals.of(os_path), self.log)
         return _Read(data, before, notebook, signature, invalid, merged)
 
     async def _trust(self, found: _Read, os_path: str) -> None:
@@ -150,7 +142,7 @@ class OwnlabContents(AsyncLargeFileManager):
         mark_trusted(found.notebook, found.merged.cells)
         if trusted:
             return
-        here = await self.journals.work(lambda: said_here(found.notebook, self.journals.of(os_path), self.log))
+        here = await self.journals.work(lambda: executed_here(found.notebook, self.journals.of(os_path), self.log))
         mark_trusted(found.notebook, here)
         if not all(cell.metadata.trusted for cell in found.notebook.cells if cell.cell_type == "code"):
             self.log.warning("Notebook %s is not trusted", os_path)
@@ -187,7 +179,7 @@ class OwnlabContents(AsyncLargeFileManager):
         except HTTPError as exc:
             if not isinstance(exc.__cause__, UnicodeEncodeError):
                 raise
-            saved = await super().save({**model, "content": whole_characters(model["content"])}, path)
+            saved = await super().save({**model, "content": replace_lone_surrogates(model["content"])}, path)
         return saved
 
     async def _save_notebook(self, os_path: str, nb: Any, capture_validation_error: Any = None) -> None:
@@ -195,14 +187,14 @@ class OwnlabContents(AsyncLargeFileManager):
         write = partial(
             nbformat.write, nb, version=nbformat.NO_CONVERT, capture_validation_error=capture_validation_error
         )
-        if not self.use_atomic_writing or not await asyncio.to_thread(replace_file, os_path, write):
+        if not self.use_atomic_writing or not await asyncio.to_thread(replace_notebook, os_path, write):
             await super()._save_notebook(os_path, nb, capture_validation_error)
 
     def _merge(self, os_path: str, notebook: dict[str, Any], seen: Seen | None) -> Merged:
         journals = self.journals.of(os_path)
         if journals:
-            give_ids(notebook)
-        merged = bring_up_to_date(notebook, journals, self.log, seen)
+            assign_cell_ids(notebook)
+        merged = merge_journals(notebook, journals, self.log, seen)
         mark_trusted(notebook, merged.cells)
         return merged
 

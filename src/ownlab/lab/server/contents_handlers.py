@@ -17,7 +17,7 @@ from msgspec import Struct
 from tornado import web
 
 from ownlab.json_encoding import encode_json
-from ownlab.lab.notebooks.documents import Seen
+from ownlab.lab.notebooks.merging import Seen
 from ownlab.lab.server.contents import Exchange, OwnlabContents, exchange
 
 __all__ = ["POSITION", "SEEN", "OwnlabContentsHandler", "contents_handlers"]

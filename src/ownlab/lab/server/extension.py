@@ -10,7 +10,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from tornado.web import Application
 
-from ownlab.lab.notebooks.journal_cache import Journals
+from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.runtimes.records import Snapshot
 from ownlab.lab.server.autosave import Scribe
 from ownlab.lab.server.contents import OwnlabContents

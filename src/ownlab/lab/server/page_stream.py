@@ -24,7 +24,7 @@ from ownlab.lab.transport.journal_client import Again, Hello, Line
 
 if TYPE_CHECKING:
     from ownlab.lab.journal.state import Fold
-    from ownlab.lab.notebooks.journal_cache import Journals
+    from ownlab.lab.runtimes.journals import Journals
 
 __all__ = ["Following", "Write"]
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from tornado import web
 
 from ownlab.errors import UsageError
-from ownlab.lab.colab.accelerator import Proposal, propose
+from ownlab.lab.runtimes.accelerator import Proposal, propose
 from ownlab.lab.server.routes import RouteHandler
 
 __all__ = ["ProposalHandler", "Proposed"]

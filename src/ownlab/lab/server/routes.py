@@ -14,7 +14,7 @@ from msgspec import Struct
 from tornado import web
 
 from ownlab.errors import OwnlabError, UsageError
-from ownlab.lab.notebooks.journal_cache import Journals
+from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.server.snapshot_service import Lookout
 from ownlab.lab.server.snapshot_stream import StreamHandler, document_of

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["PARTS", "Device", "Lease", "Place", "Process", "RuntimeRow", "State", "UsageRow", "Want"]
+from ownlab.units import PARTS
 
-# A card is booked in twelfths: halves, thirds, quarters and sixths are whole numbers of them.
-PARTS = 12
+__all__ = ["Device", "Lease", "Place", "Process", "RuntimeRow", "State", "UsageRow", "Want"]
 
 # waiting: in the queue for a card; starting: has its cards, the kernel is not there yet; ending: asked to end.
 State = Literal["waiting", "starting", "running", "ending"]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ownlab.errors import DeviceUnusable
-from ownlab.lab.store.rows import PARTS, Device, RuntimeRow, Want
+from ownlab.lab.store.rows import Device, RuntimeRow, Want
+from ownlab.units import PARTS
 
 __all__ = ["Holding", "allot", "choose", "explain", "refuse_the_impossible", "share_in_words"]
 

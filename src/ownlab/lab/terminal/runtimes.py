@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, Usage, UsageLine
-from ownlab.lab.store.rows import PARTS
 from ownlab.render.console import labelled
-from ownlab.units import format_bytes, format_seconds
+from ownlab.units import PARTS, format_bytes, format_seconds
 
 __all__ = ["describe_state", "name_of", "short_id", "short_path", "show_runtimes", "show_usage"]
 

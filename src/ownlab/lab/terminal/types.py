@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.lab.runtimes.listings import EnvironmentList, TypeList
+from ownlab.lab.environments.registry import EnvironmentList
+from ownlab.lab.runtimes.records import TypeList
 
 __all__ = ["show_environments", "show_types"]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import zmq
 
 from ownlab.lab.journal.records import Record, as_object
-from ownlab.lab.runtimes.folders import plan_of
-from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.transport.line_protocol import AGAIN, BYE, FOLLOW, HELLO, RECORD, SEND, line_address, unpack
+from ownlab.lab.transport.journal_protocol import AGAIN, BYE, FOLLOW, HELLO, RECORD, SEND, line_address, unpack
 
-__all__ = ["Again", "Hello", "Line", "plan_with_line"]
+__all__ = ["Again", "Hello", "Line"]
 
 # So many messages are heard before the rest of the server has its turn.
 _TURN = 256
@@ -40,14 +37,6 @@ class Again(NamedTuple):
     """A message that was sent before, and was not passed on a second time."""
 
     msg_id: str
-
-
-def plan_with_line(runtime: str) -> Plan | None:
-    """Of a runtime that can be followed. Foreign kernels cannot, nor a runtime of an ownlab that kept no journals."""
-    plan = plan_of(runtime)
-    if plan is None or not plan.journal:
-        return None
-    return plan if os.path.exists(line_address(plan.sockets).removeprefix("ipc://")) else None
 
 
 class Line:

@@ -13,14 +13,13 @@ from contextlib import asynccontextmanager
 from itertools import chain, repeat
 
 import pytest
-from tests.instruments.top.screen.scenes import Played, scene
+from tests.instruments.top.scenes import Played, scene
 from textual.pilot import Pilot
 
 from ownlab.errors import OwnlabError
 from ownlab.instruments.top.records import Sample
 from ownlab.instruments.top.screen.app import TopApp
-from ownlab.instruments.top.screen.feed import Feed
-from ownlab.instruments.top.screen.view import View
+from ownlab.instruments.top.screen.model import Feed, View
 from ownlab.instruments.top.source import Source
 from ownlab.instruments.top.window import Window
 

@@ -16,11 +16,9 @@ from textual.widgets import Footer
 from ownlab.errors import OwnlabError
 from ownlab.instruments.top.records import ProcessSample, Sample
 from ownlab.instruments.top.screen.dialogs import Asked, Filter, Page, explanation, help_page
-from ownlab.instruments.top.screen.drawing import BLOCKS, Glyphs, glyphs_for
-from ownlab.instruments.top.screen.feed import Feed
+from ownlab.instruments.top.screen.model import Feed, View
 from ownlab.instruments.top.screen.signals import send_signal, whose_refusal
-from ownlab.instruments.top.screen.view import View
-from ownlab.instruments.top.screen.widgets import Cards, Drawn, Host, Processes, Title
+from ownlab.instruments.top.screen.widgets import BLOCKS, Cards, Drawn, Glyphs, Host, Processes, Title, glyphs_for
 
 __all__ = ["TopApp", "run_screen"]
 

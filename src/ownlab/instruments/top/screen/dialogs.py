@@ -12,9 +12,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from ownlab.instruments.top.formatting import DETAILS, MEASURES, Row, card_name
 from ownlab.instruments.top.records import CardSample, Verdict
-from ownlab.instruments.top.screen.figures import DETAILS, MEASURES, card_name
-from ownlab.instruments.top.screen.rows import Row
 from ownlab.instruments.top.screen.signals import SIGNALS
 from ownlab.instruments.top.screen.widgets import clean
 from ownlab.units import format_seconds

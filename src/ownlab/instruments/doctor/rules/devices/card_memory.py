@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ownlab.catalog.oom_messages import OomMessage, read_messages
+from ownlab.catalog.oom_messages import OomMessage, parse_messages
 from ownlab.instruments.doctor.queries import any_framework_works, card_name, is_wsl, nvidia_cards
 from ownlab.instruments.doctor.records import Case, Finding, Message
 from ownlab.instruments.doctor.remedies import set_variable
@@ -161,9 +161,9 @@ class OutOfMemory(MessageRule):
             yield self._at_start(case)
             return
         parsed = [
-            each for message, match in matches for each in read_messages(message.text[match.start() :].splitlines())
+            each for message, match in matches for each in parse_messages(message.text[match.start() :].splitlines())
         ]
-        most_detailed = max(parsed, key=lambda each: each.told, default=_NO_FIGURES)
+        most_detailed = max(parsed, key=lambda each: each.figure_count, default=_NO_FIGURES)
         yield self.finding(
             evidence=self.quotes(case),
             meaning=sentences(*_explain(most_detailed)),

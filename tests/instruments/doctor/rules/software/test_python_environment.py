@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -327,4 +328,4 @@ def test_the_rule_and_the_machines_page_know_the_same_options(with_allocator: An
         (meaning,) = (
             one.meaning for one in value_of(read_environment({"PYTORCH_ALLOC_CONF": f"{option}:1"}, ())) or ()
         )
-        assert "is no option" not in meaning
+        assert not re.search("no option|not an option|unknown option", meaning)

@@ -56,7 +56,7 @@ def measured(fit: Fit) -> Measured:
 
 def test_measured_beside_predicted() -> None:
     fit = a_fit()
-    trials = (Trial(96, True, 130 * GIB), Trial(97, False, None, "out of memory in the backward of step 2"))
+    trials = (Trial(96, True, 130 * GIB), Trial(97, False, None, "out of memory in the backward phase of step 2"))
     out, sheet = paper()
     show_measured(replace(fit, measured=measured(fit), biggest=BiggestBatch(96, 95, 97, trials)), out)
     compare("fit-measured.txt", sheet.getvalue())
@@ -77,7 +77,7 @@ def test_memory_that_ran_out_and_what_was_not_told() -> None:
     out, sheet = paper()
     show_measured(replace(fit, measured=Measured(CARD, "2.11.0", "13.0", 8, None, out_of_memory=ran_out)), out)
     said = " ".join(sheet.getvalue().split())
-    assert "ran out in the backward of step 2: CUDA out of memory. Tried to allocate 2 GiB." in said
+    assert "out of memory in the backward phase of step 2: CUDA out of memory. Tried to allocate 2 GiB." in said
     assert "not measured" not in sheet.getvalue()
     whole = measured(fit)
     assert whole.memory is not None

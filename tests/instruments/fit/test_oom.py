@@ -128,7 +128,7 @@ def test_others_on_the_card_come_before_the_model() -> None:
     answer = explained("torch-1.3-optimizer")
     assert answer.fix[0].startswith("nvidia-smi")
     assert answer.remedies == ()
-    assert "Others hold about 5.2 GiB of card 0" in answer.sentence
+    assert "Other processes hold about 5.2 GiB of card 0" in answer.sentence
 
 
 def test_a_smaller_batch_is_not_advised_while_weights_are_loaded() -> None:
@@ -172,7 +172,7 @@ def test_a_large_stranger_is_named_with_its_number() -> None:
 
 @pytest.mark.parametrize("text", ["", "all is well", "RuntimeError: CUDA error: invalid device ordinal", "\x1b[0m"])
 def test_what_says_nothing_of_memory_is_refused(text: str) -> None:
-    with pytest.raises(NotRecognised, match="says that memory ran out") as raised:
+    with pytest.raises(NotRecognised, match="has no message about memory that ran out") as raised:
         explain_oom(text)
     assert "CUBLAS_STATUS_ALLOC_FAILED" in raised.value.hint
 

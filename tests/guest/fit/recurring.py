@@ -23,7 +23,7 @@ def main(launch: str, recorded: str) -> None:
     """Each shape that was measured."""
     importlib.import_module("registered").register_guest(launch)
     recurrent = importlib.import_module("ownlab_guest.fit.recurrent_layers")
-    kinds = {"LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.PLAIN}
+    kinds = {"LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.RNN}
     said = json.loads(Path(recorded).read_text())
     off = []
     for values in said["rows"]:

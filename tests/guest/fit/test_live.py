@@ -28,7 +28,7 @@ def test_it_is_traced_as_a_file_s_model(seen: dict[str, Any]) -> None:
 def test_it_stays_as_it_is(seen: dict[str, Any]) -> None:
     assert seen["untouched"] == {
         "error": None,
-        "guesses": ["1 hook of this notebook left out: what it keeps is not counted"],
+        "guesses": ["1 hook of this notebook ignored: memory that hooks keep is not counted"],
         "tensors": True,
         "hooked": 0,
         "hooks": 1,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.guest.fit.asking import HERE, LAUNCH
 
-from ownlab_guest.fit.peak_snapshot import Moment, held_at_peak
+from ownlab_guest.fit.peak_snapshot import Moment, bytes_at_peak
 
 KIB = 1024
 
@@ -69,7 +69,7 @@ def test_the_cache_of_decoding(answers: dict[str, Any]) -> None:
 def test_phases_of_a_step(answers: dict[str, Any]) -> None:
     followed = answers["followed"]
     assert followed["turns"] == ["forward", "backward", "optimizer"]
-    assert followed["checkpointed"] == ["forward", "backward", "optimizer"], "modules run again on the way back"
+    assert followed["enable_checkpointing"] == ["forward", "backward", "optimizer"], "modules run again on the way back"
     assert set(followed["allocated"]) == {"setup", "forward", "backward", "optimizer"}
     assert followed["left"].startswith("torch.autograd"), "the function of torch is not put back"
 
@@ -117,7 +117,7 @@ def test_an_address_that_comes_again_is_another_piece() -> None:
         {"action": "oom", "device_free": 0, "size": 1},
     ]
     moments = [Moment(0, "forward"), Moment(2, "backward"), Moment(7, gradients=frozenset({1})), Moment(7, "optimizer")]
-    assert held_at_peak(base, entries, moments, {10: "weights"}) == {
+    assert bytes_at_peak(base, entries, moments, {10: "weights"}) == {
         "weights": 1000 * KIB,
         "workspace": 8 * KIB,
         "activations": 512,
@@ -127,5 +127,5 @@ def test_an_address_that_comes_again_is_another_piece() -> None:
 
 
 def test_where_nothing_comes_the_base_is_the_peak() -> None:
-    assert held_at_peak({10: 512}, [], [], {10: "weights"}) == {"weights": 512}
-    assert held_at_peak({10: 512}, [entry("free_completed", 10)], [], {10: "weights"}) == {"weights": 512}
+    assert bytes_at_peak({10: 512}, [], [], {10: "weights"}) == {"weights": 512}
+    assert bytes_at_peak({10: 512}, [entry("free_completed", 10)], [], {10: "weights"}) == {"weights": 512}

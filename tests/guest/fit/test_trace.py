@@ -291,5 +291,7 @@ def test_states_of_eight_bits(traces: dict[str, Trace]) -> None:
     weights = 4 * (2 * 1024**2 + 2 * 1024**2 // 256 * 4)  # of each layer: a byte for each value, a float32 for each 256
     biases = 4 * 2 * 1024 * 4  # fewer than 4096 values: float32
     assert sum(pieces(traces["eight bits"], kind="optimizer")) == weights + biases
-    assert traces["eight bits"]["guesses"] == ["adamw-8bit: states of bitsandbytes' size, by its rules; it was not run"]
+    assert traces["eight bits"]["guesses"] == [
+        "adamw-8bit: its states have the sizes of bitsandbytes, computed from its rules; it was not run"
+    ]
     assert traces["mlp"]["guesses"] == []

@@ -28,7 +28,7 @@ def test_the_biggest_batch_fits_and_one_a_little_bigger_does_not(memory: int) ->
     batches = Counted()
     found = predict_biggest_batch(batches, memory, BatchRange(), 8)
     assert found is not None
-    assert batches.needs(found) <= memory < batches.needs(found + max(1, found // 64))
+    assert batches.required_bytes(found) <= memory < batches.required_bytes(found + max(1, found // 64))
     assert len(set(batches.asked)) <= 9
 
 

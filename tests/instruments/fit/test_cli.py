@@ -168,7 +168,7 @@ def test_on_a_card_by_a_stand_in(
     assert "Measured on Tesla T4" in found.stdout
     full = ownlab("fit", f"{model}:build", "--batch", "4000", "--measure", *here, env=env)
     assert full.returncode == 1
-    assert "ran out in the backward of step 1" in full.stdout
+    assert "out of memory in the backward phase of step 1" in full.stdout
     decoded = ownlab("fit", f"{model}:build", "--infer", "--decode", "28", *here, "--json", env=env)
     assert valid(decoded.stdout, "fit")["decoding"]["cache_bytes"] == 128 * 1024
     assert ownlab("fit", f"{model}:build", "--decode", "28", *here).returncode == 2

@@ -96,7 +96,7 @@ def test_a_segment_in_use_is_not_given_back() -> None:
 
 
 def test_max_split_size_keeps_great_blocks_whole() -> None:
-    allocator = Allocator(policy=AllocatorSettings(max_split_size=128 * MIB))
+    allocator = Allocator(settings=AllocatorSettings(max_split_size=128 * MIB))
     allocator.allocate(1, 200 * MIB)
     allocator.free(1)
     allocator.allocate(2, 50 * MIB)
@@ -106,7 +106,7 @@ def test_max_split_size_keeps_great_blocks_whole() -> None:
 
 
 def test_max_split_size_gives_great_blocks_back_first() -> None:
-    allocator = Allocator(capacity=400 * MIB, policy=AllocatorSettings(max_split_size=128 * MIB))
+    allocator = Allocator(capacity=400 * MIB, settings=AllocatorSettings(max_split_size=128 * MIB))
     allocator.allocate(1, 250 * MIB)
     allocator.free(1)
     allocator.allocate(2, 60 * MIB)
@@ -116,14 +116,14 @@ def test_max_split_size_gives_great_blocks_back_first() -> None:
 
 
 def test_sizes_in_parts_of_a_power_of_two() -> None:
-    allocator = Allocator(policy=AllocatorSettings(roundup_power2_divisions=4))
-    assert allocator.rounded(1200 * KIB) == 1280 * KIB
-    assert allocator.rounded(1024 * KIB) == 1024 * KIB
-    assert allocator.rounded(600) == 1024
+    allocator = Allocator(settings=AllocatorSettings(roundup_power2_divisions=4))
+    assert allocator.round_size(1200 * KIB) == 1280 * KIB
+    assert allocator.round_size(1024 * KIB) == 1024 * KIB
+    assert allocator.round_size(600) == 1024
 
 
 def test_garbage_is_collected_above_the_threshold() -> None:
-    allocator = Allocator(capacity=1 * GIB, policy=AllocatorSettings(garbage_collection_threshold=0.5))
+    allocator = Allocator(capacity=1 * GIB, settings=AllocatorSettings(garbage_collection_threshold=0.5))
     for name, size in enumerate((100, 200, 300)):
         allocator.allocate(name, size * MIB)
     allocator.free(0)
@@ -133,7 +133,7 @@ def test_garbage_is_collected_above_the_threshold() -> None:
 
 
 def test_garbage_that_is_older_than_the_average_goes_first() -> None:
-    allocator = Allocator(capacity=2 * GIB, policy=AllocatorSettings(garbage_collection_threshold=0.5))
+    allocator = Allocator(capacity=2 * GIB, settings=AllocatorSettings(garbage_collection_threshold=0.5))
     for name, size in enumerate((100, 200, 300)):
         allocator.allocate(name, size * MIB)
     allocator.free(0)
@@ -145,7 +145,7 @@ def test_garbage_that_is_older_than_the_average_goes_first() -> None:
 
 
 def test_great_blocks_are_not_given_back_for_small_requests() -> None:
-    allocator = Allocator(capacity=256 * MIB, policy=AllocatorSettings(max_split_size=64 * MIB))
+    allocator = Allocator(capacity=256 * MIB, settings=AllocatorSettings(max_split_size=64 * MIB))
     allocator.allocate(1, 156 * MIB)
     allocator.allocate(2, 100 * MIB)
     allocator.free(1)

@@ -1,6 +1,6 @@
 """`ownlab fit --explain-oom`: find the cause of an out-of-memory message from its own figures.
 
-A cause is what, had it been different, would have let the request succeed. `oom_explanations.py` has the sentences.
+A cause is what, had it been different, would have let the request succeed. `oom_explanations.py` and `oom_fixes.py` have the sentences.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from ownlab.catalog.oom_messages import OomMessage, read_messages
 from ownlab.errors import NotRecognised
-from ownlab.instruments.fit.oom_explanations import Cause, Holders, describe, suggest_fixes
+from ownlab.instruments.fit.oom_explanations import Cause, Holders, describe
+from ownlab.instruments.fit.oom_fixes import suggest_fixes
 from ownlab.instruments.fit.oom_traceback import Phase, find_location
 from ownlab.instruments.fit.remedies import Remedy, remedy_named
 from ownlab.paste import clean, decode, read_file

@@ -32,7 +32,7 @@ def test_the_biggest_batch_fits_and_one_a_little_bigger_does_not(memory: int) ->
     assert len(set(batches.asked)) <= 9
 
 
-def test_cards_share_what_was_traced() -> None:
+def test_cards_share_traces() -> None:
     batches = Counted()
     for _ in range(2):
         predict_biggest_batch(batches, 24 * GIB, BatchRange(), 8)

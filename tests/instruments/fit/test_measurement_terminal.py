@@ -1,4 +1,4 @@
-"""What `ownlab fit --measure` adds, as people see it."""
+"""What `ownlab fit --measure` prints."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_decoding() -> None:
     compare("fit-decoding.txt", sheet.getvalue())
 
 
-def test_memory_that_ran_out_and_what_was_not_told() -> None:
+def test_out_of_memory_and_missing_figures() -> None:
     fit = a_fit()
     ran_out = OutOfMemoryReport("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0 has …", "backward", 2)
     out, sheet = paper()
@@ -88,7 +88,7 @@ def test_memory_that_ran_out_and_what_was_not_told() -> None:
     assert "not measured: NVML cannot be loaded" in sheet.getvalue()
 
 
-def test_what_could_not_be_predicted() -> None:
+def test_a_measurement_without_prediction() -> None:
     fit = a_fit()
     out, sheet = paper()
     show_alone(MeasuredAlone(fit.request, measured(fit), "net.py, line 7: its size depends on the data"), out)

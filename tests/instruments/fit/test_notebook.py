@@ -1,4 +1,4 @@
-"""`ownlab.fit` and the magics in a process that has torch: with ownlab beside it, and where that is in another environment."""
+"""`ownlab.fit` and the magics in a process that has torch, with and without ownlab in its environment."""
 
 from __future__ import annotations
 

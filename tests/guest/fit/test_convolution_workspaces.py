@@ -6,7 +6,7 @@ import json
 import subprocess
 
 import pytest
-from tests.guest.fit.asking import LAUNCH
+from tests.guest.fit.paths import LAUNCH
 
 MIB = 1024**2
 # Images, channels in and out, kernel, stride, width, groups; MiB of the forward and, at most, of the backward beside its results.

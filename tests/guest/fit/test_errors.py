@@ -1,4 +1,4 @@
-"""Builds that cannot be traced: each has an answer with the line of the user's own code."""
+"""Builds that cannot be traced: each error names the line of the user's own code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guest.fit.asking import HERE, Asking, Trace
+from tests.guest.fit.paths import HERE, Asking, Trace
 
 from ownlab import guest_client
 
@@ -64,7 +64,7 @@ def answers(traced: Asking, folder: Path) -> list[Trace]:
     return traced(*(request for request, *_ in cases(folder)), *others)
 
 
-def test_each_has_a_kind_and_a_line(answers: list[Trace], folder: Path) -> None:
+def test_each_error_has_a_kind_and_a_line(answers: list[Trace], folder: Path) -> None:
     for answer, (request, kind, words, line) in zip(answers, cases(folder), strict=False):
         error = answer.get("error", {})
         assert error.get("kind") == kind, (request, error)
@@ -98,7 +98,7 @@ def is_kept(trace: Trace, tag: int, size: int) -> bool:
     return size >= 0 and trace["tags"][tag]["kind"] in ("weights", "gradients", "optimizer")
 
 
-def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
+def test_an_interpreter_without_torch_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_text(json.dumps({"target": f"{MODELS}:mlp"}))
     answer = guest_client.ask(sys.executable, "fit.trace", [str(path)], answer=dict[str, Any], deadline=30)

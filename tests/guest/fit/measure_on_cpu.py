@@ -1,4 +1,4 @@
-"""Measures on the processor, in the interpreter that has torch: `measured.py LAUNCH.py FOLDER`; prints all answers at once.
+"""Measures on the processor, in the interpreter that has torch: `measure_on_cpu.py LAUNCH.py FOLDER`; prints all answers at once.
 
 What a card's counters and history would say comes from fakes that are written here: they follow the real tensors of the step.
 """
@@ -145,7 +145,7 @@ def followed(guest: Any) -> dict[str, Any]:
 
 def main(launch: str, folder: str) -> None:
     """Print a dictionary of answers."""
-    importlib.import_module("registered").register_guest(launch)
+    importlib.import_module("guest_import").register_guest(launch)
 
     def guest(name: str) -> Any:
         return importlib.import_module(f"ownlab_guest.fit.{name}")

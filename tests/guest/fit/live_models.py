@@ -1,4 +1,4 @@
-"""Models that live in a process, as in a notebook: `living.py LAUNCH.py` prints what was seen, by name, as JSON.
+"""Models that live in a process, as in a notebook: `live_models.py LAUNCH.py` prints what was seen, by name, as JSON.
 
 Read by the interpreter that has torch.
 """
@@ -143,7 +143,7 @@ def refused(live: Any) -> dict[str, str]:
 
 def main(launch: str) -> None:
     """Print all of it."""
-    importlib.import_module("registered").register_guest(launch)
+    importlib.import_module("guest_import").register_guest(launch)
     live = importlib.import_module("ownlab_guest.fit.live_model")
     trace = importlib.import_module("ownlab_guest.fit.trace")
     models = importlib.import_module("models")

@@ -16,8 +16,8 @@ import pytest
 
 import ownlab
 from ownlab.errors import CardsTaken, DeviceUnusable, StoreError
+from ownlab.lab.store.orphans import boot_id
 from ownlab.lab.store.rows import Device, Lease, Place, Process, RuntimeRow, Want
-from ownlab.lab.store.runtime_processes import boot_id
 from ownlab.lab.store.store import Store
 
 KIND = "NVIDIA H200"

@@ -24,8 +24,8 @@ from ownlab.lab.journal.records import Record, as_object
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
-from ownlab.lab.transport import control_client
-from ownlab.lab.transport.line_protocol import AGAIN, FOLLOW, HELLO, SEND, line_address, unpack
+from ownlab.lab.transport import control as control_client
+from ownlab.lab.transport.journal_protocol import AGAIN, FOLLOW, HELLO, SEND, line_address, unpack
 
 LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
 PATIENCE = 30.0

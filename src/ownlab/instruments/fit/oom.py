@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ownlab.catalog.oom_messages import OomMessage, read_messages
+from ownlab.catalog.oom_messages import OomMessage, parse_messages
 from ownlab.errors import NotRecognised
 from ownlab.instruments.fit.oom_explanations import Cause, Holders, describe
 from ownlab.instruments.fit.oom_fixes import suggest_fixes
@@ -79,12 +79,12 @@ def explain_oom(data: bytes | str, *, name: str = "pasted text") -> OomExplanati
     """Find why memory ran out, from the message in this text. Raise NotRecognised if there is none."""
     content = decode(data, name)
     lines = _relevant_lines(clean(content).bare)
-    messages = read_messages(lines)
+    messages = parse_messages(lines)
     if not messages:
         raise NotRecognised(
             text("{source} has no message about memory that ran out", source=name), hint=_KNOWN_MESSAGES
         )
-    message = max(messages, key=lambda candidate: candidate.told)  # the first of those with most figures
+    message = max(messages, key=lambda candidate: candidate.figure_count)  # the first of those with most figures
     location = find_location(lines)
     holders = find_holders(message)
     cause = find_cause(message, holders)

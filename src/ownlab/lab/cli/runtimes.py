@@ -19,7 +19,7 @@ from ownlab.lab.service.down import await_end
 from ownlab.lab.service.overview import lab_folder
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.terminal.runtimes import short_id, short_path, show_runtimes, show_usage
-from ownlab.lab.transport.line_protocol import RELEASED
+from ownlab.lab.transport.journal_protocol import RELEASED
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
 from ownlab.units import format_seconds

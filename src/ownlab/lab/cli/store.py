@@ -14,8 +14,7 @@ from ownlab.config.limits import preset_limits
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import PRESETS
 from ownlab.errors import LabError, UsageError
-from ownlab.lab.store.location import SHARED_FOLDER, choose_store, view_store
-from ownlab.lab.store.records import StoreChoice
+from ownlab.lab.store.location import SHARED_FOLDER, StoreChoice, choose_store, view_store
 from ownlab.lab.terminal.config import show_store
 from ownlab.render.console import console
 from ownlab.render.documents import echo_record

@@ -25,7 +25,7 @@ from ownlab.lab.journal import storage
 from ownlab.lab.notebooks.merging import Merged, Seen, merge_journals, replace_notebook
 from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat, replace_lone_surrogates
 from ownlab.lab.notebooks.trust import executed_here, mark_trusted
-from ownlab.lab.runtimes.drive_mounts import is_of_drive
+from ownlab.lab.runtimes.drive import is_of_drive
 from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.server.recent_writes import Version, Written, stamp
 from ownlab.lab.server.sessions import OwnlabSessionManager

@@ -51,7 +51,7 @@ def look_around(options: LabOptions, environ: Mapping[str, str]) -> Look:
     """The cards, so the runtime types, which are written to disk; and where runtimes are recorded."""
     from ownlab.config.limits import limits_of, stricter
     from ownlab.lab.runtimes.kernelspecs import write_specs
-    from ownlab.lab.runtimes.refresh import current_types
+    from ownlab.lab.runtimes.runtime_types import current_types
     from ownlab.lab.store.layout import read_layout
     from ownlab.lab.store.location import choose_store
 

@@ -11,7 +11,7 @@ from ownlab.config.paths import content_folder, drive_folder
 from ownlab.lab.colab.detection import wants_colab
 from ownlab.lab.notebooks.parsing import parse_json
 
-__all__ = ["colab_variables"]
+__all__ = ["colab_variables", "startup_failures", "startup_variables"]
 
 
 def colab_variables(notebook: str, runtime: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -40,3 +40,21 @@ def _is_of_colab(notebook: str) -> bool:
     except (OSError, ValueError, RecursionError):  # not saved yet, or damaged: opening it reports that
         return False
     return isinstance(parsed, dict) and wants_colab(parsed)
+
+
+_MARK = "ownlab: start-up script "  # ownlab_guest/kernel/startup.py writes it
+
+
+def startup_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a kernel is told of the lab's own. It finds by itself what stands beside its notebook."""
+    return {"OWNLAB_STARTUP_SCRIPT": resolve_lab_options(environ=environ).startup_script or ""}
+
+
+def startup_failures(home: str) -> list[str]:
+    """What the log of a runtime says of scripts that failed."""
+    try:
+        with open(os.path.join(home, "log"), encoding="utf-8", errors="replace") as file:
+            lines = [line.rstrip("\n") for line in file if line.startswith(_MARK)]
+    except OSError:  # the runtime is gone, and its log with it
+        return []
+    return [f"The start-up script {line[len(_MARK) :]}" for line in lines]

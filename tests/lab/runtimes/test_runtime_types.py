@@ -8,7 +8,7 @@ from typing import Any
 
 from ownlab.config.settings import LabOptions
 from ownlab.lab.environments.registry import Environment, own_python
-from ownlab.lab.runtimes.types import runtime_types
+from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.store.rows import Device
 
 H200 = "NVIDIA H200"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.runtimes.colab_kernel import colab_variables
-from ownlab.lab.runtimes.content_cleanup import retire_contents
+from ownlab.lab.runtimes.content_files import retire_contents
+from ownlab.lab.runtimes.kernel_variables import colab_variables
 
 DAY = 86400.0
 

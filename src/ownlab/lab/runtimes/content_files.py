@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
 from ownlab.errors import InputError, LabError, UsageError
-from ownlab.lab.runtimes.folders import plan_of
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import read_state
+from ownlab.lab.runtimes.state import lives, plan_of, read_state
 
 __all__ = [
     "Elsewhere",
@@ -23,6 +24,7 @@ __all__ = [
     "notebook_of",
     "open_outward",
     "outward_folders",
+    "retire_contents",
     "write_piece",
 ]
 
@@ -162,3 +164,26 @@ def _put(descriptor: int, offset: int, data: bytes) -> int:
         written = os.pwrite(descriptor, view, offset)
         offset, view = offset + written, view[written:]
     return offset
+
+
+_DAY = 86400.0
+
+
+def retire_contents(keep_days: float) -> list[str]:
+    """Remove what has had its time; the runtimes to which it belonged."""
+    before, gone = time.time() - keep_days * _DAY, []
+    folder = content_folder("")
+    for name in os.listdir(folder) if folder.is_dir() else []:
+        path = folder / name
+        if _lives(name):
+            os.utime(path)  # its time begins when it ends: as far as is known, now
+        elif path.stat().st_mtime < before:
+            shutil.rmtree(path, ignore_errors=True)
+            gone.append(name)
+    return gone
+
+
+def _lives(runtime: str) -> bool:
+    plan = plan_of(runtime)
+    state = read_state(plan.home) if plan is not None else None
+    return state is not None and lives(state.get("supervisor"))

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from ownlab.errors import LabError
-from ownlab.lab.transport.control_client import ask
-from ownlab.lab.transport.control_server import Listener
+from ownlab.lab.transport.control import Listener, ask
 
 
 def echo(request: dict[str, Any]) -> dict[str, Any]:

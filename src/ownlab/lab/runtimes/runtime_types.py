@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.paths import kernels_export, kernels_folder, state_folder
 from ownlab.config.settings import LabOptions
-from ownlab.lab.environments.registry import DEFAULT, Environment, own_python
-from ownlab.lab.runtimes.records import RuntimeType
+from ownlab.lab.environments.registry import DEFAULT, Environment, list_environments, own_python
+from ownlab.lab.runtimes.cards import read_devices
+from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
+from ownlab.lab.runtimes.records import ListedType, RuntimeType, TypeList
 from ownlab.lab.store.rows import Device
 from ownlab.units import PARTS
 
-__all__ = ["runtime_types"]
+__all__ = ["current_types", "list_types", "refresh_specs", "runtime_types"]
 
 # Number of parts -> how a person writes one of them, and how a name does.
 _FRACTIONS = {2: ("½", "half"), 3: ("⅓", "third"), 4: ("¼", "quarter"), 6: ("⅙", "sixth"), 12: ("1/12", "twelfth")}
@@ -87,3 +92,33 @@ def _unique(name: str, taken: set[str]) -> str:
         found = f"{name}-{number}"
     taken.add(found)
     return found
+
+
+def current_types(
+    environ: Mapping[str, str] = os.environ, devices: Sequence[Device] | None = None
+) -> tuple[RuntimeType, ...]:
+    """The types that can be started now."""
+    options = resolve_lab_options(environ=environ)
+    found = read_devices(environ) if devices is None else devices
+    return runtime_types(found, list_environments(environ), options)
+
+
+def refresh_specs(environ: Mapping[str, str] = os.environ, devices: Sequence[Device] | None = None) -> bool:
+    """Write their kernelspecs; whether anything had changed."""
+    folder = kernels_folder(environ)
+    if folder.is_relative_to(state_folder(environ, make=False)):
+        state_folder(environ)  # so that it is made for this person alone
+    return write_specs(current_types(environ, devices), folder)
+
+
+def list_types(environ: Mapping[str, str] = os.environ) -> TypeList:
+    """What there is, against what is written."""
+    folder = kernels_folder(environ)
+    current, written = current_types(environ), read_specs(folder)
+    names = {kind.name for kind in current}
+    return TypeList(
+        str(folder),
+        tuple(ListedType(kind, kind in written) for kind in current),
+        tuple(kind.name for kind in written if kind.name not in names),
+        kernels_export(environ),
+    )

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import drive_folder
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.folders import all_plans
-from ownlab.lab.runtimes.state import read_state
+from ownlab.lab.runtimes.state import all_plans, read_state
 
 __all__ = ["MINE", "NotMounted", "drive_root", "is_of_drive", "leads_out", "path_in_drive", "remote_in"]
 

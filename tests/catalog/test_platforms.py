@@ -35,7 +35,7 @@ def figures(platform: Platform) -> list[Figure | Unstated]:
 
 
 @pytest.mark.parametrize("platform", load_platforms(), ids=lambda platform: platform.name)
-def test_every_figure_has_a_source_and_a_day_or_a_reason(platform: Platform) -> None:
+def test_every_figure_has_a_source_and_a_date_or_a_reason(platform: Platform) -> None:
     sources = load_platform_sources()
     for figure in figures(platform):
         if isinstance(figure, Unstated):
@@ -68,7 +68,7 @@ def test_offers(offer: Offer) -> None:
     assert offer.per == "free" or 0.02 < offer.hourly / offer.count < 15
 
 
-def test_the_platforms_that_people_ask_for() -> None:
+def test_well_known_platforms_are_in_the_table() -> None:
     names = (
         "colab,kaggle,gradient,amazon sagemaker,studio lab,azure,aws,gcp,lambda,runpod,vast,易学智能,floydhub,onepanel"
     )
@@ -80,7 +80,7 @@ def test_the_platforms_that_people_ask_for() -> None:
     assert found["AWS"].session_hours == Unstated(NO_LIMIT)
 
 
-def test_one_name_means_one_platform() -> None:
+def test_platform_names_are_unique() -> None:
     words = [word.casefold() for platform in load_platforms() for word in (platform.name, *platform.aliases)]
     assert len(words) == len(set(words))
     assert find_platform("Paperspace").name == "Paperspace Gradient"
@@ -93,12 +93,12 @@ def test_one_name_means_one_platform() -> None:
         choose_platforms(" , ")
 
 
-def test_units_become_money() -> None:
+def test_compute_units_are_converted_to_money() -> None:
     units = next(offer for offer in find_platform("colab").offers if offer.per == "unit-hour" and offer.card == "T4")
     assert units.hourly == pytest.approx(0.119)
 
 
-def test_what_is_old() -> None:
+def test_old_prices() -> None:
     price = Figure(1.0, "list", "2026-01-01")
     day = date(2026, 1, 1).toordinal()
     assert not is_old(price, date.fromordinal(day + OLD_DAYS))
@@ -116,6 +116,6 @@ def test_what_is_old() -> None:
     ],
     ids=["no TOML", "no such source", "a bare number", "a wrong name", "an end without a source"],
 )
-def test_a_table_that_is_wrong_is_refused(broken: str) -> None:
+def test_an_invalid_table_is_refused(broken: str) -> None:
     with pytest.raises(RecordError):
         parse_platforms(broken)

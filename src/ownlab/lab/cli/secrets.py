@@ -12,7 +12,7 @@ import click
 from ownlab.cli.options import json_below, json_option
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.secrets.store import (
-    LONGEST,
+    MAX_LENGTH,
     Secret,
     SecretList,
     check_name,
@@ -150,7 +150,7 @@ def _read_prompt(name: str) -> str:
 
 
 def _read_pipe() -> str:
-    data = sys.stdin.buffer.read(4 * LONGEST + 1)  # no character has more than four bytes
+    data = sys.stdin.buffer.read(4 * MAX_LENGTH + 1)  # no character has more than four bytes
     try:
         value = data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -18,6 +18,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 GROUND = {
     "cli.options",
     "config",
+    "download",
     "errors",
     "file_lock",
     "files",
@@ -111,8 +112,6 @@ EDGES: dict[str, set[str]] = {
 # Single imports beside these edges, each with its reason.
 EXCEPTIONS = {
     ("instruments.top.cli", "lab.runtimes.process_owners"),  # `ownlab top` names the notebook behind a process
-    ("catalog.gpus_cli", "lab.remote_notebooks.addresses"),
-    ("catalog.gpus_cli", "lab.remote_notebooks.download"),
 }
 # Package of the guest -> the guest packages it may import.
 GUEST_EDGES: dict[str, set[str]] = {
@@ -196,7 +195,7 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
 
 
 def package_of(module: str) -> str | None:
-    """ "ownlab.machine.host.cpu" -> "machine"; None for the package itself."""
+    """ "ownlab.machine.host.cpu_and_memory" -> "machine"; None for the package itself."""
     inner = module.removeprefix("ownlab.")
     return next((name for name in PACKAGES if inner == name or inner.startswith(f"{name}.")), None)
 

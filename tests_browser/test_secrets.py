@@ -1,4 +1,4 @@
-"""What stands beside a notebook that came from Colab: the panel of secrets, the drive, and the card that it was made for."""
+"""For notebooks from Colab: the panels of secrets and of the drive, and the proposal of a card."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUE = "a-value-that-nobody-sees"
 
 
 def show(page: LabPage, name: str) -> Locator:
-    """A panel of the left side bar, shown."""
+    """Show a panel of the left side bar, and return it."""
     panel = page.page.get_by_role("region", name=name, exact=True)
     if not panel.is_visible():
         page.page.locator(f'.jp-SideBar .lm-TabBar-tab[data-id="ownlab-{name.lower()}"]').click()
@@ -41,7 +41,7 @@ def test_secrets_are_added_granted_and_removed(page: LabPage, lab: Lab) -> None:
     expect(row).to_be_visible()
     with page.page.expect_event("requestfinished", lambda request: request == held[0][0].request):
         held[0][0].fulfill(response=held[0][1])
-    assert row.is_visible()  # it came too late
+    assert row.is_visible()  # an outdated response is ignored
     expect(value).to_have_value("")
     access = row.get_by_role("switch")
     expect(access).not_to_be_checked()
@@ -70,20 +70,20 @@ def test_secrets_are_added_granted_and_removed(page: LabPage, lab: Lab) -> None:
     expect(page.dialog).to_contain_text("Remove the secret PANEL_TOKEN?")
     page.answer("Remove")
     expect(row).to_have_count(0)
-    assert "PANEL_TOKEN" not in [each.name for each in list_secrets(lab.environ)]
+    assert "PANEL_TOKEN" not in [secret.name for secret in list_secrets(lab.environ)]
     assert sent
     assert not any(VALUE in text for text in sent)
 
 
 @pytest.fixture
 def drive(lab: Lab) -> Path:
-    """The folder of the drive, as the lab was told."""
+    """The folder of the lab's drive."""
     folder = Path(lab.environ["OWNLAB_DRIVE_FOLDER"])
     folder.mkdir(exist_ok=True)
     return folder
 
 
-def test_the_drive_is_browsed(page: LabPage, lab: Lab, drive: Path) -> None:
+def test_the_drive_panel(page: LabPage, lab: Lab, drive: Path) -> None:
     (drive / "notes.txt").write_text("notes on the drive", encoding="utf-8")
     code = "import os\nprint(os.getcwd())"
     (drive / "train.ipynb").write_text(json.dumps(notebook_of(CPU, code)), encoding="utf-8")
@@ -119,11 +119,11 @@ def test_the_drive_is_browsed(page: LabPage, lab: Lab, drive: Path) -> None:
     assert str(drive.resolve()) not in (lab.folder / "train.ipynb").read_text(encoding="utf-8")
 
     page.page.locator('.jp-SideBar .lm-TabBar-tab[data-id="filebrowser"]').click()
-    page.menu("File", "New", "Text File")  # where nobody sees the drive, nothing is made in it
+    page.menu("File", "New", "Text File")  # nothing is created in a hidden drive panel
     wait_for((lab.folder / "untitled.txt").exists, "the file is in the lab's folder")
 
 
-def test_a_card_is_proposed(page: LabPage, lab: Lab) -> None:
+def test_a_runtime_type_is_proposed(page: LabPage, lab: Lab) -> None:
     made = notebook_of(CPU, "print(1)")
     made["metadata"] |= {"accelerator": "GPU", "colab": {"gpuType": "T4", "odd": [1, None]}}
     for name in ("made-for-t4.ipynb", "stays.ipynb"):
@@ -134,7 +134,9 @@ def test_a_card_is_proposed(page: LabPage, lab: Lab) -> None:
     )
     page.notification.get_by_role("button", name="Run it there").click()
     expect(notebook.indicator).to_contain_text("1 × GTX 1080 Ti")
-    wait_for(lambda: (lab.runtime(lab.kernel_of("made-for-t4.ipynb")) or {}).get("type") == CARD, "it has its card")
+    wait_for(
+        lambda: (lab.runtime(lab.kernel_of("made-for-t4.ipynb")) or {}).get("type") == CARD, "the notebook has a card"
+    )
     expect(page.notification).to_have_count(0)
     notebook.ready().save()
     saved = json.loads((lab.folder / "made-for-t4.ipynb").read_text(encoding="utf-8"))["metadata"]
@@ -146,7 +148,7 @@ def test_a_card_is_proposed(page: LabPage, lab: Lab) -> None:
     notebook = page.notebook("stays.ipynb").ready()
     expect(page.notification).to_be_visible()
     notebook.run(0)
-    expect(page.notification).to_have_count(0)  # who runs a cell has decided
+    expect(page.notification).to_have_count(0)  # running a cell is a decision
     lab.end(lab.kernel_of("stays.ipynb"))
     page.notebook("stays.ipynb").ready()
     page.notification.get_by_role("button", name="Not for this notebook").click()
@@ -155,7 +157,7 @@ def test_a_card_is_proposed(page: LabPage, lab: Lab) -> None:
         metadata = json.loads((lab.folder / "stays.ipynb").read_text(encoding="utf-8"))["metadata"]
         return bool(metadata.get("ownlab") == {"accelerator": False} and metadata["colab"] == made["metadata"]["colab"])
 
-    wait_for(remembered, "the notebook remembers it")
+    wait_for(remembered, "the decision is saved in the notebook")
     lab.end(lab.kernel_of("stays.ipynb"))
     page.notebook("stays.ipynb").ready()
     expect(page.notification).to_have_count(0)

@@ -14,7 +14,7 @@ import time
 SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src")
 LAUNCH = os.path.join(SOURCE, "ownlab_guest", "launch.py")
 FRAMEWORKS = [name for name in ("torch", "tensorflow", "jax", "cupy", "numba") if importlib.util.find_spec(name)]
-# What the host sets (ownlab.machine.frameworks.GUEST_ENVIRONMENT), so that a look at a card does not take its memory.
+# What the host sets (ownlab.machine.interpreter.GUEST_ENVIRONMENT), so that a look at a card does not take its memory.
 ENVIRONMENT = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
@@ -29,7 +29,7 @@ def ask(module, *arguments):
 def probe(name):
     """What a framework's probe answers, with a transcript, as the host asks for it."""
     with tempfile.TemporaryDirectory() as folder:
-        return ask("probe.on_" + name, os.path.join(folder, "transcript"), "300")
+        return ask("probe.frameworks", name, os.path.join(folder, "transcript"), "300")
 
 
 def visible_cards():
@@ -77,8 +77,8 @@ def test_the_probe_of_torch_makes_no_context_on_the_card():
     """In a process of its own: the probe, then the driver's word on whether a primary context is active."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from ownlab_guest.probe import on_torch\n"
-        "assert on_torch.answer([])['devices']['value']\n"
+        "from ownlab_guest.probe import frameworks\n"
+        "assert frameworks.answer(['torch'])['devices']['value']\n"
         "import ctypes\n"
         "driver = ctypes.CDLL('libcuda.so.1'); flags, active = ctypes.c_uint(), ctypes.c_int(-1)\n"
         "assert driver.cuInit(0) == 0\n"

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from ownlab.machine.facts import Known, value_of
-from ownlab.machine.nvidia import read_nvidia, smi_xml
+from ownlab.machine.nvidia import nvidia_smi, read_nvidia
 from ownlab.machine.records import Card, Nvidia
 
 # What does not change while a card is idle or at work.
@@ -35,7 +35,7 @@ def read_both() -> tuple[Nvidia, tuple[Card, ...], Nvidia, tuple[Card, ...]]:
     nvidia, cards = read_nvidia()
     assert cards, nvidia.nvml
     xml = subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, text=True, check=True, timeout=60).stdout
-    smi, smi_cards = smi_xml.parse(xml)
+    smi, smi_cards = nvidia_smi.parse(xml)
     return nvidia, cards, smi, smi_cards
 
 

@@ -27,7 +27,7 @@
 #     cli/ terminal/             the lab's commands and what they print
 #   notebook                     what a notebook calls and what belongs to no feature
 #
-# Beside this package is ownlab_guest: code that runs inside the user's interpreter (torch, JAX, NVML), started by
+# BackgroundCall this package is ownlab_guest: code that runs inside the user's interpreter (torch, JAX, NVML), started by
 # guest_client. torch never enters this process.
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ownlab.errors import OwnlabError
     from ownlab.instruments.doctor.diagnosis import case_of, diagnose
-    from ownlab.instruments.doctor.paste import read_paste
+    from ownlab.instruments.doctor.paste.reader import read_paste
     from ownlab.instruments.doctor.records import Case, Diagnosis, Finding
     from ownlab.instruments.fit.notebook import fit
     from ownlab.instruments.top.notebook import watch
     from ownlab.lab.runs.run import run_notebook
     from ownlab.machine.facts import Known, Unknown
-    from ownlab.machine.read import read_machine
-    from ownlab.machine.recorded import load_machine, save_machine
+    from ownlab.machine.machine_file import load_machine, save_machine
+    from ownlab.machine.reader import read_machine
     from ownlab.machine.records import Machine
     from ownlab.notebook import load_ipython_extension, on_end
 
@@ -63,12 +63,12 @@ _PUBLIC = {
     "diagnose": "ownlab.instruments.doctor.diagnosis",
     "fit": "ownlab.instruments.fit.notebook",
     "load_ipython_extension": "ownlab.notebook",
-    "load_machine": "ownlab.machine.recorded",
+    "load_machine": "ownlab.machine.machine_file",
     "on_end": "ownlab.notebook",
-    "read_machine": "ownlab.machine.read",
-    "read_paste": "ownlab.instruments.doctor.paste",
+    "read_machine": "ownlab.machine.reader",
+    "read_paste": "ownlab.instruments.doctor.paste.reader",
     "run_notebook": "ownlab.lab.runs.run",
-    "save_machine": "ownlab.machine.recorded",
+    "save_machine": "ownlab.machine.machine_file",
     "watch": "ownlab.instruments.top.notebook",
 }
 

@@ -9,17 +9,20 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ownlab.catalog.card_files import NO_UNITS, figures_in, own_file, read_cards
 from ownlab.catalog.card_update import accept, forget
 from ownlab.catalog.cards import (
     FIGURES,
+    NO_UNITS,
     Card,
     Figure,
     FigureName,
     choose_cards,
+    figures_in,
     find_card,
     load_cards,
     load_sources,
+    own_file,
+    read_cards,
     words_of,
 )
 from ownlab.errors import InputError, RecordError, UsageError

@@ -10,9 +10,18 @@ import msgspec
 import pytest
 
 from ownlab.catalog.architectures import Architectures, architecture_of, capability_of, is_datacentre, runs_on
-from ownlab.catalog.cuda import Drivers, branch_of, driver_floor, newest_cuda, toolkit_driver
-from ownlab.catalog.cuda_libraries import CudaLibraries, cuda_majors, library_names, library_wheel
-from ownlab.catalog.data_files import load
+from ownlab.catalog.cuda import (
+    CudaLibraries,
+    Drivers,
+    branch_of,
+    cuda_majors,
+    driver_floor,
+    library_names,
+    library_wheel,
+    newest_cuda,
+    toolkit_driver,
+)
+from ownlab.catalog.data_files import load_json
 from ownlab.catalog.frameworks import (
     Cudnn,
     Frameworks,
@@ -48,7 +57,7 @@ def test_every_file_has_a_record() -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_file_fits_its_record_and_names_sources_and_date(name: str) -> None:
-    table = load(name, TABLES[name])
+    table = load_json(name, TABLES[name])
     assert table.source
     assert all(len(source) > 5 for source in table.source)
     assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", table.as_of)
@@ -170,7 +179,7 @@ def test_cards_are_known_by_their_names(name: str, capability: str | None) -> No
 
 
 def test_every_capability_of_a_card_has_an_architecture() -> None:
-    table = load("architectures", Architectures)
+    table = load_json("architectures", Architectures)
     assert [card.match for card in table.cards if architecture_of(card.compute_capability) is None] == []
 
 
@@ -266,7 +275,7 @@ def test_the_newest_wheel_for_a_card_and_a_driver() -> None:
     hopper = wheel_for("9.0", "580.159.04")
     assert hopper is not None
     assert hopper.newest
-    assert hopper.torch == major_minor(load("torch_wheels", Wheels).newest)
+    assert hopper.torch == major_minor(load_json("torch_wheels", Wheels).newest)
     assert "==" not in hopper.command
 
     pascal = wheel_for("6.1", "580.159.04")
@@ -429,5 +438,5 @@ def test_xids() -> None:
 
 
 def test_no_xid_stands_twice() -> None:
-    numbers = [row.xid for row in load("xid", Xids).xids]
+    numbers = [row.xid for row in load_json("xid", Xids).xids]
     assert len(numbers) == len(set(numbers))

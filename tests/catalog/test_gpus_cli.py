@@ -14,7 +14,7 @@ from tests.command_line import Ownlab
 
 from ownlab.catalog.cards import choose_cards, load_cards
 from ownlab.catalog.gpus_terminal import show_cards, show_ladder
-from ownlab.catalog.ranking import rank
+from ownlab.catalog.ladder import rank
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ownlab.catalog.cards import Card, Unstated, load_cards
-from ownlab.catalog.ladder import (
+from ownlab.catalog.card_speeds import (
     REFERENCE,
     WORKLOADS,
     MeasuredSet,
@@ -25,7 +24,8 @@ from ownlab.catalog.ladder import (
     price_of,
     speed_of,
 )
-from ownlab.catalog.ranking import ORDERS, rank
+from ownlab.catalog.cards import Card, Unstated, load_cards
+from ownlab.catalog.ladder import ORDERS, rank
 
 STEPS = 40
 CARDS = {card.name: card for card in load_cards()}

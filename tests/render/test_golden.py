@@ -13,7 +13,7 @@ from rich.console import Console
 from ownlab.instruments.doctor.diagnosis import case_of, diagnose
 from ownlab.instruments.doctor.rules import find_rule
 from ownlab.instruments.doctor.terminal import show_diagnosis, show_page
-from ownlab.machine.recorded import load_machine
+from ownlab.machine.machine_file import load_machine
 from ownlab.machine.terminal import show_machine
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from ownlab.catalog.data_files import load
+from ownlab.catalog.data_files import load_json
 from ownlab.catalog.versions import parse_version
 
-__all__ = ["Architecture", "architecture_of", "capability_of", "is_datacentre", "runs_on"]
+__all__ = ["PCIE_LANE_BYTES", "Architecture", "architecture_of", "capability_of", "is_datacentre", "runs_on"]
 
 
 class Architecture(Struct, frozen=True):
@@ -55,7 +55,7 @@ _CODE = re.compile(r"(sm|compute)_(\d+?)(\d)([af]?)$")
 
 
 def _table() -> Architectures:
-    return load("architectures", Architectures)
+    return load_json("architectures", Architectures)
 
 
 def architecture_of(capability: str) -> Architecture | None:
@@ -101,3 +101,7 @@ def _code_runs_on(code: str, card: tuple[int, ...]) -> bool:
     if match[1] == "compute":
         return target <= card
     return target[0] == card[0] and target[1] <= card[1]
+
+
+# Bytes per second of one lane in one direction, by generation, after line coding (PCI-SIG, PCIe 1.0 to 6.0).
+PCIE_LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}

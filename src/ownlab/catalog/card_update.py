@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from ownlab.catalog.card_files import (
+from ownlab.catalog.card_speeds import REFERENCE
+from ownlab.catalog.cards import (
     FIGURE_NAMES,
     NO_UNITS,
     CardFile,
@@ -18,12 +19,11 @@ from ownlab.catalog.card_files import (
     own_file,
     read_cards,
     shipped_file,
-    tomllib,
+    words_of,
 )
-from ownlab.catalog.cards import words_of
-from ownlab.catalog.ladder import REFERENCE
+from ownlab.catalog.data_files import tomllib
 from ownlab.errors import InputError, RecordError
-from ownlab.files import write_whole
+from ownlab.files import write_file
 
 __all__ = ["LARGEST", "CatalogUpdate", "accept", "forget"]
 
@@ -217,4 +217,4 @@ def _place(text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as exc:
         raise InputError(f"{path.parent} cannot be made: {exc.strerror}") from exc
-    write_whole(text.encode(), path)
+    write_file(path, text.encode())

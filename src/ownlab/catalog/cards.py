@@ -1,36 +1,147 @@
-"""Cards: what each has and what no kernel on it can exceed; every figure with its source and date, or the reason why none.
+"""cards.toml as it is written, and its checks: the package's own, and a newer one that a person brought.
 
-`data/cards.toml` is the table. A figure is of one device as programs see it: a K80 or MI250X board shows as two devices,
-and has twice of everything. Rates are dense, and tensor rates add up in fp32, which is what frameworks do.
+A figure is `[value, "source"]`, where the source is a key of the table `sources`; or a text that says why there is none.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Literal, TypeAlias, get_args
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from ownlab.catalog.card_files import NO_UNITS, CardFile, CardRow, Source, newest_files
-from ownlab.errors import UsageError
+from ownlab.catalog.data_files import read_data, tomllib
+from ownlab.config.paths import state_folder
+from ownlab.errors import InputError, RecordError, UsageError
 from ownlab.units import GIB, format_bytes, parse_bytes
 
 __all__ = [
     "FIGURES",
+    "FIGURE_NAMES",
+    "NO_UNITS",
     "Card",
+    "CardFile",
+    "CardRow",
     "Figure",
     "FigureName",
     "Source",
     "Unstated",
     "choose_cards",
+    "figures_in",
     "find_card",
     "load_cards",
     "load_sources",
+    "newest_files",
+    "own_file",
+    "read_cards",
+    "shipped_file",
     "words_of",
 ]
+
+
+# The reason that is a fact: others say that a figure was not found, this one that there is none.
+NO_UNITS = "no units for it"
+
+Written: TypeAlias = tuple[float, str] | str
+
+
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that was read."""
+
+    title: str
+    address: str
+    read: str  # the day, 2026-11-15
+
+
+class CardRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """One card, as it is written."""
+
+    name: str
+    vendor: str
+    architecture: str
+    memory_gb: Written
+    memory_gib: Written
+    bandwidth_gb_s: Written
+    fp64_tflops: Written
+    fp32_tflops: Written
+    tf32_tflops: Written
+    fp16_tflops: Written
+    bf16_tflops: Written
+    fp8_tflops: Written
+    int8_tops: Written
+    power_w: Written
+    launch_usd: Written
+    capability: str = ""
+    year: int | None = None
+    devices: int = 1
+    notes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+class CardFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    as_of: str
+    sources: dict[str, Source]
+    cards: tuple[CardRow, ...]
+
+
+FIGURE_NAMES: tuple[str, ...] = tuple(name for name, kind in get_type_hints(CardRow).items() if kind == Written)
+
+
+def own_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where `ownlab gpus update` puts what a person brought."""
+    return state_folder(environ, make=False) / "catalog" / "cards.toml"
+
+
+def shipped_file() -> CardFile:
+    """The package's own. It does not fail: tests see to that."""
+    return read_cards(read_data("cards.toml"))
+
+
+def newest_files() -> tuple[CardFile, ...]:
+    """The files that count, the newer one last."""
+    shipped, path = shipped_file(), own_file()
+    hint = "ownlab gpus update --reset goes back to what came with ownlab."
+    try:
+        brought = read_cards(path.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return (shipped,)
+    except OSError as exc:
+        raise InputError(f"{path} cannot be read: {exc.strerror}", hint=hint) from exc
+    except (UnicodeDecodeError, RecordError) as exc:
+        raise RecordError(f"{path} cannot be used: {exc}", hint=hint) from exc
+    return tuple(sorted((shipped, brought), key=lambda file: file.as_of))
+
+
+def read_cards(text: str) -> CardFile:
+    """The file, by its schema; every source that a figure names is there."""
+    try:
+        file = msgspec.convert(tomllib.loads(text), CardFile)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as exc:
+        raise RecordError(f"this is no catalogue of cards: {exc}") from exc
+    except RecursionError:
+        raise RecordError("this is no catalogue of cards: lists in lists without end") from None
+    for card, figure, (_, source) in figures_in(file):
+        if source not in file.sources:
+            raise RecordError(f"{card}: {figure} names the source {source!r}, which is not in the table of sources")
+    return file
+
+
+def figures_in(file: CardFile) -> Iterator[tuple[str, str, tuple[float, str]]]:
+    """Card, name and value with source of every figure that has a value."""
+    for row in file.cards:
+        for name in FIGURE_NAMES:
+            written = getattr(row, name)
+            if isinstance(written, tuple):
+                yield row.name, name, written
+
 
 FigureName: TypeAlias = Literal[
     "memory_gb",
@@ -128,12 +239,12 @@ def load_sources() -> dict[str, Source]:
 
 
 def _card(row: CardRow, file: CardFile) -> Card:
-    figures = {name: _figure(getattr(row, name), file) for name in FIGURES}
+    figures = {name: _card_figure(getattr(row, name), file) for name in FIGURES}
     plain = {name: getattr(row, name) for name in CardRow.__struct_fields__ if name not in FIGURES}
     return msgspec.structs.replace(Card(row.name), **plain, **figures)
 
 
-def _figure(written: tuple[float, str] | str, file: CardFile) -> Figure | Unstated:
+def _card_figure(written: tuple[float, str] | str, file: CardFile) -> Figure | Unstated:
     if isinstance(written, str):
         return Unstated(written)
     value, source = written

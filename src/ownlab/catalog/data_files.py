@@ -1,25 +1,34 @@
-"""Loads a data file once, validated into its record."""
+"""Read the tables in `data/`. Each is read once and validated against its record."""
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import files
 from typing import TypeVar
 
 import msgspec
 
-__all__ = ["load"]
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["load_json", "read_data", "tomllib"]
 
 T = TypeVar("T")
-
 
 _loaded: dict[str, object] = {}
 
 
-def load(name: str, record: type[T]) -> T:
-    """The table `data/<name>.json` as `record`. A file that does not fit its record is a bug, and raises."""
+def read_data(name: str) -> str:
+    """Return the text of a file in `data/`."""
+    return (files("ownlab.catalog") / "data" / name).read_text("utf-8")
+
+
+def load_json(name: str, record: type[T]) -> T:
+    """Return `data/<name>.json` as `record`. A file that does not match its record is a bug and raises."""
     table = _loaded.get(name)
     if table is None:
-        file = files("ownlab.catalog") / "data" / f"{name}.json"
-        table = _loaded[name] = msgspec.json.decode(file.read_bytes(), type=record)
+        table = _loaded[name] = msgspec.json.decode(read_data(f"{name}.json"), type=record)
     assert isinstance(table, record)
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ownlab.catalog.data_files import load
+from ownlab.catalog.data_files import load_json
 from ownlab.catalog.versions import major_minor, parse_version
 
 __all__ = [
@@ -82,7 +82,7 @@ class Cudnn(Struct, frozen=True):
 
 
 def _frameworks() -> Frameworks:
-    return load("frameworks", Frameworks)
+    return load_json("frameworks", Frameworks)
 
 
 def tensorflow_build(version: str) -> TensorflowBuild | None:
@@ -116,7 +116,7 @@ def cudnn_wheel(cudnn: str, cuda_major: int) -> str | None:
     None where there is no such wheel: cuDNN 7 and older have none, and each CUDA major has but some releases.
     """
     wanted = parse_version(cudnn)
-    row = next((row for row in load("cudnn", Cudnn).wheels if row.cuda_major == cuda_major), None)
+    row = next((row for row in load_json("cudnn", Cudnn).wheels if row.cuda_major == cuda_major), None)
     if row is None or not wanted:
         return None
     oldest, newest = parse_version(row.oldest), parse_version(row.newest) if row.newest else wanted
@@ -128,7 +128,7 @@ def cudnn_wheel(cudnn: str, cuda_major: int) -> str | None:
 
 def cudnn_of_torch(torch: str, cuda: str | None = None) -> str | None:
     """The cuDNN that an official torch wheel brings: of its build for this CUDA, or of the one that pip installs."""
-    row = next((row for row in load("cudnn", Cudnn).torch_cudnn if row.torch == major_minor(torch)), None)
+    row = next((row for row in load_json("cudnn", Cudnn).torch_cudnn if row.torch == major_minor(torch)), None)
     if row is None or cuda is None:
         return row.cudnn if row else None
     return row.builds.get(f"cu{major_minor(cuda).replace('.', '')}")

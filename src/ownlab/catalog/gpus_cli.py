@@ -12,9 +12,9 @@ from ownlab.cli.options import json_option
 from ownlab.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from ownlab.catalog.card_speeds import Workload
     from ownlab.catalog.cards import Card
-    from ownlab.catalog.ladder import Workload
-    from ownlab.catalog.ranking import Order
+    from ownlab.catalog.ladder import Order
 
 __all__ = ["command"]
 
@@ -64,7 +64,7 @@ def command(as_json: bool) -> None:  # every command below has --json itself, an
 @json_option
 def show(names: tuple[str, ...], as_json: bool) -> None:
     """Show the cards, or some in full."""
-    from ownlab.catalog.ranking import list_cards
+    from ownlab.catalog.ladder import list_cards
 
     cards = _chosen(",".join(names) if names else None)
     if as_json:
@@ -109,9 +109,9 @@ def ladder(
 
     Measured speeds where somebody measured them, else computed from the rates, with the span in which they may lie.
     """
-    from ownlab.catalog.ranking import rank
+    from ownlab.catalog.ladder import rank
     from ownlab.config.target import resolve_machine_options
-    from ownlab.machine.card_names import own_cards
+    from ownlab.machine.installed_cards import own_cards
 
     cards = _chosen(asked)
     own = own_cards(resolve_machine_options(machine=machine))
@@ -176,10 +176,9 @@ def _read(source: str) -> str:
         if "://" in source:
             if not source.lower().startswith("https://"):
                 raise UsageError("figures are taken by https alone", hint="Or download the file, and name that.")
-            from ownlab.lab.remote_notebooks.addresses import Download
-            from ownlab.lab.remote_notebooks.download import fetch
+            from ownlab.download import download
 
-            return fetch(Download(source, "cards.toml"), largest=LARGEST).data.decode()
+            return download(source, max_bytes=LARGEST).data.decode()
         with open(source, "rb") as file:
             data = file.read(LARGEST + 1)  # a pipe, or a device, has no size to look at
         if len(data) > LARGEST:

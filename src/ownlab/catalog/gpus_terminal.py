@@ -5,10 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from ownlab.catalog.card_speeds import WORKLOADS, Speed, price_of, speed_of
 from ownlab.catalog.cards import FIGURES, Card, Figure, FigureName, Unstated, load_sources
-from ownlab.catalog.ladder import WORKLOADS, Speed, price_of, speed_of
-from ownlab.catalog.ranking import Ladder, Order, Rung
-from ownlab.catalog.workload_names import WORK
+from ownlab.catalog.ladder import WORK, Ladder, Order, Rung
 from ownlab.render.console import labelled
 
 __all__ = ["show_card", "show_cards", "show_ladder"]

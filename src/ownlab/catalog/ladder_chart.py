@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from ownlab.catalog.cards import Figure
-from ownlab.catalog.ranking import Ladder, Order, Rung
-from ownlab.catalog.workload_names import WORK
+from ownlab.catalog.ladder import WORK, Ladder, Order, Rung
 
 __all__ = ["ladder_chart"]
 

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
 from datetime import date
 from functools import lru_cache
-from importlib.resources import files
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from ownlab.catalog.cards import Figure, Unstated
+from ownlab.catalog.data_files import read_data, tomllib
 from ownlab.errors import RecordError, UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = [
     "LIMITS",
@@ -224,7 +218,7 @@ def _figure(written: _Written, sources: dict[str, Origin]) -> Figure | Unstated:
 
 @lru_cache(maxsize=1)
 def _shipped() -> tuple[tuple[Platform, ...], dict[str, Origin]]:
-    return read_platforms((files("ownlab.catalog") / "data" / "platforms.toml").read_text("utf-8"))
+    return read_platforms(read_data("platforms.toml"))
 
 
 def load_platforms() -> tuple[Platform, ...]:

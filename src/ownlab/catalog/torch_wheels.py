@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ownlab.catalog.architectures import runs_on
 from ownlab.catalog.cuda import driver_floor
-from ownlab.catalog.data_files import load
+from ownlab.catalog.data_files import load_json
 from ownlab.catalog.versions import major_minor, parse_version
 
 __all__ = ["Wheel", "build_of", "newest_rocm", "wheel_for"]
@@ -73,7 +73,7 @@ class Wheel(Struct, frozen=True):
 
 
 def _wheels() -> Wheels:
-    return load("torch_wheels", Wheels)
+    return load_json("torch_wheels", Wheels)
 
 
 def newest_rocm() -> str:

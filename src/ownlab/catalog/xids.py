@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ownlab.catalog.data_files import load
+from ownlab.catalog.data_files import load_json
 
 __all__ = ["Xid", "xid"]
 
@@ -28,4 +28,4 @@ class Xids(Struct, frozen=True):
 
 def xid(number: int) -> Xid | None:
     """What the table says of an Xid; None for a number that no source explains."""
-    return next((row for row in load("xid", Xids).xids if row.xid == number), None)
+    return next((row for row in load_json("xid", Xids).xids if row.xid == number), None)

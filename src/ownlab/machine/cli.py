@@ -8,8 +8,8 @@ from ownlab.cli.options import json_option, machine_options
 from ownlab.config.target import resolve_machine_options
 from ownlab.errors import InterpreterError
 from ownlab.machine.facts import Unknown
-from ownlab.machine.read import read_machine
-from ownlab.machine.recorded import save_machine
+from ownlab.machine.machine_file import save_machine
+from ownlab.machine.reader import read_machine
 from ownlab.machine.terminal import show_machine
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record

@@ -17,8 +17,8 @@ from msgspec import Struct
 from ownlab import guest_client
 from ownlab.errors import DeadlineError, InterpreterError
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
+from ownlab.machine.files import Tree
 from ownlab.machine.records import CudaInstall, Library, LibraryInstall, Toolkits
-from ownlab.machine.vendors.sysfs import Tree
 from ownlab.processes import runner
 
 __all__ = ["parse_nvcc_version", "read_libraries", "read_toolkits"]
@@ -89,7 +89,7 @@ def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> F
     except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     if ran.returncode:
-        return Unknown(f"nvcc --version {runner.describe_exit(ran.returncode)}: {ran.said[:200]}")
+        return Unknown(f"nvcc --version {runner.describe_exit(ran.returncode)}: {ran.output[:200]}")
     return parse_nvcc_version(ran.stdout)
 
 
@@ -216,7 +216,7 @@ def _searched(path: Path, pattern: str) -> Fact[str]:
 
 
 class _Answer(Struct, frozen=True):
-    """One row of what `ownlab_guest/probe/libraries.py` answers."""
+    """One row of what `ownlab_guest/probe/cuda_libraries.py` answers."""
 
     name: str
     purpose: str
@@ -230,7 +230,7 @@ def read_libraries(
 ) -> Fact[tuple[Library, ...]]:
     """Which of CUDA's libraries load in the given interpreter, tried in a child of that interpreter."""
     try:
-        rows = guest_client.ask(python, "probe.libraries", answer=tuple[_Answer, ...], deadline=deadline, env=env)
+        rows = guest_client.ask(python, "probe.cuda_libraries", answer=tuple[_Answer, ...], deadline=deadline, env=env)
     except (InterpreterError, DeadlineError) as exc:
         return Unknown(exc.message)
     libraries = tuple(

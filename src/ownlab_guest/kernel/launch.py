@@ -61,7 +61,7 @@ def prepare_path() -> None:
     # Only where ownlab is not installed in this environment is this one found.
     sys.path.append(os.path.join(GUEST, "facade"))
     if is_colab():
-        from ownlab_guest.colab.prepare import prepare
+        from ownlab_guest.colab.kernel_setup import prepare
 
         prepare()
     elif os.environ.get("OWNLAB_UPLOADS") or os.environ.get("OWNLAB_OUTPUTS"):
@@ -102,7 +102,7 @@ def make_app() -> Any:
             watch_cells(self.shell, self.log_descriptor)
 
     if is_colab():
-        from ownlab_guest.colab.prepare import kernel_class
+        from ownlab_guest.colab.kernel_setup import kernel_class
 
         App.kernel_class.default_value = kernel_class()
     else:

@@ -12,8 +12,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ownlab_guest.probe.gpm import Gpm
-from ownlab_guest.probe.gpm_first_sample import samples
+from ownlab_guest.probe.gpm import Gpm, samples
 from ownlab_guest.probe.nvml import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from tests.instruments.advise.test_worked_questions import QUESTIONS, REPORTS, TODAY, answer
 
+from ownlab.catalog.card_speeds import Speed, speed_of
 from ownlab.catalog.cards import Figure, Unstated, choose_cards
-from ownlab.catalog.ladder import Speed, speed_of
 from ownlab.catalog.platforms import NO_LIMIT, choose_platforms
 from ownlab.errors import InputError, OwnlabError, RecordError, UsageError
 from ownlab.instruments.advise.formatting import count_words, days_words, hours_words, money_words
 from ownlab.instruments.advise.pipeline import advise
+from ownlab.instruments.advise.platform_costs import schedule
 from ownlab.instruments.advise.question import Wishes, question_of
 from ownlab.instruments.advise.records import Span
-from ownlab.instruments.advise.schedule import schedule
 from ownlab.instruments.bench.records import BenchReport, CardSummary, MachineSummary, Measure
 from ownlab.instruments.bench.report_files import save_report
 from ownlab.instruments.fit.records import Device, Fit, Measured, Spread

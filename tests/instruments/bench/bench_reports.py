@@ -10,7 +10,7 @@ from ownlab.instruments.bench.assessment import judge_all
 from ownlab.instruments.bench.machine_summary import notes_on, summarise
 from ownlab.instruments.bench.records import BenchReport, Event, Result, State
 from ownlab.json_encoding import encode_json
-from ownlab.machine.recorded import load_machine
+from ownlab.machine.machine_file import load_machine
 from ownlab.machine.records import Machine
 
 MACHINES = Path(__file__).resolve().parents[2] / "machines"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ownlab.instruments.doctor.diagnosis import case_of, diagnose
 from ownlab.instruments.doctor.records import Case, Message, ProductCheck
 from ownlab.machine.facts import Known, Unknown
-from ownlab.machine.recorded import load_machine
+from ownlab.machine.machine_file import load_machine
 from ownlab.machine.records import Framework, FrameworkDevice, Interpreter, Machine
 
 MACHINES = Path(__file__).resolve().parents[2] / "machines"

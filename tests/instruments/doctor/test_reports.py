@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ownlab.instruments.doctor.diagnosis import diagnose
-from ownlab.instruments.doctor.paste import read_paste
+from ownlab.instruments.doctor.paste.reader import read_paste
 
 REPORTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).resolve().parents[2] / "pastes" / "reports.json").read_text()

@@ -13,7 +13,7 @@ from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.records import Case, Message
 from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.instruments.doctor.rules import RULES, find_rule
-from ownlab.machine.recorded import load_machine
+from ownlab.machine.machine_file import load_machine
 from ownlab.machine.records import Machine
 
 ROOT = Path(__file__).resolve().parents[3]

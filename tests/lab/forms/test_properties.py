@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ownlab.errors import UsageError
+from ownlab.lab.forms.field_values import shown, source_text
 from ownlab.lab.forms.grammar import Field, Form, parse_form
 from ownlab.lab.forms.parameters import fill, parameters_of
-from ownlab.lab.forms.values import shown, source_text
 
 # No timing is asserted, and nothing is kept between runs.
 often = settings(max_examples=300, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,7 +17,7 @@ from ownlab.lab.runtimes.cards import Ours, descends_from, known_runtimes, probe
 from ownlab.lab.store.rows import Device, Process, RuntimeRow, Want
 from ownlab.lab.store.store import Store
 from ownlab.machine.facts import Known
-from ownlab.machine.recorded import save_machine
+from ownlab.machine.machine_file import save_machine
 from ownlab.machine.records import Card, Machine, MigInstance
 from ownlab.units import GIB
 

@@ -100,7 +100,7 @@ def test_starting_loads_nothing_that_can_wait() -> None:
     """What the first request does not need is loaded after the server listens."""
     code = "import sys, ownlab.lab.server.app, ownlab.lab.server.extension, ownlab.lab.server.kernels, ownlab.lab.server.connection\n"
     late = [
-        "ownlab.machine.read",
+        "ownlab.machine.reader",
         "ownlab.lab.runtimes.snapshot",
         "ownlab.lab.runtimes.cards",
         "ownlab.render.documents",

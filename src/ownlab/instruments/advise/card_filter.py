@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ownlab.catalog.card_speeds import Speed, price_of
 from ownlab.catalog.cards import Card, Figure, FigureName, load_cards
-from ownlab.catalog.ladder import Speed, price_of
 from ownlab.instruments.advise.duration import hours_on, speed_at
 from ownlab.instruments.advise.records import CardAdvice, Question
 from ownlab.instruments.fit import card_specs

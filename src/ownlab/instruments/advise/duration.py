@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ownlab.catalog.card_speeds import Shares, Speed, Workload, formula, load_throughput, speed_of
 from ownlab.catalog.cards import Card, Unstated, load_cards
-from ownlab.catalog.ladder import Shares, Speed, Workload, formula, load_throughput, speed_of
 from ownlab.errors import InputError, UsageError
 from ownlab.instruments.advise.records import Basis, Question, Span
 from ownlab.instruments.bench.report_files import find_report
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 # Which share of the least time's rate real steps reached: 25 steps of common models on one H200 SXM (torch 2.11, eager, no more
-# than three steps each, batches of 2 to 128; 2026-11-15), the floor by instruments/fit/roofline.py. Of each kind all but the
+# than three steps each, batches of 2 to 128; 2026-11-15), the floor by instruments/fit/card_fit.py. Of each kind all but the
 # lowest one lie within. Bigger batches, torch.compile and CUDA graphs reach more, slow data loading less.
 #   transformers 0.03, 0.09, 0.18, 0.18, 0.23, 0.28, 0.28, 0.56, 0.58; convolutions 0.02, 0.04, 0.04, 0.07, 0.10, 0.13, 0.14,
 #   0.15, 0.17, 0.26; recurrent 0.08, 0.12 (two alone: widened); inference of transformers 0.22, 0.37.

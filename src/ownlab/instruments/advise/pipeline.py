@@ -8,9 +8,9 @@ from ownlab.catalog.cards import Card, Figure, Unstated, load_cards
 from ownlab.catalog.platforms import OLD_DAYS, Platform, load_platforms
 from ownlab.instruments.advise.card_filter import judge_cards
 from ownlab.instruments.advise.duration import by_fp32, speed_at
+from ownlab.instruments.advise.platform_costs import stays_on, why_not
 from ownlab.instruments.advise.recommendations import pick_all
 from ownlab.instruments.advise.records import Advice, CardAdvice, Question
-from ownlab.instruments.advise.rentals import stays_on, why_not
 from ownlab.units import format_bytes
 
 __all__ = ["advise"]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import NamedTuple
 
+import msgspec
+
+from ownlab.catalog.card_speeds import Workload
 from ownlab.catalog.cards import Card, choose_cards, find_card
-from ownlab.catalog.ladder import Workload
-from ownlab.errors import UsageError
+from ownlab.errors import InputError, RecordError, UsageError
 from ownlab.instruments.advise.card_filter import memory_of, runs_other_programs
 from ownlab.instruments.advise.duration import basis_measured, basis_of_fit, basis_told, bench_share
 from ownlab.instruments.advise.records import Basis, Question
-from ownlab.instruments.advise.reports import read_fit
 from ownlab.instruments.fit.records import Fit
 from ownlab.units import format_bytes, parse_bytes
 
-__all__ = ["Wishes", "question_of"]
+__all__ = ["Wishes", "question_of", "read_fit"]
 
 # The ladder needs one; what most people train now.
 _DEFAULT_WORKLOAD: Workload = "transformer"
@@ -145,3 +147,30 @@ def _one_card(asked: str) -> Card:
             f"--on {asked} may be {' or '.join(card.name for card in found)}", hint="Write more of its name."
         )
     return found[0]
+
+
+# A report is some hundred kilobytes; a file that is greater by far is something else.
+_BIGGEST = 64 * 1024 * 1024
+
+
+def read_fit(path: str) -> Fit:
+    """The report of a model; "-" is stdin."""
+    try:
+        if path == "-":
+            text = sys.stdin.buffer.read(_BIGGEST + 1)
+        else:
+            with open(path, "rb") as file:
+                text = file.read(_BIGGEST + 1)  # a pipe, or a device, has no size to look at
+    except OSError as exc:
+        raise InputError(
+            f"cannot read {path}: {exc.strerror or exc}", hint="Make one: ownlab fit … --json > fit.json"
+        ) from exc
+    if len(text) > _BIGGEST:
+        raise InputError(f"{path} is too big to be a report of `ownlab fit`")
+    try:
+        return msgspec.json.decode(text, type=Fit)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise RecordError(
+            f"{'stdin' if path == '-' else path} is no report of `ownlab fit`: {exc}",
+            hint="Make one: ownlab fit … --json > fit.json",
+        ) from exc

@@ -12,8 +12,8 @@ from ownlab.instruments.advise.formatting import (
     money_words,
     where_words,
 )
+from ownlab.instruments.advise.platform_costs import order_of
 from ownlab.instruments.advise.records import CardAdvice, Pick, Question, Stay
-from ownlab.instruments.advise.rentals import order_of
 from ownlab.units import format_price
 
 __all__ = ["pick_all"]

@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ownlab.catalog.card_speeds import Speed, Workload
 from ownlab.catalog.cards import Figure, Unstated
-from ownlab.catalog.ladder import Speed, Workload
 
 __all__ = ["Advice", "Basis", "CardAdvice", "Pick", "Question", "Span", "Stay"]
 

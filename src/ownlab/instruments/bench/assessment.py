@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from ownlab.catalog import cards as catalogue
-from ownlab.catalog.architectures import is_datacentre, runs_on
-from ownlab.catalog.pcie import PCIE_LANE_BYTES
+from ownlab.catalog.architectures import PCIE_LANE_BYTES, is_datacentre, runs_on
 from ownlab.instruments.bench.machine_summary import card_of, disk_of, known_card, torch_of
 from ownlab.instruments.bench.records import Limit, Measure, Result, State, device_kind
 from ownlab.instruments.bench.statistics import median_of, middle

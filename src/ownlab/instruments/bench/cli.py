@@ -216,7 +216,7 @@ def _measured(request: Request, wishes: Wishes) -> BenchReport:
     from ownlab.config.target import resolve_machine_options
     from ownlab.instruments.bench.measurement import Gathered, ask_events, gather, report_of
     from ownlab.instruments.bench.terminal import following
-    from ownlab.machine.read import read_machine
+    from ownlab.machine.reader import read_machine
     from ownlab.render.console import working
 
     options = resolve_machine_options(python=wishes.python)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ownlab.catalog.ladder import WORKLOADS, Speed, Workload, ladder
+from ownlab.catalog.card_speeds import WORKLOADS, Speed, Workload, ladder
 from ownlab.errors import InputError
 from ownlab.instruments.bench.records import GROUPS, BenchReport, Measure, Unit, device_kind
 from ownlab.instruments.bench.report_files import references

@@ -34,7 +34,7 @@ from ownlab.instruments.bench.records import (
     Skipped,
 )
 from ownlab.json_encoding import encode_json
-from ownlab.machine.frameworks import GUEST_ENVIRONMENT
+from ownlab.machine.interpreter import GUEST_ENVIRONMENT
 from ownlab.machine.records import Machine
 from ownlab.processes.runner import describe_exit
 

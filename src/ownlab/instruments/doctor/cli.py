@@ -15,7 +15,7 @@ from ownlab.instruments.doctor.rules import RULES, find_rule
 from ownlab.instruments.doctor.terminal import show_diagnosis, show_page, show_rules
 from ownlab.instruments.doctor.verification import verify
 from ownlab.machine.facts import Unknown
-from ownlab.machine.read import read_machine
+from ownlab.machine.reader import read_machine
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
 
@@ -77,7 +77,7 @@ def _case(source: str | None, python: str | None, machine: str | None, prove: bo
         with working("Looking at this machine"):
             return case_of(read_machine(options))
     # Imported here: the readers of pasted text are a third of the start-up time, and mostly not needed.
-    from ownlab.instruments.doctor.paste import read_file, read_paste
+    from ownlab.instruments.doctor.paste.reader import read_file, read_paste
 
     return read_paste(read_file(source), name="stdin" if source == "-" else source)
 

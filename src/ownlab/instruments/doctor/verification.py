@@ -8,7 +8,7 @@ from ownlab import guest_client
 from ownlab.errors import OwnlabError
 from ownlab.instruments.doctor.records import ProductCheck
 from ownlab.machine.facts import value_of
-from ownlab.machine.frameworks import GUEST_ENVIRONMENT
+from ownlab.machine.interpreter import GUEST_ENVIRONMENT
 from ownlab.machine.records import Framework, FrameworkDevice, Interpreter
 
 __all__ = ["verify"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ownlab.instruments.top.records import HostSample
-from ownlab.machine.host.cgroup import find_cpu_quota
+from ownlab.machine.host.cpu_and_memory import find_cpu_quota
 from ownlab.units import KIB
 
 __all__ = ["HostSampler"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ownlab.catalog.pcie import PCIE_LANE_BYTES
+from ownlab.catalog.architectures import PCIE_LANE_BYTES
 from ownlab.instruments.top.records import CardSample, ProcessSample, Sample, Saturation
 
 __all__ = ["COLUMNS", "MetricRow", "compute_processes", "mean_metrics", "metric_row", "other_memory_metrics"]

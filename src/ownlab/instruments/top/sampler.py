@@ -111,7 +111,7 @@ def _open_recorded(environ: Mapping[str, str]) -> LoopedRecording | StaticMachin
         return None
     # Only loaded when needed.
     from ownlab.instruments.top.recorded_cards import LoopedRecording, StaticMachine
-    from ownlab.machine.recorded import load_machine
+    from ownlab.machine.machine_file import load_machine
 
     return LoopedRecording(Path(stream)) if stream else StaticMachine(load_machine(machine or ""))
 

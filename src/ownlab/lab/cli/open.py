@@ -13,7 +13,7 @@ import msgspec
 
 from ownlab.cli.options import json_option
 from ownlab.config.loader import resolve_lab_options
-from ownlab.lab.remote_notebooks.placement import Placed, is_shown_in, place
+from ownlab.lab.remote_notebooks.importer import ImportedNotebook, import_notebook, is_visible_in
 from ownlab.lab.service.browser import JOIN_SECONDS, can_open, open_browser
 from ownlab.lab.service.labs import is_up, labs
 from ownlab.lab.service.records import LabState, OpenedNotebook
@@ -48,12 +48,12 @@ def command(source: str, folder: str, no_browser: bool, as_json: bool) -> None:
     into = check_folder(folder)
     root = _lab_around(into)
     with working("Fetching the notebook"):
-        placed = place(source, into, root)
-    if placed.copied:
-        click.echo(f"Saved as {placed.path}", err=True)
+        imported = import_notebook(source, into, root)
+    if imported.copied:
+        click.echo(f"Saved as {imported.path}", err=True)
     lab = _bring_up(root, as_json)
-    page = f"{lab.url}lab/tree/{quote(os.path.relpath(placed.path, root))}"
-    opened = _opened(placed, msgspec.structs.replace(lab, address=f"{page}?token={lab.token}"))
+    page = f"{lab.url}lab/tree/{quote(os.path.relpath(imported.path, root))}"
+    opened = _opened(imported, msgspec.structs.replace(lab, address=f"{page}?token={lab.token}"))
     if as_json:
         echo_record(opened)
         return
@@ -64,14 +64,14 @@ def command(source: str, folder: str, no_browser: bool, as_json: bool) -> None:
         open_browser(opened.lab.address).join(JOIN_SECONDS)
 
 
-def _opened(placed: Placed, lab: LabState) -> OpenedNotebook:
-    return OpenedNotebook(placed.path, placed.source, placed.copied, placed.colab, lab)
+def _opened(imported: ImportedNotebook, lab: LabState) -> OpenedNotebook:
+    return OpenedNotebook(imported.path, imported.source, imported.copied, imported.colab, lab)
 
 
 def _lab_around(folder: str) -> str:
     """The folder of the nearest lab that is up and shows this folder; else the folder itself."""
     above = [
-        lab.folder for lab in labs() if _is_in(folder, lab.folder) and is_up(lab) and is_shown_in(folder, lab.folder)
+        lab.folder for lab in labs() if _is_in(folder, lab.folder) and is_up(lab) and is_visible_in(folder, lab.folder)
     ]
     return max(above, key=len, default=folder)
 

@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from ownlab.errors import UsageError
+from ownlab.lab.forms.field_values import nearest, source_text
 from ownlab.lab.forms.grammar import Field
 from ownlab.lab.forms.notebook_forms import forms_of
-from ownlab.lab.forms.values import nearest, source_text
 
 __all__ = ["Parameter", "Place", "fill", "parameters_of"]
 

@@ -1,4 +1,4 @@
-"""Where the file behind an address is: of Colab, GitHub, gist, Hugging Face, nbviewer, or any other. Asks nobody."""
+"""Resolve the address of a page (Colab, GitHub, gist, Hugging Face, nbviewer) to the address of its notebook file, offline."""
 
 from __future__ import annotations
 
@@ -7,75 +7,71 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit, urlunsplit
 
 from ownlab.errors import InputError, UsageError
+from ownlab.text import text
 
-__all__ = ["Download", "download_of", "is_address", "without_secrets"]
+__all__ = ["RemoteFile", "is_address", "resolve"]
 
-# What may stand in an address as it is. "%" too: it is quoted already.
+# Characters that are not quoted again. "%" is among them: the address is quoted already.
 _SAFE = "/%:@!$&'()*+,;=~-._"
 _EXAMPLE = "https://github.com/OWNER/REPOSITORY/blob/main/NAME.ipynb"
 
 
-class Download(NamedTuple):
-    """A notebook's file somewhere else."""
+class RemoteFile(NamedTuple):
+    """The address of a notebook file."""
 
     url: str
-    name: str | None  # the file's, where the address has it; to be trusted no more than the address
+    name: str | None  # the file's name, where the address has it; as untrusted as the address
 
 
-Way = Callable[[SplitResult, list[str]], str]
+Resolver = Callable[[SplitResult, list[str]], str]
 
 
-def is_address(text: str) -> bool:
-    """Whether it is an address and not a file's name: it has a scheme, or begins with a host that we know."""
-    return "://" in text or text.partition("/")[0].lower() in _HOSTS
+def is_address(source: str) -> bool:
+    """Return whether this is an address, not a path: it has a scheme or begins with a known host."""
+    return "://" in source or source.partition("/")[0].lower() in _RESOLVERS
 
 
-def download_of(address: str) -> Download:
-    """The address under which the notebook itself is. InputError where there is none without signing in."""
-    url = _download(address.strip(), inner=False)
+def resolve(address: str) -> RemoteFile:
+    """Return the address of the notebook file itself. InputError where one has to sign in to get it."""
+    url = _resolve(address.strip(), inner=False)
     last = unquote(urlsplit(url).path.rpartition("/")[2])
-    return Download(url, last if last.lower().endswith(".ipynb") else None)
+    return RemoteFile(url, last if last.lower().endswith(".ipynb") else None)
 
 
-def without_secrets(address: str) -> str:
-    """An address as it may be shown: names, passwords and tokens in it are left out."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return "this address"
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _download(address: str, *, inner: bool) -> str:
+def _resolve(address: str, *, inner: bool) -> str:
     parts = _split(address)
     segments = [segment for segment in parts.path.split("/") if segment]
     host = (parts.hostname or "").removeprefix("www.")
-    if host in _COLABS and not inner and (named := _named_after_hash(parts)):
-        return _download(named, inner=True)
-    way = _HOSTS.get(host)
-    url = urlsplit(way(parts, segments)) if way else parts
+    if host in _COLAB_HOSTS and not inner and (target := _address_in_fragment(parts)):
+        return _resolve(target, inner=True)
+    resolver = _RESOLVERS.get(host)
+    url = urlsplit(resolver(parts, segments)) if resolver else parts
     return urlunsplit((url.scheme, url.netloc, quote(url.path, safe=_SAFE), quote(url.query, safe=_SAFE + "?"), ""))
 
 
 def _split(address: str) -> SplitResult:
     try:
         parts = urlsplit(address if "://" in address else f"https://{address}")
-        found = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        found = False
-    if not found:
-        raise UsageError("this is no address of the web", hint=f"An address begins with https://: {_EXAMPLE}")
+        valid = False
+    if not valid:
+        raise UsageError(
+            text("this is not a web address"),
+            hint=text("An address begins with https://, for example {example}", example=_EXAMPLE),
+        )
     if parts.username or parts.password:
         raise UsageError(
-            "the address has a name or a password in it, which is not sent", hint="Download the file, then open that."
+            text("the address contains a user name or a password; ownlab does not send them"),
+            hint=text("Download the file yourself, then open it."),
         )
     return parts
 
 
-def _named_after_hash(parts: SplitResult) -> str | None:
-    """Colab's #fileId=https%3A//huggingface.co/…: so the model pages of Hugging Face link to it."""
-    named = parse_qs(parts.fragment).get("fileId", [""])[0]
-    return named if named.startswith(("https://", "http://")) else None
+def _address_in_fragment(parts: SplitResult) -> str | None:
+    """Colab's #fileId=https%3A//huggingface.co/…, which the model pages of Hugging Face link to."""
+    target = parse_qs(parts.fragment).get("fileId", [""])[0]
+    return target if target.startswith(("https://", "http://")) else None
 
 
 def _colab(parts: SplitResult, segments: list[str]) -> str:
@@ -87,55 +83,66 @@ def _colab(parts: SplitResult, segments: list[str]) -> str:
     if kind == "drive" or "fileId" in parts.fragment:
         return _drive(parts, segments)
     raise InputError(
-        "this address of Colab names no notebook that can be fetched",
-        hint="Those of GitHub can (…/github/OWNER/REPOSITORY/blob/…). Else: File > Download > .ipynb there, then open that.",
+        text("this Colab address does not name a notebook that can be downloaded"),
+        hint=text(
+            "Colab addresses of GitHub notebooks work (…/github/OWNER/REPOSITORY/blob/…). For others choose File > Download "
+            "> Download .ipynb in Colab, then open the file."
+        ),
     )
 
 
 def _drive(parts: SplitResult, segments: list[str]) -> str:
     raise InputError(
-        "the notebook is in somebody's Google Drive, which gives it out only to who is signed in there",
-        hint="Open it in Colab, choose File > Download > Download .ipynb, then: ownlab open FILE",
+        text("the notebook is in Google Drive, which requires signing in"),
+        hint=text("Open it in Colab, choose File > Download > Download .ipynb, then run: ownlab open FILE"),
     )
 
 
 def _github(parts: SplitResult, segments: list[str]) -> str:
-    """OWNER/REPOSITORY/blob/REF/PATH. A branch may have a "/" in its name: GitHub finds out itself where it ends."""
+    """OWNER/REPOSITORY/blob/REF/PATH. A branch may have a "/" in its name; GitHub's raw server finds where it ends."""
     kind = segments[2] if len(segments) > 2 else ""
     if kind in ("blob", "raw", "blame", "edit") and len(segments) > 4:
         return "https://raw.githubusercontent.com/" + "/".join(segments[:2] + segments[3:])
     if kind in ("", "blob", "raw", "tree"):
-        raise InputError("the address names a folder of GitHub", hint=f"Name one notebook in it: {_EXAMPLE}")
+        raise InputError(
+            text("the address is a folder on GitHub, not a notebook"),
+            hint=text("Pass the address of one notebook in it: {example}", example=_EXAMPLE),
+        )
     return parts._replace(fragment="").geturl()
 
 
 def _gist(parts: SplitResult, segments: list[str]) -> str:
-    """OWNER/ID, or ID alone, perhaps with a file's name. Without one GitHub leads to the gist's first file."""
+    """OWNER/ID or ID, with or without a file's name. Without one GitHub redirects to the gist's first file."""
     if len(segments) > 2 and segments[2].endswith(".ipynb"):
         return f"https://gist.githubusercontent.com/{segments[0]}/{segments[1]}/raw/{segments[2]}"
     if "raw" in segments:
         return f"https://gist.github.com/{'/'.join(segments)}"
     if not segments or not _is_hexadecimal(segments[min(1, len(segments) - 1)]):
-        raise InputError("the address names no gist", hint="That is: https://gist.github.com/OWNER/ID")
+        raise InputError(
+            text("the address does not name a gist"),
+            hint=text("A gist's address is https://gist.github.com/OWNER/ID"),
+        )
     return f"https://gist.github.com/{'/'.join(segments[:2])}/raw"
 
 
-def _is_hexadecimal(text: str) -> bool:
-    return not text.strip("0123456789abcdef")
+def _is_hexadecimal(word: str) -> bool:
+    return not word.strip("0123456789abcdef")
 
 
 def _hugging_face(parts: SplitResult, segments: list[str]) -> str:
     """[datasets/]OWNER/NAME/blob/REF/PATH; a few old models have no owner. A model's own NAME.ipynb is a plain file."""
     first = 1 if segments and segments[0] in ("datasets", "spaces", "models") else 0
-    for place in (first + 1, first + 2):
-        kind = segments[place] if len(segments) > place else ""
-        if (
-            kind in ("blob", "raw", "resolve") and len(segments) > place + 2
-        ):  # "raw" has pointers in place of large files
-            path = "/".join([*segments[:place], "resolve", *segments[place + 1 :]])
+    for index in (first + 1, first + 2):
+        kind = segments[index] if len(segments) > index else ""
+        # "resolve", since "raw" gives Git LFS pointers in place of large files
+        if kind in ("blob", "raw", "resolve") and len(segments) > index + 2:
+            path = "/".join([*segments[:index], "resolve", *segments[index + 1 :]])
             return f"https://huggingface.co/{path}"
         if kind == "tree":
-            raise InputError("the address names a folder of Hugging Face", hint="Name one notebook in it.")
+            raise InputError(
+                text("the address is a folder on Hugging Face, not a notebook"),
+                hint=text("Pass the address of one notebook in it."),
+            )
     return parts._replace(netloc="huggingface.co", fragment="").geturl()
 
 
@@ -146,13 +153,16 @@ def _nbviewer(parts: SplitResult, segments: list[str]) -> str:
     if kind == "gist":
         return _gist(parts, rest)
     if kind in ("url", "urls") and len(rest) > 1:
-        return _download(f"{'https' if kind == 'urls' else 'http'}://{'/'.join(rest)}", inner=True)
-    raise InputError("this address of nbviewer names no notebook", hint=f"Give the file's own address: {_EXAMPLE}")
+        return _resolve(f"{'https' if kind == 'urls' else 'http'}://{'/'.join(rest)}", inner=True)
+    raise InputError(
+        text("this nbviewer address does not name a notebook"),
+        hint=text("Pass the address of the file itself: {example}", example=_EXAMPLE),
+    )
 
 
-_COLABS = ("colab.research.google.com", "colab.sandbox.google.com")
-_HOSTS: dict[str, Way] = {
-    **dict.fromkeys(_COLABS, _colab),
+_COLAB_HOSTS = ("colab.research.google.com", "colab.sandbox.google.com")
+_RESOLVERS: dict[str, Resolver] = {
+    **dict.fromkeys(_COLAB_HOSTS, _colab),
     "drive.google.com": _drive,
     "docs.google.com": _drive,
     "github.com": _github,

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import InputError, UsageError
-from ownlab.lab.colab.mode import accelerator_of
-from ownlab.lab.forms.values import nearest
+from ownlab.lab.colab.detection import accelerator_of
+from ownlab.lab.forms.field_values import nearest
 from ownlab.lab.runtimes.accelerator import Proposal, propose
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
-from ownlab.lab.runtimes.refresh import refresh_specs
+from ownlab.lab.runtimes.runtime_types import refresh_specs
 
 __all__ = ["Kind", "choose_kind"]
 
@@ -82,7 +82,7 @@ def _check_language(path: str, metadata: Mapping[str, Any], spec: Mapping[str, A
 
 def _types_now(env: Mapping[str, str]) -> tuple[RuntimeType, ...]:
     from ownlab.lab.runtimes.cards import read_devices
-    from ownlab.lab.runtimes.refresh import current_types
+    from ownlab.lab.runtimes.runtime_types import current_types
     from ownlab.lab.runtimes.snapshot import with_freedom
     from ownlab.lab.store.location import choose_store
     from ownlab.lab.store.store import Store

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ownlab.lab.colab.mode import accelerator_of, gpu_type_of
+from ownlab.lab.colab.detection import accelerator_of, gpu_type_of
 from ownlab.lab.runtimes.records import RuntimeType
 
 __all__ = ["Proposal", "propose"]

@@ -23,17 +23,17 @@ from ownlab.config.target import resolve_machine_options
 from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Device, Process
-from ownlab.lab.store.runtime_processes import read_stat
 from ownlab.lab.store.store import Store
-from ownlab.machine import vendors
 from ownlab.machine.facts import Known, value_of
-from ownlab.machine.nvidia import read_nvidia
+from ownlab.machine.machine_file import load_machine
 from ownlab.machine.nvidia.driver import has_sign
 from ownlab.machine.nvidia.processes import name_processes
-from ownlab.machine.recorded import load_machine
+from ownlab.machine.nvidia.reader import read_nvidia
 from ownlab.machine.records import Card, CardProcess
+from ownlab.machine.vendors import reader as vendors
 from ownlab.machine.visible_devices import visible_devices
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
+from ownlab.processes.procfs import read_stat
 from ownlab.units import format_bytes
 
 __all__ = ["Ours", "descends_from", "known_runtimes", "main", "probe_argv", "read_devices"]
@@ -65,7 +65,7 @@ class Reading(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    """What `ownlab_guest/probe/cards.py` answers."""
+    """What `ownlab_guest/probe/nvml_cards.py` answers."""
 
     error: str | None = None
     cards: tuple[Reading, ...] = ()
@@ -135,7 +135,7 @@ def descends_from(pid: int, ancestors: Collection[Process], root: Path = Path("/
 
 
 def _read_live(environ: Mapping[str, str], root: Path) -> list[Reading]:
-    others = Beside(vendors.read_others)
+    others = BackgroundCall(vendors.read_others)
     readings = _read_nvidia(environ, root)
     try:
         cards = value_of(others.result(_OTHERS_SECONDS).cards) or ()
@@ -148,7 +148,9 @@ def _read_nvidia(environ: Mapping[str, str], root: Path) -> list[Reading]:
     if not has_sign(root, environ):
         return []
     try:
-        answer = guest_client.ask(sys.executable, "probe.cards", answer=_Answer, deadline=_NVML_SECONDS, env=environ)
+        answer = guest_client.ask(
+            sys.executable, "probe.nvml_cards", answer=_Answer, deadline=_NVML_SECONDS, env=environ
+        )
     except (DeadlineError, InterpreterError) as exc:
         answer = _Answer(error=exc.message)
     if answer.error is None:

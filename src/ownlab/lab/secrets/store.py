@@ -22,10 +22,11 @@ from msgspec import Struct
 
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, LabError, OwnlabError, RecordError, UsageError
-from ownlab.file_lock import take_turn
+from ownlab.file_lock import LOCK_SECONDS, wait_for_lock
+from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.lab.secrets.keyring_backend import KeyringTrouble, find_keyring
-from ownlab.lab.store.atomic_write import write_private
+from ownlab.text import text
 
 __all__ = [
     "LONGEST",
@@ -276,11 +277,12 @@ def _changing(environ: Mapping[str, str]) -> Iterator[dict[str, _Entry]]:
     except OSError as exc:
         raise LabError(f"{folder} cannot be used: {exc.strerror}") from exc
     try:
-        take_turn(descriptor, "another ownlab has been changing the secrets")
+        message = text("Another ownlab process has been changing the secrets for {seconds:g} s.", seconds=LOCK_SECONDS)
+        wait_for_lock(descriptor, LabError(message))
         entries = _load(environ)
         yield entries
         record = encode_json(_Entries(tuple(entries.values())))
-        write_private(str(folder / "secrets.json"), msgspec.json.format(record, indent=1).decode() + "\n")
+        replace_file(str(folder / "secrets.json"), msgspec.json.format(record, indent=1).decode() + "\n")
     except OSError as exc:
         raise LabError(f"{folder}/secrets.json cannot be written: {exc.strerror}") from exc
     finally:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from ownlab.lab.forms.field_values import described
 from ownlab.lab.forms.grammar import Field
 from ownlab.lab.forms.notebook_forms import CellForm
-from ownlab.lab.forms.values import described
 from ownlab.render.console import labelled
 
 __all__ = ["show_forms"]

@@ -13,9 +13,9 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from ownlab.lab.forms.field_values import described, shown
 from ownlab.lab.forms.notebook_forms import forms_of
 from ownlab.lab.forms.parameters import parameters_of
-from ownlab.lab.forms.values import described, shown
 from ownlab.lab.runs.outcome import Outcome
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellReport, RunReport

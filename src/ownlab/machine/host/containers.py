@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown
-from ownlab.machine.host.files import read_bytes, read_text
-from ownlab.machine.host.mounts import Mount, read_mounts, root_mount
+from ownlab.machine.files import read_bytes, read_text
+from ownlab.machine.host.disks import Mount, read_mounts, root_mount
 
 __all__ = ["read_container", "read_pid_namespace", "read_platform", "read_virtualisation"]
 

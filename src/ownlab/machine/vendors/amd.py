@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
+from ownlab.machine.files import Tree
 from ownlab.machine.records import Amd, Card, CardProcess, Clocks, Ecc
-from ownlab.machine.vendors.sysfs import Tree, link, pci_name, sensor
+from ownlab.machine.vendors.sysfs import link, pci_name, sensor
 
 __all__ = ["decode_gfx", "read_amd"]
 

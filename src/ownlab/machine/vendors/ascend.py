@@ -12,8 +12,8 @@ import msgspec
 
 from ownlab.errors import DeadlineError
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown
+from ownlab.machine.files import Tree
 from ownlab.machine.records import Ascend, Card, CardProcess
-from ownlab.machine.vendors.sysfs import Tree
 from ownlab.processes import runner
 from ownlab.units import MIB
 
@@ -70,7 +70,7 @@ def _ask_smi(tool: str | None, tree: Tree, environ: Mapping[str, str]) -> Fact[s
     except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     if ran.returncode:
-        return Unknown(f"npu-smi info {runner.describe_exit(ran.returncode)}: {ran.said[:300]}")
+        return Unknown(f"npu-smi info {runner.describe_exit(ran.returncode)}: {ran.output[:300]}")
     return Known(ran.stdout, source="npu-smi info")
 
 

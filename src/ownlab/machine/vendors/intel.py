@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
+from ownlab.machine.files import Tree
 from ownlab.machine.records import Card
-from ownlab.machine.vendors.sysfs import Tree, link, pci_name, sensor
+from ownlab.machine.vendors.sysfs import link, pci_name, sensor
 
 __all__ = ["read_intel"]
 

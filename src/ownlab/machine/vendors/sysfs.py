@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
-from ownlab.machine.records import DeviceFile, Pcie
+from ownlab.machine.files import Tree
+from ownlab.machine.records import Pcie
 
-__all__ = ["Tree", "link", "pci_name", "sensor"]
+__all__ = ["link", "pci_name", "sensor"]
 
 # The transfer rate names the generation. PCI Express base specification, 1.0 to 6.0.
 _GENERATIONS = {
@@ -27,73 +26,6 @@ _GENERATIONS = {
     "64": 6,
 }
 _PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
-
-
-class Tree:
-    """A file system as seen from `root`: paths are written as on the machine, and shown so in sources and reasons."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def at(self, path: str) -> Path:
-        """Where the path of the machine lies for us."""
-        return self.root / path.lstrip("/")
-
-    def shown(self, path: Path) -> str:
-        """The path as on the machine."""
-        return "/" + str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
-
-    def exists(self, path: str) -> bool:
-        """Whether it is there for us. (pathlib's exists() raises under a closed folder until Python 3.12.)"""
-        return os.path.exists(self.at(path))
-
-    def names(self, folder: str, pattern: str = "") -> list[str]:
-        """What a folder holds that matches the pattern as a whole, in natural order; nothing where it cannot be listed."""
-        try:
-            names = os.listdir(self.at(folder))
-        except OSError:
-            return []
-        return sorted((name for name in names if not pattern or re.fullmatch(pattern, name)), key=_natural)
-
-    def text(self, path: str) -> Fact[str]:
-        """A file's text without the white space around it. An empty file says nothing, so it is unknown."""
-        try:
-            text = self.at(path).read_bytes().decode(errors="replace").strip("\0 \t\r\n")
-        except FileNotFoundError:
-            return Unknown(f"{path} is not there")
-        except OSError as exc:  # amdgpu refuses to read sensors of a sleeping card, containers hide some files
-            return Unknown(f"{path} cannot be read: {exc.strerror}")
-        return Known(text, source=path) if text else Unknown(f"{path} is empty")
-
-    def word(self, path: str) -> str:
-        """A file's text, or nothing: for ids that only choose what is read next."""
-        fact = self.text(path)
-        return fact.value if isinstance(fact, Known) else ""
-
-    def number(self, path: str, unit: str | None = None, *, divide: int = 1) -> Fact[int]:
-        """A whole number, divided down to its unit."""
-        fact = self.text(path)
-        if isinstance(fact, Unknown):
-            return fact
-        try:
-            return Known(round(int(fact.value, 0) / divide), source=path, unit=unit)
-        except ValueError:
-            return Unknown(f"{path} holds no number: {fact.value[:40]!r}")
-
-    def device_file(self, path: str) -> Fact[DeviceFile]:
-        """A device file, and whether we may open it."""
-        place = self.at(path)
-        if not os.path.exists(place):
-            return Unknown(f"{path} is not there")
-        return Known(DeviceFile(path, os.access(place, os.R_OK), os.access(place, os.W_OK)), source=path)
-
-    def link_name(self, path: str) -> str:
-        """The last part of where a link leads: sysfs names a card's bus id and its driver so."""
-        return os.path.basename(os.path.realpath(self.at(path))) if self.exists(path) else ""
-
-
-def _natural(name: str) -> list[tuple[int, int | str]]:
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def link(tree: Tree, device: str) -> Pcie:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown
+from ownlab.machine.files import Tree
 from ownlab.machine.records import Card, Tpu
-from ownlab.machine.vendors.sysfs import Tree
 
 __all__ = ["read_tpu"]
 

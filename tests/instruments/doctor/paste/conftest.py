@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.doctor.paste import read_paste
+from ownlab.instruments.doctor.paste.reader import read_paste
 from ownlab.instruments.doctor.records import Case
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine

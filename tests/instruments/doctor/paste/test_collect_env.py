@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ownlab.instruments.doctor.paste import read_paste
+from ownlab.instruments.doctor.paste.reader import read_paste
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.doctor.paste import read_paste
+from ownlab.instruments.doctor.paste.reader import read_paste
 from ownlab.instruments.doctor.records import Case
 
 GOLDEN = Path(__file__).parent / "golden.json"

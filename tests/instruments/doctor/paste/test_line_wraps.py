@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ownlab.instruments.doctor.diagnosis import diagnose
-from ownlab.instruments.doctor.paste import read_paste
 from ownlab.instruments.doctor.paste.line_wraps import unwrap
+from ownlab.instruments.doctor.paste.reader import read_paste
 
 ERRORS = {
     "driver-old": "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11060). Please update"

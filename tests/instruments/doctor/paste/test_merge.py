@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ownlab.instruments.doctor.paste import merge
+from ownlab.instruments.doctor.paste.reader import merge
 from ownlab.machine.facts import NOT_READ, Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine, Nvidia, Package
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.doctor.paste import read_paste
+from ownlab.instruments.doctor.paste.reader import read_paste
 from ownlab.machine.facts import value_of
 
 REPORTS: list[dict[str, Any]] = json.loads(

@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ownlab.instruments.doctor.paste.program_output import spoken
 from ownlab.instruments.doctor.records import Message
 
-__all__ = ["Block", "Heard", "hear"]
+__all__ = ["Block", "Heard", "hear", "spoken"]
 
 _KEPT = 2000  # lines of messages; beyond, only lines that look like errors, the first and the last of them
 _KERNEL_KEPT = 1000
-_LONGEST = 4000
-_KERNEL_LONGEST = 500  # as in the live machine's kernel log
+_MESSAGE_LENGTH = 4000
+_KERNEL_LINE_LENGTH = 500  # as in the live machine's kernel log
 
 _ERROR = re.compile(
     r"(?:Error|Exception|Warning)\b|Traceback|\b(?:error|err|fatal|fails?|failed|failure|aborted|killed|core dumped|segmentation fault|"
@@ -118,7 +117,7 @@ def hear(blocks: Iterable[Block], *, smi_worked: int = -1) -> Heard:
     total = sum(map(len, rest))
     kept = rest if total <= _KEPT else _most_telling(rest)
     texts = [text for text in dict.fromkeys(map(_as_text, kept)) if text.strip()]
-    log = _ends([line[:_KERNEL_LONGEST] for line in kernel], _KERNEL_KEPT)
+    log = _ends([line[:_KERNEL_LINE_LENGTH] for line in kernel], _KERNEL_KEPT)
     failures = _ends(list(dict.fromkeys(failures)), _KERNEL_KEPT)
     code = any(_CODE.search(text) for text in texts)
     telling = code or about or any(_TOPIC.search(text) for text in texts)
@@ -140,14 +139,16 @@ def hear(blocks: Iterable[Block], *, smi_worked: int = -1) -> Heard:
 
 
 def _as_text(lines: Sequence[str]) -> str:
-    return "\n".join(line[:_LONGEST] for line in lines)
+    return "\n".join(line[:_MESSAGE_LENGTH] for line in lines)
 
 
 def _is_kernels(line: str) -> bool:
     """Whether the kernel said it: by its words, or by its stamp where it is an error."""
     if "NVRM: " in line or (any(word in line for word in _KERNEL_WORDS) and _KERNEL.search(line)):
         return True
-    return line[:1] == "[" and _STAMPED.match(line) is not None and _ERROR.search(line[:_KERNEL_LONGEST]) is not None
+    return (
+        line[:1] == "[" and _STAMPED.match(line) is not None and _ERROR.search(line[:_KERNEL_LINE_LENGTH]) is not None
+    )
 
 
 def _sort(block: Sequence[str], kernel: list[str], failures: list[str]) -> Iterator[list[str]]:
@@ -159,10 +160,10 @@ def _sort(block: Sequence[str], kernel: list[str], failures: list[str]) -> Itera
             kernel.append(line.strip())
             failing = False
         elif any(word in line for word in _SMI_WORDS) and (failure := _SMI_FAILED.search(line)):
-            failures.append(line[failure.start() :].strip()[:_LONGEST])
+            failures.append(line[failure.start() :].strip()[:_MESSAGE_LENGTH])
             failing = True
         elif failing and line.strip() and (line[0].isspace() or line.startswith("NVML library version")):
-            failures[-1] += ("\n" if line[0].isupper() else " ") + line.strip()[:_LONGEST]
+            failures[-1] += ("\n" if line[0].isupper() else " ") + line.strip()[:_MESSAGE_LENGTH]
             failing = False
         elif not line.strip():
             if piece:
@@ -179,7 +180,7 @@ def _is_empty(line: str) -> bool:
     """Whether a line says nothing: a border, a date, or what was typed to get a report."""
     last = line[-1]
     if last in "|+=*_- " or line.endswith("Info"):
-        return _NOTHING.match(line[:_LONGEST]) is not None
+        return _NOTHING.match(line[:_MESSAGE_LENGTH]) is not None
     if last.isdigit() and _DATE.match(line[:80]):
         return True
     return len(line) < 300 and any(word in line for word in _COMMAND_WORDS) and _COMMAND.match(line) is not None
@@ -192,9 +193,108 @@ def _most_telling(pieces: list[list[str]]) -> list[list[str]]:
 
 
 def _is_telling(line: str) -> bool:
-    low = line[:_LONGEST].lower()
+    low = line[:_MESSAGE_LENGTH].lower()
     return any(word in low for word in _TELLING_WORDS)
 
 
 def _ends(lines: list[str], most: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[: most // 2], *lines[-(most - most // 2) :]]
+
+
+_LINE_LENGTH = 2000
+
+_FRAME = re.compile(r'File ".{1,400}?", line \d+')
+_EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception|Warning|Interrupt)\b:\s")
+
+# Before the code: a prompt, a line number, IPython's arrow, the sign of a difference.
+_BEFORE_CODE = r"\s*(?:(?:>>>|\.\.\.|In[ ]\[\d+\]:)\s+|-{1,9}>[ ]?\d{0,5}[ ]{1,20}|\d{1,5}\s+|[+-]\s+)?"
+_STATEMENT = re.compile(
+    _BEFORE_CODE
+    + r"""(?:raise\s+[\w.]+\s*(?:\(|$|from\b)
+      | throw\s+(?:new\s+)?[\w:]+\s*[({]
+      | (?:return|assert|yield)\s+(?:not\s+)?(?:[rbfu]?["']|[\w.]+\()
+      | [A-Za-z_][\w.]*(?:\[[^\]]{0,80}\])?(?:[ ]?:[ ]?[\w\[\],.|]{1,60})?[ ][+]?=[ ](?:[rbfu]?["'(\[{]|[\w.]+\())""",
+    re.VERBOSE,
+)
+_BLOCK = re.compile(_BEFORE_CODE + r"(?:(?:el)?if|while|for|with|except|case)\b")
+_CALL = re.compile(
+    _BEFORE_CODE + r"(?:print|warn|sys\.exit|warnings\.warn|console\.\w+|(?:self\.)?_?log(?:ger|ging)?\.\w+"
+    r"|self\.assert\w+|pytest\.\w+|TORCH_\w+|AT_ERROR|CHECK\w*)\("
+)
+_COMPARED = re.compile(r"""["'][ ](?:not[ ])?in[ ](?:str|repr)\(""")
+
+_PROGRAM = re.compile(
+    r"Error\b|Exception\b|Warning\b|\berror\s*[:(\]=]|\b(?:ERROR|FATAL|WARN|WARNING|CRITICAL|INFO|DEBUG)\b|\bfatal\b|\bdaemon\b"
+    r"|\bcaused\b|^\s*\[|^\s*[\d{]"
+)
+_QUOTED = re.compile(r"""(?<=[A-Za-z])(?P<open>[ (])(?P<mark>["'`])(?P<words>[^"'`]{5,300})(?P=mark)(?!\w)""")
+# Before the quoted words: what says that it happened here.
+_HAPPENED = re.compile(
+    r"\b(?:gets?|got|getting|gives?|gave|giving|says?|said|saying|shows?|showed|showing|throws?|threw|raises?|raised|fail\w*|crash\w*"
+    r"|errors?|messages?|warnings?|reports?|reported|prints?|printed|printing|outputs?|receiv\w+|encounter\w*|facing|hits?|hitting"
+    r"|sees|saw|seeing|(?:I|we|still|always|now) see|complain\w*|returns?|returned|ends?|ended|die[sd]|because|due|problem|issue)\b",
+    re.IGNORECASE,
+)
+_NEVER = re.compile(r"\b(?:never|no longer|without|not|no)\b|n't\b", re.IGNORECASE)
+_CAUGHT = re.compile(
+    r"\b(?:caught|catching|handled|recovered from)\b.{0,200}\b(?:retry|retri|continu|skip|ignor|recover|reduc|resum|falling back|fell back)",
+    re.IGNORECASE,
+)
+_CAUGHT_WORDS = ("aught", "atching", "andled", "ecovered")
+
+
+def spoken(lines: Sequence[str]) -> list[str]:
+    """The lines that a program said. Source lines of a traceback and other code are left out; words that are only quoted
+    inside a sentence are blanked out there."""
+    said: list[str] = []
+    frame = -1  # the column of the frame that the line before belongs to; its source stands deeper
+    for line in lines:
+        place = line.find('File "')
+        if place >= 0 and _FRAME.match(line, place):
+            frame = place
+            said.append(line)
+            continue
+        if frame >= 0:
+            if line[frame : frame + 2] == "  " and not _EXCEPTION.match(line[frame:].strip()):
+                continue
+            frame = -1
+        if _is_said(line):
+            said.append(_without_quotes(line) if "'" in line or '"' in line or "`" in line else line)
+    return said
+
+
+def _is_said(line: str) -> bool:
+    if len(line) > _LINE_LENGTH:
+        return True
+    if any(word in line for word in _CAUGHT_WORDS) and _CAUGHT.search(line):
+        return False
+    return not _is_code(line)
+
+
+def _is_code(line: str) -> bool:
+    # Nearly every line of a log has none of these, and is asked no more.
+    quoted = '"' in line or "'" in line
+    if not quoted and "(" not in line and "except" not in line and "raise" not in line:
+        return False
+    if "environ" in line:  # setting a variable tells of the machine
+        return False
+    end = line.rstrip()[-1:]
+    if end == ":" and _BLOCK.match(line):
+        return True
+    if quoted and (_COMPARED.search(line) or (end in "(),;" and _CALL.match(line))):
+        return True
+    return _STATEMENT.match(line) is not None
+
+
+def _without_quotes(line: str) -> str:
+    """The line without words that somebody quoted in passing ("I read about 'CUDA out of memory'")."""
+    if len(line) > _LINE_LENGTH or _PROGRAM.search(line):
+        return line
+    return _QUOTED.sub(_keep_or_blank, line)
+
+
+def _keep_or_blank(match: re.Match[str]) -> str:
+    before = match.string[max(0, match.start() - 60) : match.start()]
+    if " " not in match["words"].strip() or (_HAPPENED.search(before) and not _NEVER.search(before)):
+        return match[0]
+    return f"{match['open']}{match['mark']}…{match['mark']}"

@@ -7,10 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ownlab.instruments.doctor.paste import saved_json, toolkit, vendor_tools
-from ownlab.instruments.doctor.paste.frameworks import collect_env, lscpu, packages
+from ownlab.instruments.doctor.paste import (
+    collect_env,
+    json_documents,
+    nvidia_smi_csv,
+    nvidia_smi_log,
+    nvidia_smi_table,
+    packages,
+    system_tools,
+    vendor_tools,
+)
 from ownlab.instruments.doctor.paste.messages import Block
-from ownlab.instruments.doctor.paste.nvidia_smi import gpu_list, smi_csv, smi_query, smi_table
 from ownlab.instruments.doctor.paste.sections import Kind, Section
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Machine
@@ -19,17 +26,17 @@ __all__ = ["KINDS", "Reports", "read_reports"]
 
 # In the order of trust: where two reports know the same thing, the one that stands first here is believed.
 KINDS: tuple[Kind, ...] = (
-    *saved_json.KINDS,
+    *json_documents.KINDS,
     vendor_tools.XML_KIND,
-    smi_query.KIND,
-    smi_query.VERSION_KIND,
-    *smi_csv.KINDS,
-    smi_table.KIND,
-    *gpu_list.KINDS,
+    nvidia_smi_log.KIND,
+    nvidia_smi_log.VERSION_KIND,
+    *nvidia_smi_csv.KINDS,
+    nvidia_smi_table.KIND,
+    *nvidia_smi_table.LIST_KINDS,
     *vendor_tools.OTHERS,
-    *toolkit.KINDS,
+    *system_tools.KINDS,
     collect_env.KIND,
-    lscpu.KIND,
+    system_tools.KIND,
     *packages.KINDS,
 )
 _ERRORS_INSIDE = re.compile(r"\s*(?:ERROR|WARNING)\b")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ownlab.errors import NotRecognised
 from ownlab.instruments.doctor.paste.sections import Kind, run_of
 from ownlab.machine.facts import NOT_READ, Known
-from ownlab.machine.nvidia import smi_xml
+from ownlab.machine.nvidia import nvidia_smi
 from ownlab.machine.records import Amd, Card, Machine
 from ownlab.machine.vendors.amd_tools import parse_amd_smi, parse_amd_versions, parse_rocm_smi, parse_rocminfo
 from ownlab.machine.vendors.ascend import parse_npu_smi
@@ -40,7 +40,7 @@ def _xml_extent(lines: Sequence[str], start: int) -> int:
 def _read_xml(lines: Sequence[str]) -> Machine | None:
     source = "pasted nvidia-smi -q -x"
     try:
-        nvidia, cards = smi_xml.parse("\n".join(lines)[:_MOST], source=source)
+        nvidia, cards = nvidia_smi.parse("\n".join(lines)[:_MOST], source=source)
     except NotRecognised:  # the XML of something else, or nothing but its head
         return None
     return Machine(origin="pasted", nvidia=nvidia, cards=Known(cards, source) if cards else NOT_READ)

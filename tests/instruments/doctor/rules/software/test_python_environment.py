@@ -14,7 +14,7 @@ from ownlab.instruments.doctor.rules.software.python_environment import (
     InterpreterBroken,
     MuslLibc,
 )
-from ownlab.machine.environment import ALLOCATOR_OPTIONS, read_environment
+from ownlab.machine.environment_variables import ALLOCATOR_OPTIONS, read_environment
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine, Nvidia
 

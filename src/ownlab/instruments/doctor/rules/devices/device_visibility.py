@@ -18,7 +18,7 @@ from ownlab.instruments.doctor.queries import (
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, on_host, set_variable
 from ownlab.instruments.doctor.rule import MessageRule, Rule
-from ownlab.machine.environment import visible_devices
+from ownlab.machine.environment_variables import visible_devices
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Card, Machine
 

@@ -20,7 +20,7 @@ from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, driver_remedy, install_command, on_host
 from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.instruments.doctor.rules.devices.device_visibility import hiding_assignments
-from ownlab.machine.environment import visible_devices
+from ownlab.machine.environment_variables import visible_devices
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Machine
 

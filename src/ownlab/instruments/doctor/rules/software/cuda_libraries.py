@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ownlab.catalog.cuda_libraries import cuda_majors, library_names, library_wheel
+from ownlab.catalog.cuda import cuda_majors, library_names, library_wheel
 from ownlab.catalog.frameworks import cudnn_of_torch, cudnn_wheel, tensorflow_build, tensorflow_windows_last
 from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.instruments.doctor.queries import (

@@ -26,7 +26,7 @@ from ownlab.instruments.doctor.remedies import (
     xpu_requirement,
 )
 from ownlab.instruments.doctor.rule import MessageRule, Rule
-from ownlab.machine.environment import ALLOCATOR_OPTIONS
+from ownlab.machine.environment_variables import ALLOCATOR_OPTIONS
 from ownlab.machine.facts import NOT_READ, Unknown, value_of
 from ownlab.machine.records import Machine
 

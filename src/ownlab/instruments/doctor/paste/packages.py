@@ -1,0 +1,166 @@
+"""Reads lists of Python packages: `pip list`, `pip freeze`, `pip show`, `conda list`, and collect_env's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ownlab.instruments.doctor.paste.sections import Kind, run_of
+from ownlab.machine.facts import Fact, Known, Unknown
+from ownlab.machine.records import Framework, Interpreter, LibraryInstall, Machine, Package, Toolkits
+
+__all__ = ["FREEZE", "KINDS", "PACKAGE_LINE", "build_of", "cuda_of", "installs_of", "read_packages", "rocm_of"]
+
+# Those that decide whether and how an accelerator is used.
+_MATTERS = re.compile(
+    r"(?:torch|torchvision|torchaudio|torch-npu|torch-xla|torch-directml|torch-cuda80|pytorch|pytorch-nightly|pytorch-cuda|"
+    r"pytorch-gpu|pytorch-mutex|pytorch-triton.*|triton|triton-.*|tensorflow|tensorflow-.*|tf-nightly.*|keras|jax|jaxlib|"
+    r"jax-.*|cupy|cupy-.*|numba|numba-cuda|numpy|nvidia-.*|cudatoolkit|cuda|cuda-.*|cudnn|nccl|libtpu.*|vllm|sglang|"
+    r"sgl-kernel|flash-attn|flashinfer.*|xformers|bitsandbytes|deepspeed|apex|intel-extension-for-pytorch|"
+    r"intel-extension-for-tensorflow|transformers|accelerate|onnxruntime.*|ctranslate2|mindspore|pynvml|llama-cpp-python)$"
+)
+_FRAMEWORKS = {
+    "torch": "torch",
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "tensorflow-gpu": "tensorflow",
+    "tensorflow-cpu": "tensorflow",
+    "jax": "jax",
+    "numba": "numba",
+}
+PACKAGE_LINE = r"\s*\[(?:pip3?|conda|uv)\]"
+_COLLECT_ENV = re.compile(
+    r"\s*\[(?:pip3?|uv)\]\s+([\w.-]{1,80})==(\S{1,80})|\s*\[conda\]\s+([\w.-]{1,80})\s+(\d\S{0,80})(?:\s+(\S{1,80}))?"
+)
+FREEZE = r"\s*[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,-]{1,60}\])?==\d\S{0,79}\s*$"
+_FREEZE = re.compile(r"\s*([A-Za-z0-9][\w.-]{0,79})(?:\[[\w,-]{1,60}\])?==(\S+)")
+_ROW = re.compile(r"\s*([A-Za-z0-9][\w.-]{0,79})\s+(\d\S{0,79})(?:\s+\S.*)?$")
+_RULE_OR_ROW = re.compile(r"\s*-{3,}|#|" + _ROW.pattern)
+_SHOWN = re.compile(
+    r"(?:Name|Version|Summary|Home-page|Author|Author-email|License|License-Expression|Location|Requires|Required-by)\b.*:"
+)
+_CONDA_CUDNN = re.compile(r"cudnn(\d+(?:\.\d+)+)")
+_SOURCE = "pasted list of packages"
+
+
+def read_packages(lines: Sequence[str]) -> tuple[tuple[Package, ...], str | None]:
+    """The packages that matter in collect_env's list; and the cuDNN in conda's own build of torch, if there is one."""
+    found: dict[str, Package] = {}
+    cudnn: str | None = None
+    for line in lines:
+        match = _COLLECT_ENV.match(line)
+        if match is None:
+            continue
+        name, version = _normal(match[1] or match[3]), match[2] or match[4]
+        if _MATTERS.match(name):
+            found.setdefault(name, Package(name, version))
+        if name in ("pytorch", "pytorch-nightly") and match[5] and (built := _CONDA_CUDNN.search(match[5])):
+            cudnn = built[1]
+    return tuple(found.values()), cudnn
+
+
+def installs_of(packages: Sequence[Package], library: str, source: str) -> tuple[LibraryInstall, ...]:
+    """The copies of cuDNN or NCCL that came as wheels."""
+    return tuple(
+        LibraryInstall(path=package.name, version=Known(package.version, source), origin="wheel")
+        for package in packages
+        if package.name.startswith(f"nvidia-{library}-cu") or package.name == f"nvidia-{library}"
+    )
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _machine(pairs: Sequence[tuple[str, str]]) -> Machine | None:
+    packages = {name: Package(name, version) for given, version in pairs if _MATTERS.match(name := _normal(given))}
+    if not packages:
+        return None
+    listed = tuple(packages.values())
+    frameworks = {
+        _FRAMEWORKS[package.name]: _framework(_FRAMEWORKS[package.name], package)
+        for package in listed
+        if package.name in _FRAMEWORKS
+    }
+    cudnn, nccl = installs_of(listed, "cudnn", _SOURCE), installs_of(listed, "nccl", _SOURCE)
+    toolkits = Toolkits()
+    if cudnn:
+        toolkits = Toolkits(cudnn=Known(cudnn, _SOURCE), nccl=Known(nccl, _SOURCE) if nccl else toolkits.nccl)
+    interpreter = Interpreter(packages=Known(listed, _SOURCE))
+    if frameworks:
+        interpreter = Interpreter(
+            packages=Known(listed, _SOURCE), frameworks=Known(tuple(frameworks.values()), _SOURCE)
+        )
+    return Machine(origin="pasted", toolkits=toolkits, interpreter=interpreter)
+
+
+def _framework(name: str, package: Package) -> Framework:
+    version = Known(package.version, _SOURCE)
+    if name != "torch":
+        return Framework(name=name, version=version)
+    return Framework(
+        name=name,
+        version=version,
+        build=build_of(package.version, _SOURCE),
+        cuda=cuda_of(package.version, _SOURCE),
+        rocm=rocm_of(package.version, _SOURCE),
+    )
+
+
+def _freeze_extent(lines: Sequence[str], start: int) -> int:
+    return run_of(re.compile(FREEZE + r"|\s*[\w.-]+ @ \S|\s*-e "), lines, start)
+
+
+def _read_freeze(lines: Sequence[str]) -> Machine | None:
+    return _machine([(match[1], match[2]) for line in lines if (match := _FREEZE.match(line))])
+
+
+def _list_extent(lines: Sequence[str], start: int) -> int:
+    return run_of(_RULE_OR_ROW, lines, start + 1)
+
+
+def _read_list(lines: Sequence[str]) -> Machine | None:
+    return _machine([(match[1], match[2]) for line in lines[1:] if (match := _ROW.match(line))])
+
+
+def _show_extent(lines: Sequence[str], start: int) -> int:
+    end = run_of(_SHOWN, lines, start)
+    return end if end - start >= 2 and lines[start + 1].startswith("Version:") else start
+
+
+def _read_show(lines: Sequence[str]) -> Machine | None:
+    return _machine([(lines[0].partition(":")[2].strip(), lines[1].partition(":")[2].strip())])
+
+
+KINDS = (
+    Kind("list of packages", FREEZE, _freeze_extent, _read_freeze, several="each"),
+    Kind(
+        "list of packages", r"\s*(?:Package\s+Version\b|# Name\s+Version\b)", _list_extent, _read_list, several="each"
+    ),
+    Kind("list of packages", r"Name: \S+$", _show_extent, _read_show, several="each"),
+)
+
+
+_LABEL = re.compile(r"\+.*?(?:cu(\d{2,3})(?!\d)|rocm(\d+(?:\.\d+){0,2})|(cpu)|(xpu))")
+_SILENT = "the version does not say"
+
+
+def build_of(version: str, source: str) -> Fact[str]:
+    match = _LABEL.search(version)
+    if match is None:
+        return Unknown(f"{_SILENT} what {version} was built for")
+    return Known("cuda" if match[1] else "rocm" if match[2] else match[3] or match[4], source)
+
+
+def cuda_of(version: str, source: str) -> Fact[str]:
+    match = _LABEL.search(version)
+    if match is None:
+        return Unknown(f"{_SILENT} with which CUDA {version} was built")
+    if match[1] is None:
+        return Unknown("not built with CUDA")
+    return Known(f"{match[1][:-1]}.{match[1][-1]}", source)
+
+
+def rocm_of(version: str, source: str) -> Fact[str]:
+    match = _LABEL.search(version)
+    return Known(match[2], source) if match and match[2] else Unknown("not built with ROCm, as far as its version says")

@@ -1,1 +1,0 @@
-"""From bytes to words: decoded, cleaned, split into reports, and what was said between them."""

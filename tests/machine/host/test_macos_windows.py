@@ -1,0 +1,23 @@
+"""Hosts that are not Linux: psutil and Python answer on any system, so this one stands in for them."""
+
+from __future__ import annotations
+
+import os
+
+from ownlab.machine.facts import Known, Unknown, value_of
+from ownlab.machine.host.macos_windows import read_elsewhere
+
+
+def test_what_every_system_tells() -> None:
+    host = read_elsewhere("darwin", {"PATH": "/nowhere"})
+    assert value_of(host.family) == "darwin"
+    assert (value_of(host.system) or "").startswith("macOS")
+    assert value_of(host.cpu.logical_cores) == os.cpu_count()
+    total, available = value_of(host.memory.total), value_of(host.memory.available)
+    assert total is not None
+    assert available is not None
+    assert total > available > 0
+    assert host.package_manager == Unknown("none that we know is on PATH")
+    assert host.memory.shm_total == Unknown("darwin has no /dev/shm")
+    assert isinstance(host.disks, Known)
+    assert isinstance(host.kernel_log, Unknown)

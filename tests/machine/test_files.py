@@ -1,0 +1,28 @@
+"""Questions that are answered, refused, or never answered."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ownlab.machine.files import ask_all
+
+
+def test_one_that_hangs_costs_the_deadline_once() -> None:
+    never = threading.Event()
+
+    def hang() -> str:
+        never.wait(60)
+        return "late"
+
+    def refuse() -> str:
+        raise PermissionError(13, "Permission denied")
+
+    start = time.monotonic()
+    answers = ask_all({"hangs": hang, "hangs too": hang, "refuses": refuse, "answers": lambda: "here"}, deadline=0.3)
+    took = time.monotonic() - start
+    never.set()
+    assert set(answers) == {"refuses", "answers"}
+    assert answers["answers"] == "here"
+    assert isinstance(answers["refuses"], PermissionError)
+    assert 0.3 <= took < 5

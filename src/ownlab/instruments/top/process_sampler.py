@@ -183,7 +183,10 @@ def _trees(owners: Mapping[int, Owner], on_cards: Iterable[int], table: Mapping[
     runtimes = [_Tree(root, owners[root], frozenset(members[runtime])) for runtime, root in roots.items()]
     kernels = set(roots.values())
     others = [pid for pid in on_cards if pid not in kernels]
-    return [*runtimes, *(_Tree(pid, owner_by_pid.get(pid), frozenset((pid, *descendants_of(pid, children)))) for pid in others)]
+    return [
+        *runtimes,
+        *(_Tree(pid, owner_by_pid.get(pid), frozenset((pid, *descendants_of(pid, children)))) for pid in others),
+    ]
 
 
 def _rates(before: _Counts | None, now: _Counts) -> tuple[float | None, float | None, float | None]:

@@ -242,7 +242,7 @@ class TopApp(App[OwnlabError]):
             self.notify(text("There is no process to signal."))
             return
         if self.feed.speed is not None:
-            self.notify(text("This is a recording: its processes are not on this machine."), severity="warning")
+            self.notify(text("Recorded processes cannot be signalled."), severity="warning")
             return
         refusal = refusal_reason(row.process)
         if refusal:

@@ -32,7 +32,20 @@ from ownlab.instruments.top.screen.model import View
 from ownlab.text import text
 from ownlab.units import GIB
 
-__all__ = ["BLOCKS", "PLAIN", "CardPanels", "Glyphs", "HostPanel", "ProcessTable", "TitleBar", "ViewWidget", "bar", "clean", "glyphs_for", "graph"]
+__all__ = [
+    "BLOCKS",
+    "PLAIN",
+    "CardPanels",
+    "Glyphs",
+    "HostPanel",
+    "ProcessTable",
+    "TitleBar",
+    "ViewWidget",
+    "bar",
+    "clean",
+    "glyphs_for",
+    "graph",
+]
 
 Glyphs = str  # from empty to full
 

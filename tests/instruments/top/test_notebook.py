@@ -47,7 +47,7 @@ def shape(value):
         return [f"{type(value).__module__}.{type(value).__name__}", fields]
     if isinstance(value, (list, tuple)):
         return [type(value).__name__, shape(value[0]) if value else None]
-    return type(value).__name__
+    return "str" if isinstance(value, str) else type(value).__name__
 
 w = ownlab.watch(every=0.15)
 seen["type"] = f"{type(w).__module__}.{type(w).__name__}"
@@ -123,7 +123,7 @@ def run_without_ownlab(code: str, **environ: str) -> str:
 
 def split(output: str) -> tuple[str, Any]:
     printed, _, seen = output.rpartition("SEEN")
-    return re.sub(r"[\d.:/]+", "0", printed), json.loads(seen)
+    return re.sub(r"[\d.:/]+( ([KMGT]i)?B)?", "0", printed), json.loads(seen)
 
 
 @pytest.mark.parametrize("run_script", [run, run_without_ownlab])

@@ -7,7 +7,7 @@ import json
 import nbformat
 import pytest
 
-from ownlab.lab.journal.outputs import Outputs, checked
+from ownlab.lab.journal.outputs import Outputs, is_valid_content
 
 LIMIT = 10_000
 
@@ -124,7 +124,7 @@ def test_what_a_kernel_adds_beyond_nbformat_is_not_saved() -> None:
     ],
 )
 def test_what_jupyterlab_refuses_is_refused(kind: str, content: dict[str, object]) -> None:
-    assert not checked(kind, content)
+    assert not is_valid_content(kind, content)
 
 
 def test_a_state_can_be_written_down() -> None:

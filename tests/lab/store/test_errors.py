@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from ownlab.errors import StoreError
-from ownlab.lab.store.errors import told
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.errors import store_errors
+from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 
-# Adds usage until the disk takes no more, says what it was told, then has room again and goes on.
+# Adds usage until the disk takes no more, prints the error, then has room again and goes on.
 FULL = """
 import json, resource, sys
 sys.path.insert(0, sys.argv[2])
@@ -79,7 +79,7 @@ def test_a_store_that_may_not_be_written_is_said(open_folder: Path, someone: Cal
         path.chmod(mode)
     try:
         with pytest.raises(refused, match=r"may not be written|cannot be opened") as raised:
-            someone("ann", uid=uid, at=place).ask("come", runtime="a", want=Want())
+            someone("ann", uid=uid, at=place).ask("come", runtime="a", want=CardRequest())
         assert raised.value.kind == "StoreError"
         assert raised.value.hint
     finally:
@@ -124,6 +124,6 @@ def test_a_database_that_stays_locked_is_said(folder: Path) -> None:
     ],
 )
 def test_every_failure_has_words(raised: Exception, message: str) -> None:
-    with pytest.raises(StoreError, match=message) as caught, told("/x"):
+    with pytest.raises(StoreError, match=message) as caught, store_errors("/x"):
         raise raised
     assert caught.value.__cause__ is raised

@@ -13,7 +13,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from ownlab.lab.journal.outputs import KINDS, Content, Outputs
+from ownlab.lab.journal.outputs import OUTPUT_TYPES, Content, Outputs
 
 __all__ = ["WIDGET_TARGET", "Comms"]
 
@@ -106,7 +106,7 @@ class Comms:
         comm = self._comms.get(widgets[-1])
         if comm is not None and comm.outputs is not None:
             # A display update is taken and dropped: OutputModel knows none.
-            if kind in KINDS:
+            if kind in OUTPUT_TYPES:
                 comm.outputs.add(kind, content, size)
             elif kind == "clear_output":
                 comm.outputs.clear(content["wait"])

@@ -15,15 +15,15 @@ from ownlab.file_lock import try_lock
 from ownlab.files import replace_file
 from ownlab.lab.journal.reader import records_after
 from ownlab.lab.journal.records import encode
-from ownlab.lab.journal.replay import retell_all
-from ownlab.lab.journal.state import Fold
-from ownlab.lab.journal.storage import folded_name, list_files, log_name
+from ownlab.lab.journal.replay import compacted_records
+from ownlab.lab.journal.state import JournalState
+from ownlab.lab.journal.storage import compacted_name, list_journal_files, segment_name
 
 __all__ = ["compact"]
 
 
 def compact(folder: Path, cell_bytes: int) -> None:
-    """Fold what no longer changes; nothing where another process is at it."""
+    """JournalState what no longer changes; nothing where another process is at it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if try_lock(descriptor):
@@ -38,20 +38,20 @@ def compact(folder: Path, cell_bytes: int) -> None:
 
 def _fold(folder: Path, cell_bytes: int) -> bool:
     """Whether there is a new compacted file."""
-    files = list_files(folder)
+    files = list_journal_files(folder)
     if len(files.logs) < 2:
         return False
-    fold = Fold(cell_bytes)
+    fold = JournalState(cell_bytes)
     for record in records_after(folder, 0):
         if record.number >= files.logs[-1]:
             break
         fold.add(record)
     if fold.position <= files.folded:
         return False
-    path = folder / folded_name(fold.position)
+    path = folder / compacted_name(fold.position)
 
     def write(file: BinaryIO) -> None:
-        for record in retell_all(fold):
+        for record in compacted_records(fold):
             file.writelines(encode([record]))
 
     replace_file(path, write, durable=True, temporary=str(folder / f"{path.name}.tmp"))
@@ -60,12 +60,12 @@ def _fold(folder: Path, cell_bytes: int) -> bool:
 
 def _sweep(folder: Path) -> None:
     """Remove what a compacted file stands for, and what a compaction that was killed has left."""
-    files = list_files(folder)
+    files = list_journal_files(folder)
     old = [first for first, following in zip(files.logs, files.logs[1:], strict=False) if following <= files.folded + 1]
     for first in old:
-        (folder / log_name(first)).unlink()
+        (folder / segment_name(first)).unlink()
     for path in [*folder.glob("*.folded.tmp"), *folder.glob("*.folded")]:
-        if path.name != folded_name(files.folded):
+        if path.name != compacted_name(files.folded):
             path.unlink()
 
 

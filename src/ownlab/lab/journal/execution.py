@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from ownlab.lab.journal.json_parts import read_object
+from ownlab.lab.journal.json_parts import parse_object
 from ownlab.lab.journal.outputs import Content, Outputs
 from ownlab.lab.journal.records import Record
 
-__all__ = ["Execution", "iso"]
+__all__ = ["Execution", "format_time"]
 
 _PLAIN = [
     "asked_at",
@@ -84,7 +84,7 @@ class Execution:
         """Its kernel is gone: what it showed stays, and it has no count."""
         self.end("cut", record_at)
         if self.live:
-            self.time("execution_failed", iso(record_at), number)
+            self.time("execution_failed", format_time(record_at), number)
 
     def dump(self) -> tuple[Content, list[bytes]]:
         """Its state as JSON, and the records that belong to it in parts."""
@@ -115,14 +115,14 @@ class Execution:
 
     def reply_content(self) -> Content:
         """What its reply says; empty before there is one."""
-        return read_object(self.reply.parts[3]) if self.reply else {}
+        return parse_object(self.reply.parts[3]) if self.reply else {}
 
 
-def iso(at: float) -> str:
+def format_time(at: float) -> str:
     """A time as Jupyter writes it."""
     return datetime.fromtimestamp(at, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
-def whole_number(value: Any) -> int | None:
+def as_count(value: Any) -> int | None:
     """A count as nbformat has it: an integer or none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["MESSAGE", "Changes", "add_changes", "packages_of", "remember"]
+__all__ = ["PACKAGES_MESSAGE", "Changes", "add_changes", "packages_of", "record_packages"]
 
-MESSAGE = "ownlab_packages"
+PACKAGES_MESSAGE = "ownlab_packages"
 
 Changes = dict[str, dict[str, str | None]]
 
@@ -39,7 +39,7 @@ def packages_of(notebook: Mapping[str, Any]) -> dict[str, list[str]]:
     return {kind: texts for kind, texts in lists.items() if texts}
 
 
-def remember(notebook: dict[str, Any], changes: Changes) -> bool:
+def record_packages(notebook: dict[str, Any], changes: Changes) -> bool:
     """Put changes into a notebook's metadata; whether that changed it. What else stands there stays."""
     metadata = notebook.setdefault("metadata", {})
     own = metadata.get("ownlab", {})

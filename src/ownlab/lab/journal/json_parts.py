@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ownlab.lab.journal.stream_text import clean
+from ownlab.lab.journal.stream_text import replace_surrogates
 
-__all__ = ["Header", "read_header", "read_object"]
+__all__ = ["Header", "parse_header", "parse_object"]
 
 
 class Header(msgspec.Struct):
@@ -25,7 +25,7 @@ class Header(msgspec.Struct):
 _HEADER = msgspec.json.Decoder(Header)
 
 
-def read_header(part: bytes) -> Header | None:
+def parse_header(part: bytes) -> Header | None:
     """A header, or a parent's; none where it cannot be read."""
     try:
         return _HEADER.decode(part)
@@ -33,7 +33,7 @@ def read_header(part: bytes) -> Header | None:
         return None
 
 
-def read_object(part: bytes) -> dict[str, Any]:
+def parse_object(part: bytes) -> dict[str, Any]:
     """An object; empty where it is none."""
     try:
         value = msgspec.json.decode(part)
@@ -51,7 +51,7 @@ def _leniently(part: bytes) -> Any:
     """Halves of surrogate pairs, bytes that are no UTF-8 and numbers beyond all bounds become what a file can hold."""
     text = part.decode("utf-8", "replace")
     value = json.loads(text, parse_constant=_refuse, parse_float=lambda number: _finite(float(number)))
-    return json.loads(clean(json.dumps(value, ensure_ascii=False)))
+    return json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False)))
 
 
 def _finite(number: float) -> float | None:

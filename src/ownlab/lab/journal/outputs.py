@@ -12,12 +12,12 @@ from typing import Any
 from ownlab.lab.journal.stream_text import StreamText
 from ownlab.units import format_bytes
 
-__all__ = ["KINDS", "Outputs", "checked", "display_id"]
+__all__ = ["OUTPUT_TYPES", "Outputs", "display_id", "is_valid_content"]
 
 Content = dict[str, Any]
 
 # Messages that add an output.
-KINDS = frozenset(("stream", "display_data", "execute_result", "error"))
+OUTPUT_TYPES = frozenset(("stream", "display_data", "execute_result", "error"))
 # What nbformat allows beside the type.
 _FIELDS = {
     "display_data": ("data", "metadata"),
@@ -35,7 +35,7 @@ _TYPES: dict[str, dict[str, tuple[type, ...]]] = {
 }
 
 
-def checked(kind: str, content: Content) -> bool:
+def is_valid_content(kind: str, content: Content) -> bool:
     """Whether JupyterLab would take a message with this content; otherwise it is as if it had not been sent."""
     return all(isinstance(content.get(name), types) for name, types in _TYPES[kind].items())
 
@@ -100,7 +100,7 @@ class Outputs:
         return list(self._displays)
 
     def add(self, kind: str, content: Content, size: int) -> None:
-        """A message of KINDS; `size` is what its content takes."""
+        """A message of OUTPUT_TYPES; `size` is what its content takes."""
         if self._clear_next:
             self.clear()
             self._clear_next = False
@@ -132,12 +132,12 @@ class Outputs:
         self.clear()
         for value in values if isinstance(values, list) else ():
             kind = value.get("output_type") if isinstance(value, dict) else None
-            if kind not in KINDS:
+            if kind not in OUTPUT_TYPES:
                 continue
             content = dict(value)
             if kind == "stream" and isinstance(content.get("text"), list):
                 content["text"] = "\n".join(map(str, content["text"]))
-            if checked(kind, content):
+            if is_valid_content(kind, content):
                 self._add(kind, content, _size_of(content))
 
     def note(self, text: str) -> None:

@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from ownlab.lab.journal.records import EVENT, Damaged, Record, as_object, decode, event
-from ownlab.lab.journal.storage import Files, folded_name, list_files, log_name
+from ownlab.lab.journal.records import EVENT, Damaged, Record, decode, event, json_object
+from ownlab.lab.journal.storage import JournalFiles, compacted_name, list_journal_files, segment_name
 
 __all__ = ["Tail", "compacted_to", "records_after"]
 
@@ -25,7 +25,7 @@ _SIZE_AND_NUMBER = struct.Struct("<4xIQ")
 
 def compacted_to(folder: Path) -> int:
     """Up to which number single records are no longer to be had; 0 where nothing was compacted."""
-    return list_files(folder).folded
+    return list_journal_files(folder).folded
 
 
 def records_after(folder: Path, after: int) -> Iterator[Record]:
@@ -54,7 +54,7 @@ class Tail:
         """
         while True:
             try:
-                self.reset = self._look(list_files(self._folder))
+                self.reset = self._look(list_journal_files(self._folder))
             except FileNotFoundError:  # compacted just now: what stands for it is there
                 continue
             return self._records()
@@ -64,13 +64,13 @@ class Tail:
         while self._files:
             self._files.pop().close()
 
-    def _look(self, files: Files) -> bool:
+    def _look(self, files: JournalFiles) -> bool:
         """Open all that is to be read: a compaction may remove files while they are read. True: from the beginning."""
         newest = self._files[-1].number if self._files else 0
         unread = bool(self._files) and self._files[0].folded and self._files[0].number == files.folded
         behind = files.folded > self._position and not unread
         # Its folder was removed and made again, or its only record was cut and another process has begun it anew.
-        replaced = newest > files.folded and not self._files[-1].is_at(self._folder / log_name(newest))
+        replaced = newest > files.folded and not self._files[-1].is_at(self._folder / segment_name(newest))
         reached = files.folded if behind or unread else 0 if replaced else self._position
         # The last segment that begins at or before what comes next, and all behind it.
         wanted = files.logs[max(0, bisect_right(files.logs, reached + 1) - 1) :]
@@ -79,8 +79,8 @@ class Tail:
         new: list[_File] = []
         try:
             if behind:
-                new.append(_File(self._folder / folded_name(files.folded), files.folded, folded=True))
-            new += [_File(self._folder / log_name(first), first) for first in wanted]
+                new.append(_File(self._folder / compacted_name(files.folded), files.folded, folded=True))
+            new += [_File(self._folder / segment_name(first), first) for first in wanted]
         except FileNotFoundError:
             for file in new:
                 file.close()
@@ -208,7 +208,7 @@ def _accounts(record: Record, position: int) -> bool:
     """Whether it is the writer's own word on what is missing since a number."""
     if record.channel != EVENT:
         return False
-    told = as_object(record.parts[0])
+    told = json_object(record.parts[0])
     count = told.get("count")
     return told.get("event") == "lost" and isinstance(count, int) and record.number - count <= position
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["CHANNELS", "EVENT", "Damaged", "Record", "as_object", "decode", "encode", "event"]
+__all__ = ["CHANNELS", "EVENT", "Damaged", "Record", "decode", "encode", "event", "json_object"]
 
 EVENT = "event"
 # Their place is the number on disk: append only.
@@ -84,7 +84,7 @@ def decode(data: bytes | memoryview, offset: int = 0) -> tuple[Record, int]:
     return Record(number, CHANNELS[channel], bool(to_kernel), at, tuple(parts)), end
 
 
-def as_object(part: bytes) -> dict[str, Any]:
+def json_object(part: bytes) -> dict[str, Any]:
     """A part's JSON object; empty where it is none, since a notebook may send what it likes."""
     try:
         value = json.loads(part)

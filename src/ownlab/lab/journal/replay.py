@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ownlab.lab.journal.execution import Execution, iso
-from ownlab.lab.journal.json_parts import read_object
+from ownlab.lab.journal.execution import Execution, format_time
+from ownlab.lab.journal.json_parts import parse_object
 from ownlab.lab.journal.outputs import Content
 from ownlab.lab.journal.records import EVENT, Record
-from ownlab.lab.journal.state import Fold
+from ownlab.lab.journal.state import JournalState
 
-__all__ = ["Told", "retell", "retell_all"]
+__all__ = ["ReplayedMessage", "compacted_records", "replay"]
 
 
-class Told(NamedTuple):
+class ReplayedMessage(NamedTuple):
     """A message of the kernel."""
 
     channel: str
@@ -25,9 +25,9 @@ class Told(NamedTuple):
     content: dict[str, Any]
 
 
-def retell(fold: Fold, execution: Execution) -> list[Told]:
+def replay(fold: JournalState, execution: Execution) -> list[ReplayedMessage]:
     """Messages that bring a fresh JupyterLab OutputArea with this request's future to the state it would have now."""
-    told: list[Told] = []
+    told: list[ReplayedMessage] = []
     timing = execution.timing
 
     def tell(channel: str, kind: str, content: Content, date: str | None, metadata: Content | None = None) -> None:
@@ -36,10 +36,10 @@ def retell(fold: Fold, execution: Execution) -> list[Told]:
             "msg_type": kind,
             "username": execution.request[0].get("username") or "",
             "session": fold.kernel_session,
-            "date": date or iso(execution.started_at or execution.queued_at),
+            "date": date or format_time(execution.started_at or execution.queued_at),
             "version": "5.3",
         }
-        told.append(Told(channel, header, execution.request[0], metadata or {}, content))
+        told.append(ReplayedMessage(channel, header, execution.request[0], metadata or {}, content))
 
     if execution.started_at is not None or "iopub.status.busy" in timing:
         tell("iopub", "status", {"execution_state": "busy"}, timing.get("iopub.status.busy"))
@@ -50,19 +50,19 @@ def retell(fold: Fold, execution: Execution) -> list[Told]:
     for kind, content in execution.outputs.told():
         tell("iopub", kind, content, None)
     if execution.reply is not None:
-        header, metadata = read_object(execution.reply.parts[0]), read_object(execution.reply.parts[2])
+        header, metadata = parse_object(execution.reply.parts[0]), parse_object(execution.reply.parts[2])
         tell("shell", "execute_reply", _without_pages(execution.reply_content()), header.get("date"), metadata)
     if execution.idle:
         tell("iopub", "status", {"execution_state": "idle"}, timing.get("iopub.status.idle"))
     if execution.pending_input is not None:
         question = execution.pending_input
         # Its own header: an answer names the question by it.
-        header = read_object(question.parts[0])
-        told.append(Told("stdin", header, execution.request[0], {}, read_object(question.parts[3])))
+        header = parse_object(question.parts[0])
+        told.append(ReplayedMessage("stdin", header, execution.request[0], {}, parse_object(question.parts[3])))
     return told
 
 
-def retell_all(fold: Fold) -> Iterator[Record]:
+def compacted_records(fold: JournalState) -> Iterator[Record]:
     """Records, all of them events, from which a fold becomes what this one is. An execution has its request's number."""
     at = 0.0
     for execution in fold.executions.values():

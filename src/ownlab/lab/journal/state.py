@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from ownlab.config.settings import LabOptions
 from ownlab.lab.journal.comms import Comms
-from ownlab.lab.journal.execution import Execution, iso, whole_number
-from ownlab.lab.journal.installed_packages import MESSAGE, Changes, add_changes
-from ownlab.lab.journal.json_parts import Header, read_header, read_object
-from ownlab.lab.journal.outputs import KINDS, Content, checked, display_id
+from ownlab.lab.journal.execution import Execution, as_count, format_time
+from ownlab.lab.journal.installed_packages import PACKAGES_MESSAGE, Changes, add_changes
+from ownlab.lab.journal.json_parts import Header, parse_header, parse_object
+from ownlab.lab.journal.outputs import OUTPUT_TYPES, Content, display_id, is_valid_content
 from ownlab.lab.journal.records import EVENT, Record
 
-__all__ = ["Execution", "Fold"]
+__all__ = ["Execution", "JournalState"]
 
-_OUTPUTS = KINDS | {"update_display_data", "clear_output"}
+_OUTPUTS = OUTPUT_TYPES | {"update_display_data", "clear_output"}
 # Done executions that belong to no cell, of consoles and other programs: so many of the newest are kept.
 _LOOSE = 200
 # What JupyterLab writes in place of a password.
 _HIDDEN = "········"
 
 
-class Fold:
+class JournalState:
     """Everything that is known after the records given to it. `cell_bytes`: about so much is kept of a cell's outputs."""
 
     def __init__(self, cell_bytes: int = LabOptions().cell_mb << 20) -> None:
@@ -71,7 +71,7 @@ class Fold:
             return
         if len(record.parts) < 4:
             return
-        header, parent = read_header(record.parts[0]), read_header(record.parts[1])
+        header, parent = parse_header(record.parts[0]), parse_header(record.parts[1])
         if header is None or parent is None:
             return
         if record.to_kernel:
@@ -115,9 +115,9 @@ class Fold:
         if not header.msg_id or header.msg_id in self.executions:
             return
         head, metadata, content = (
-            read_object(record.parts[0]),
-            read_object(record.parts[2]),
-            read_object(record.parts[3]),
+            parse_object(record.parts[0]),
+            parse_object(record.parts[2]),
+            parse_object(record.parts[3]),
         )
         execution = Execution(record.number, record.at, (head, metadata, content), self._limit)
         execution.launch = self.launch if self._kernel_there else self.launch + 1
@@ -134,7 +134,7 @@ class Fold:
                 self.executions.pop(before.msg_id, None)
 
     def _answered(self, record: Record, parent: Header) -> None:
-        answer = read_object(record.parts[3]).get("value")
+        answer = parse_object(record.parts[3]).get("value")
         if isinstance(answer, dict):  # for google.colab, and no text in a cell
             if answer.get("ack") is not True:
                 self.asked.pop(str(answer.get("colab_msg_id")), None)
@@ -143,11 +143,11 @@ class Fold:
         for execution in waiting:
             question = execution.pending_input
             # JupyterLab answers with the question's header as parent; jupyter_client with none.
-            asked = read_object(question.parts[0]).get("msg_id") if question else None
+            asked = parse_object(question.parts[0]).get("msg_id") if question else None
             if question is None or (parent.msg_id and parent.msg_id != asked):
                 continue
             execution.pending_input = None
-            content = read_object(question.parts[3])
+            content = parse_object(question.parts[3])
             if content.get("password") is True or not isinstance(answer, str):
                 answer = _HIDDEN
             if execution.live:
@@ -162,8 +162,8 @@ class Fold:
         kind = header.msg_type
         self.kernel_session = header.session or self.kernel_session
         if kind in _OUTPUTS:
-            content = read_object(record.parts[3])
-            if checked(kind, content):
+            content = parse_object(record.parts[3])
+            if is_valid_content(kind, content):
                 self._output(kind, content, len(record.parts[3]), parent.msg_id)
         elif kind.startswith("comm_"):
             self._comm(record, kind)
@@ -172,17 +172,17 @@ class Fold:
         elif kind == "execute_input":
             execution = self.executions.get(parent.msg_id)
             if execution is not None:
-                execution.input_count = whole_number(read_object(record.parts[3]).get("execution_count"))
+                execution.input_count = as_count(parse_object(record.parts[3]).get("execution_count"))
                 self._time(execution, "iopub.execute_input", header, record)
                 # A page that did not send it learns of it now: whoever saved before has not cleared its outputs.
                 self._changed(execution)
-        elif kind == MESSAGE:
-            self._installed(read_object(record.parts[3]), record.number)
+        elif kind == PACKAGES_MESSAGE:
+            self._installed(parse_object(record.parts[3]), record.number)
         elif kind == "colab_request":
-            name = read_object(record.parts[2]).get("colab_msg_id")
+            name = parse_object(record.parts[2]).get("colab_msg_id")
             if isinstance(name, str) and name:
                 parts = ("header", "parent_header", "metadata", "content")
-                self.asked[name] = {part: read_object(record.parts[at]) for at, part in enumerate(parts)}
+                self.asked[name] = {part: parse_object(record.parts[at]) for at, part in enumerate(parts)}
 
     def _output(self, kind: str, content: Content, size: int, request: str) -> None:
         display = display_id(content) if kind in ("display_data", "update_display_data", "execute_result") else ""
@@ -213,7 +213,7 @@ class Fold:
                 self._changed(execution)
 
     def _comm(self, record: Record, kind: str) -> None:
-        content = read_object(record.parts[3])
+        content = parse_object(record.parts[3])
         if kind == "comm_open":
             self.comms.opened(content, record.parts[4:])
         elif kind == "comm_msg":
@@ -222,7 +222,7 @@ class Fold:
             self.comms.closed(content)
 
     def _status(self, record: Record, header: Header, request: str) -> None:
-        state = read_object(record.parts[3]).get("execution_state")
+        state = parse_object(record.parts[3]).get("execution_state")
         if self.asked and state == "idle":
             self.asked = {
                 name: one for name, one in self.asked.items() if one["parent_header"].get("msg_id") != request
@@ -268,28 +268,28 @@ class Fold:
         if not execution.live:
             del self.executions[execution.msg_id]
             return
-        execution.execution_count = whole_number(content.get("execution_count"))
-        started = read_object(execution.reply.parts[2]).get("started")
+        execution.execution_count = as_count(content.get("execution_count"))
+        started = parse_object(execution.reply.parts[2]).get("started")
         if isinstance(started, str) and started:
             execution.timing["shell.execute_reply.started"] = started
-        header = read_header(execution.reply.parts[0])
-        execution.timing["shell.execute_reply"] = (header and header.date) or iso(execution.reply.at)
+        header = parse_header(execution.reply.parts[0])
+        execution.timing["shell.execute_reply"] = (header and header.date) or format_time(execution.reply.at)
         execution.counted_at = self.changed_at = record.number
 
     def _time(self, execution: Execution, label: str, header: Header, record: Record) -> None:
         # An Output widget that takes everything takes these from the cell as well.
         if execution.live and not self.comms.hooked(execution.msg_id):
-            execution.time(label, header.date or iso(record.at), record.number)
+            execution.time(label, header.date or format_time(record.at), record.number)
             if execution.cell is not None and execution.records_timing:
                 self.changed_at = record.number
 
     # What is no message.
 
     def _event(self, record: Record) -> None:
-        content = read_object(record.parts[0]) if record.parts else {}
+        content = parse_object(record.parts[0]) if record.parts else {}
         what = content.get("event")
         if what == "kernel":
-            self._launched(whole_number(content.get("launch")) or self.launch + 1, record)
+            self._launched(as_count(content.get("launch")) or self.launch + 1, record)
         elif what == "kernel-ended":
             self._kernel_there = False
             self._lose(self.launch + 1, record)

@@ -17,24 +17,24 @@ from ownlab.errors import LabError
 from ownlab.files import replace_file
 
 __all__ = [
-    "About",
-    "Files",
+    "JournalFiles",
+    "JournalInfo",
     "all_journals",
-    "folded_name",
+    "compacted_name",
     "forget_notebook",
     "journal_folder",
     "journals_folder",
-    "list_files",
-    "log_name",
-    "make_private",
-    "of_notebook",
-    "read_about",
-    "read_held",
+    "journals_of_notebook",
+    "list_journal_files",
+    "make_journal_folder",
+    "read_journal_info",
+    "read_saved_position",
     "read_trouble",
-    "rename",
-    "retire",
-    "write_about",
-    "write_held",
+    "remove_journal",
+    "rename_notebook",
+    "segment_name",
+    "write_journal_info",
+    "write_saved_position",
     "write_trouble",
 ]
 
@@ -44,7 +44,7 @@ _GOING = ".going-"
 _TROUBLE = 512
 
 
-class About(NamedTuple):
+class JournalInfo(NamedTuple):
     """Whose journal it is."""
 
     runtime: str
@@ -54,7 +54,7 @@ class About(NamedTuple):
     started_at: float
 
 
-class Files(NamedTuple):
+class JournalFiles(NamedTuple):
     """What a journal consists of: the number up to which it was compacted (0: never), and the first of each segment."""
 
     folded: int
@@ -75,81 +75,81 @@ def journal_folder(runtime: str) -> Path:
     return journals_folder() / runtime
 
 
-def make_private(folder: str | Path) -> None:
+def make_journal_folder(folder: str | Path) -> None:
     """Make a journal's folder and the one that it stands in, for their owner alone."""
     for each in (os.path.dirname(os.path.abspath(folder)), folder):
         os.makedirs(each, mode=0o700, exist_ok=True)
 
 
-def log_name(first: int) -> str:
+def segment_name(first: int) -> str:
     """What the segment that begins with this number is called."""
     return f"{first:020d}.log"
 
 
-def folded_name(position: int) -> str:
+def compacted_name(position: int) -> str:
     """What the compacted file that holds everything up to this number is called."""
     return f"{position:020d}.folded"
 
 
-def list_files(folder: str | Path) -> Files:
+def list_journal_files(folder: str | Path) -> JournalFiles:
     """The journal's files as they are just now; nothing where there is no journal."""
     # Twice the same: one listing alone, made while a compaction renames and removes, may lack the new and the old.
     before, now = None, _names(folder)
     while now != before:
         before, now = now, _names(folder)
     numbers = [(int(name[:20]), name.endswith(".log")) for name in now]
-    return Files(
+    return JournalFiles(
         max((number for number, is_log in numbers if not is_log), default=0),
         sorted(number for number, is_log in numbers if is_log),
     )
 
 
-def write_about(folder: str | Path, about: About) -> None:
+def write_journal_info(folder: str | Path, about: JournalInfo) -> None:
     """Say whose journal is in a folder, which is made where it is not there."""
-    make_private(folder)
+    make_journal_folder(folder)
     replace_file(os.path.join(folder, "about.json"), json.dumps(about._asdict()))
 
 
-def read_about(folder: str | Path) -> About | None:
+def read_journal_info(folder: str | Path) -> JournalInfo | None:
     """Whose journal is in a folder; None where none is, or nobody can tell."""
     try:
         given = _read(folder, "about.json")
-        return About(**{name: given[name] for name in About._fields})
+        return JournalInfo(**{name: given[name] for name in JournalInfo._fields})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def all_journals() -> list[About]:
+def all_journals() -> list[JournalInfo]:
     """Every journal of this person, by their start."""
     try:
         names = os.listdir(journals_folder())
     except FileNotFoundError:
         return []
-    found = [read_about(journals_folder() / name) for name in names if not name.startswith(".")]
+    found = [read_journal_info(journals_folder() / name) for name in names if not name.startswith(".")]
     return sorted((about for about in found if about), key=lambda about: (about.started_at, about.runtime))
 
 
-def of_notebook(path: str) -> list[About]:
+def journals_of_notebook(path: str) -> list[JournalInfo]:
     """The journals of the runtimes that a notebook has had, by their start."""
     real = os.path.realpath(path)
     return [about for about in all_journals() if about.notebook and os.path.realpath(about.notebook) == real]
 
 
-def rename(old: str, new: str) -> None:
+def rename_notebook(old: str, new: str) -> None:
     """A notebook, or a folder with notebooks somewhere below it, has another name now."""
     for about in all_journals():
         if (rest := _below(about.notebook, old)) is not None:
-            write_about(journal_folder(about.runtime), about._replace(notebook=os.path.abspath(new) + rest))
+            write_journal_info(journal_folder(about.runtime), about._replace(notebook=os.path.abspath(new) + rest))
 
 
 def forget_notebook(path: str) -> None:
     """A notebook, or a folder with notebooks somewhere below it, was deleted: another of that name has no past."""
     for about in all_journals():
         if _below(about.notebook, path) is not None:
-            write_about(journal_folder(about.runtime), about._replace(notebook=""))
+            write_journal_info(journal_folder(about.runtime), about._replace(notebook=""))
 
 
-def read_held(folder: str | Path) -> int:
+def read_saved_position(folder: str | Path) -> int:
     """Up to which number the notebook's file holds what the journal says."""
     try:
         return int(_read(folder, "held.json")["position"])
@@ -157,9 +157,9 @@ def read_held(folder: str | Path) -> int:
         return 0
 
 
-def write_held(folder: str | Path, position: int) -> None:
+def write_saved_position(folder: str | Path, position: int) -> None:
     """The notebook's file holds everything up to a number now; it never holds less than before."""
-    if position > read_held(folder):
+    if position > read_saved_position(folder):
         replace_file(os.path.join(folder, "held.json"), json.dumps({"position": position}))
 
 
@@ -181,7 +181,7 @@ def read_trouble(folder: str | Path) -> str:
         return ""
 
 
-def retire(runtime: str) -> None:
+def remove_journal(runtime: str) -> None:
     """Remove a journal; nobody sees a part of one, also where this is interrupted."""
     import shutil  # it loads compression libraries, which a supervisor has no use for
 

@@ -12,7 +12,7 @@ import sys
 from array import array
 from typing import Any
 
-__all__ = ["StreamText", "clean"]
+__all__ = ["StreamText", "replace_surrogates"]
 
 _CONTROL = re.compile("[\n\x08\r]")
 _LONE = re.compile("[\ud800-\udfff]")
@@ -43,7 +43,7 @@ class StreamText:
     def add(self, new: str) -> None:
         """Print a piece."""
         # A line feed goes to the end of the text wherever the cursor is.
-        new = clean(new).replace("\r\n", "\n")
+        new = replace_surrogates(new).replace("\r\n", "\n")
         if self._column == len(self._line) and "\r" not in new and "\x08" not in new:
             self._append(new)
             return
@@ -126,7 +126,7 @@ class StreamText:
             self._column += len(units)
 
 
-def clean(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Without halves of surrogate pairs, which no file in UTF-8 can hold."""
     return text if text.isascii() else _LONE.sub("\ufffd", text)
 
@@ -137,4 +137,4 @@ def _units(text: str) -> array[int]:
 
 def _decoded(line: array[int]) -> str:
     # A cursor may have gone between the halves of a pair and one half been overwritten.
-    return clean(line.tobytes().decode(_UTF16, "surrogatepass"))
+    return replace_surrogates(line.tobytes().decode(_UTF16, "surrogatepass"))

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ownlab.lab.journal.records import EVENT, Record, encode, event
-from ownlab.lab.journal.storage import folded_name, list_files, log_name, make_private
+from ownlab.lab.journal.storage import compacted_name, list_journal_files, make_journal_folder, segment_name
 
-__all__ = ["Writer"]
+__all__ = ["JournalWriter"]
 
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
 _COMPACT_FROM = 64 << 20
@@ -23,7 +23,7 @@ _RESERVE = 64 << 10
 _AGAIN = 1.0  # seconds between two attempts, as long as nothing can be written
 
 
-class Writer:
+class JournalWriter:
     """One process writes a journal, and no other ever goes on with its segments.
 
     Where a runtime of the same id has written here before, numbers have to go on behind `last`.
@@ -43,7 +43,7 @@ class Writer:
         self._try_at = 0.0
         self._news = True  # a segment was sealed since compaction was last thought of
         try:
-            make_private(folder)
+            make_journal_folder(folder)
             self._look_back()
             self._take_reserve()
         except OSError as exc:
@@ -63,13 +63,13 @@ class Writer:
             return False
         self._news = False
         try:
-            files = list_files(self._folder)
+            files = list_journal_files(self._folder)
             self.sealed_bytes = sum(
                 os.path.getsize(path)
                 for first in files.logs
-                if first > files.folded and (path := os.path.join(self._folder, log_name(first))) != self._path
+                if first > files.folded and (path := os.path.join(self._folder, segment_name(first))) != self._path
             )
-            folded = os.path.getsize(os.path.join(self._folder, folded_name(files.folded))) if files.folded else 0
+            folded = os.path.getsize(os.path.join(self._folder, compacted_name(files.folded))) if files.folded else 0
         except OSError:  # a compaction is removing them
             self._news = True
             return False
@@ -137,8 +137,8 @@ class Writer:
                 rest = rest[written:]
 
     def _open(self, first: int) -> None:
-        make_private(self._folder)
-        path = os.path.join(self._folder, log_name(first))
+        make_journal_folder(self._folder)
+        path = os.path.join(self._folder, segment_name(first))
         # O_EXCL: what is there was written by somebody else, and may be all that is left of it.
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._path, self._size = path, 0
@@ -174,7 +174,7 @@ class Writer:
 
     def _look_back(self) -> None:
         """What a runtime of the same id has left. Its supervisor is dead: we hold the runtime's lock."""
-        files = list_files(self._folder)
+        files = list_journal_files(self._folder)
         self.last = files.folded
         while files.logs and self.last < files.logs[-1]:
             from ownlab.lab.journal.reader import records_after  # seldom needed
@@ -183,9 +183,11 @@ class Writer:
             for record in records_after(Path(self._folder), first - 1):
                 self.last = record.number
             if self.last < first:  # it died within its first record, of which nobody heard
-                os.unlink(os.path.join(self._folder, log_name(first)))
+                os.unlink(os.path.join(self._folder, segment_name(first)))
                 files.logs.pop()
-        self.sealed_bytes = sum(os.path.getsize(os.path.join(self._folder, log_name(first))) for first in files.logs)
+        self.sealed_bytes = sum(
+            os.path.getsize(os.path.join(self._folder, segment_name(first))) for first in files.logs
+        )
 
     def _take_reserve(self) -> None:
         """Room on the disk for a last word, of which nothing else can take hold; as much as there is."""

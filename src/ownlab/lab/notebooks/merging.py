@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO
 
 from ownlab.files import replace_file
 from ownlab.lab.journal.execution import Execution
-from ownlab.lab.journal.installed_packages import Changes, remember
-from ownlab.lab.journal.state import Fold
+from ownlab.lab.journal.installed_packages import Changes, record_packages
+from ownlab.lab.journal.state import JournalState
 from ownlab.lab.notebooks.parsing import cells_of
 
 if TYPE_CHECKING:
     from ownlab.lab.runtimes.journals import Journal
 
-__all__ = ["Merged", "Seen", "merge_journals", "merge_state", "replace_notebook"]
+__all__ = ["Merged", "SeenPosition", "merge_journals", "merge_state", "replace_notebook"]
 
 
-class Seen(NamedTuple):
+class SeenPosition(NamedTuple):
     """The last message of a runtime that a page had shown when it saved."""
 
     runtime: str
@@ -44,7 +44,10 @@ class Merged(NamedTuple):
 
 
 def merge_journals(
-    notebook: dict[str, Any], journals: Iterable[Journal], log: Logger | LoggerAdapter[Any], seen: Seen | None = None
+    notebook: dict[str, Any],
+    journals: Iterable[Journal],
+    log: Logger | LoggerAdapter[Any],
+    seen: SeenPosition | None = None,
 ) -> Merged:
     """Add what its runtimes said after `seen`, or after what its file already holds."""
     cells, later = cells_of(notebook), set[str]()
@@ -66,11 +69,11 @@ def merge_journals(
         merged = merged._replace(changed=merged.changed or changed)
         later |= new
     # Oldest first: what was installed last counts.
-    remembered = [remember(notebook, each) for each in installed]
+    remembered = [record_packages(notebook, each) for each in installed]
     return merged._replace(changed=merged.changed or any(remembered))
 
 
-def merge_state(notebook: dict[str, Any], fold: Fold, seen: int) -> bool:
+def merge_state(notebook: dict[str, Any], fold: JournalState, seen: int) -> bool:
     """Update the cells that changed after record `seen`; return whether anything changed. It replaces and never appends."""
     changed = False
     for cell in notebook.get("cells") or ():

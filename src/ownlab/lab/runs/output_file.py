@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ownlab.errors import InputError
-from ownlab.lab.journal.storage import forget_notebook, of_notebook, read_about
+from ownlab.lab.journal.storage import forget_notebook, journals_of_notebook, read_journal_info
 from ownlab.lab.notebooks.files import read_notebook, write_over
 from ownlab.lab.runtimes.journals import Journal
 from ownlab.lab.runtimes.state import is_runtime_alive
@@ -32,7 +32,7 @@ class Written:
     @property
     def path(self) -> str:
         """Where it is now."""
-        about = read_about(self._journal.folder)
+        about = read_journal_info(self._journal.folder)
         return about.notebook if about is not None and about.notebook else self._given
 
     def bring_up_to_date(self) -> None:
@@ -73,5 +73,5 @@ class Written:
 
 def forget_past(path: str) -> None:
     """A file is written anew: what ended runtimes said of the cells that it had belongs to it no longer."""
-    if not any(is_runtime_alive(about.runtime) for about in of_notebook(path)):
+    if not any(is_runtime_alive(about.runtime) for about in journals_of_notebook(path)):
         forget_notebook(path)

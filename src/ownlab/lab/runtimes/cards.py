@@ -36,7 +36,7 @@ from ownlab.processes.background import Beside
 from ownlab.processes.procfs import read_stat
 from ownlab.units import format_bytes
 
-__all__ = ["Ours", "descends_from", "known_runtimes", "main", "probe_argv", "read_devices"]
+__all__ = ["KnownRuntimes", "descends_from", "main", "probe_argv", "read_devices", "read_known_runtimes"]
 
 # Without persistence mode the driver starts each card anew: seconds a card.
 _NVML_SECONDS = 30.0
@@ -50,14 +50,14 @@ _WORKS = ("OK", "Warning")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-class Ours(Struct, frozen=True):
+class KnownRuntimes(Struct, frozen=True):
     """What the store knows: whose processes are no strangers."""
 
     keepers: frozenset[Process] = frozenset()
     leased: frozenset[str] = frozenset()  # devices
 
 
-class Reading(Struct, frozen=True):
+class CardReading(Struct, frozen=True):
     """A card, and its MIG instances as cards of their own, each named after its profile."""
 
     card: Card
@@ -68,22 +68,22 @@ class _Answer(Struct, frozen=True):
     """What `ownlab_guest/probe/nvml_cards.py` answers."""
 
     error: str | None = None
-    cards: tuple[Reading, ...] = ()
+    cards: tuple[CardReading, ...] = ()
 
 
 def read_devices(
-    environ: Mapping[str, str] = os.environ, *, ours: Ours | None = None, root: Path = Path("/")
+    environ: Mapping[str, str] = os.environ, *, ours: KnownRuntimes | None = None, root: Path = Path("/")
 ) -> tuple[Device, ...]:
     """Every card that can be leased. `ours`: what is known of runtimes; without it, the store is asked.
 
     Graphics inside a processor are left out, cards that their driver reports broken, and, where CUDA_VISIBLE_DEVICES
     was set for us (by Slurm, say), cards that it hides.
     """
-    ask = partial(known_runtimes, environ) if ours is None else lambda: ours
+    ask = partial(read_known_runtimes, environ) if ours is None else lambda: ours
     return tuple(device for device, _ in _read(environ, ask, root))
 
 
-def _read(environ: Mapping[str, str], ask: Callable[[], Ours], root: Path) -> list[tuple[Device, Card]]:
+def _read(environ: Mapping[str, str], ask: Callable[[], KnownRuntimes], root: Path) -> list[tuple[Device, Card]]:
     """Each device, and the card or MIG instance that it is."""
     options = resolve_machine_options(environ=environ)
     if options.machine_file is not None:
@@ -94,7 +94,7 @@ def _read(environ: Mapping[str, str], ask: Callable[[], Ours], root: Path) -> li
     before = ask()
     readings = _read_live(environ, root)
     after = ask() if readings else before
-    ours = Ours(before.keepers | after.keepers, before.leased | after.leased)
+    ours = KnownRuntimes(before.keepers | after.keepers, before.leased | after.leased)
     return list(_devices(_visible(readings, environ), ours, root))
 
 
@@ -109,14 +109,14 @@ def probe_argv(environ: Mapping[str, str] = os.environ, *, store: str | None = N
     return command if visible is None else [*command, "--visible", visible]
 
 
-def known_runtimes(environ: Mapping[str, str] = os.environ, *, store: str | None = None) -> Ours:
+def read_known_runtimes(environ: Mapping[str, str] = os.environ, *, store: str | None = None) -> KnownRuntimes:
     """What the store says now; nothing where there is no store yet."""
     folder = store or choose_store(resolve_lab_options(environ=environ), environ).folder
     if not os.path.exists(os.path.join(folder, "db")):
-        return Ours()
+        return KnownRuntimes()
     with Store.open(folder, create=False) as opened:
         keepers = frozenset(row.keeper for row in opened.runtimes())
-        return Ours(keepers, frozenset(lease.device for lease in opened.leases()))
+        return KnownRuntimes(keepers, frozenset(lease.device for lease in opened.leases()))
 
 
 def descends_from(pid: int, ancestors: Collection[Process], root: Path = Path("/")) -> bool:
@@ -134,17 +134,17 @@ def descends_from(pid: int, ancestors: Collection[Process], root: Path = Path("/
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read_live(environ: Mapping[str, str], root: Path) -> list[Reading]:
+def _read_live(environ: Mapping[str, str], root: Path) -> list[CardReading]:
     others = Beside(vendors.read_others)
     readings = _read_nvidia(environ, root)
     try:
         cards = value_of(others.result(_OTHERS_SECONDS).cards) or ()
     except DeadlineError:  # their driver hangs: `ownlab doctor` tells; the other cards can be used meanwhile
         cards = ()
-    return [*readings, *map(Reading, cards)]
+    return [*readings, *map(CardReading, cards)]
 
 
-def _read_nvidia(environ: Mapping[str, str], root: Path) -> list[Reading]:
+def _read_nvidia(environ: Mapping[str, str], root: Path) -> list[CardReading]:
     if not has_sign(root, environ):
         return []
     try:
@@ -155,16 +155,16 @@ def _read_nvidia(environ: Mapping[str, str], root: Path) -> list[Reading]:
         answer = _Answer(error=exc.message)
     if answer.error is None:
         name = partial(name_processes, root=root)
-        return [Reading(name(one.card), tuple(map(name, one.instances))) for one in answer.cards]
+        return [CardReading(name(one.card), tuple(map(name, one.instances))) for one in answer.cards]
     # The long way, which has a last resort in nvidia-smi.
     _, cards = read_nvidia(root, deadline=_NVML_SECONDS, env=environ)
     return [_with_instances(card) for card in cards or ()]
 
 
-def _with_instances(card: Card) -> Reading:
+def _with_instances(card: Card) -> CardReading:
     """A card from a whole machine's reading, where it is not told which process is on which instance."""
     instances = value_of(card.mig_instances) or ()
-    return Reading(
+    return CardReading(
         card,
         tuple(
             Card(
@@ -188,7 +188,7 @@ def _visible_value(environ: Mapping[str, str]) -> str | None:
     return None if "OWNLAB_RUNTIME" in environ else environ.get(_VISIBLE)
 
 
-def _visible(readings: Iterable[Reading], environ: Mapping[str, str]) -> list[Reading]:
+def _visible(readings: Iterable[CardReading], environ: Mapping[str, str]) -> list[CardReading]:
     readings = list(readings)
     value = _visible_value(environ)
     allowed = visible_devices(value, [reading.card for reading in readings])
@@ -204,7 +204,7 @@ def _visible(readings: Iterable[Reading], environ: Mapping[str, str]) -> list[Re
     ]
 
 
-def _devices(readings: Sequence[Reading], ours: Ours | None, root: Path) -> Iterator[tuple[Device, Card]]:
+def _devices(readings: Sequence[CardReading], ours: KnownRuntimes | None, root: Path) -> Iterator[tuple[Device, Card]]:
     for reading in readings:
         card = reading.card
         if not _can_be_leased(card):
@@ -226,7 +226,7 @@ def _can_be_leased(card: Card) -> bool:
     return works and not card.integrated and card.vendor != "apple" and value_of(card.compute_mode) != "prohibited"
 
 
-def _device(card: Card, name: str, whole_only: bool, ours: Ours | None, root: Path) -> Device:
+def _device(card: Card, name: str, whole_only: bool, ours: KnownRuntimes | None, root: Path) -> Device:
     # Without a UUID, CUDA_VISIBLE_DEVICES takes the number.
     uuid = value_of(card.uuid) or (str(card.index) if card.vendor == "nvidia" else f"{card.vendor}:{card.index}")
     strangers = () if ours is None else _strangers(card, uuid, ours, root)
@@ -236,7 +236,7 @@ def _device(card: Card, name: str, whole_only: bool, ours: Ours | None, root: Pa
 # --- who uses them without a lease ------------------------------------------------------------------------------------
 
 
-def _strangers(card: Card, uuid: str, ours: Ours, root: Path) -> tuple[str, ...]:
+def _strangers(card: Card, uuid: str, ours: KnownRuntimes, root: Path) -> tuple[str, ...]:
     found = []
     told = 0
     for process in value_of(card.processes) or ():
@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.visible is not None:
         environ[_VISIBLE] = given.visible
     try:
-        found = _read(environ, partial(known_runtimes, environ, store=given.store), Path("/"))
+        found = _read(environ, partial(read_known_runtimes, environ, store=given.store), Path("/"))
     except OwnlabError as exc:
         sys.stderr.write(f"{exc.message}\n")
         return exc.exit_code

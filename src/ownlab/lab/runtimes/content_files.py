@@ -14,18 +14,18 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
 from ownlab.errors import InputError, LabError, UsageError
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import lives, plan_of, read_state
+from ownlab.lab.runtimes.state import is_alive, plan_of, read_state
 
 __all__ = [
     "Elsewhere",
     "Gone",
-    "Opened",
+    "OpenFile",
+    "download_folders",
     "is_in_colab_mode",
     "notebook_of",
-    "open_outward",
-    "outward_folders",
-    "retire_contents",
-    "write_piece",
+    "open_download",
+    "remove_old_content",
+    "write_chunk",
 ]
 
 # What google.colab calls the folders that it makes for uploads, in the runtime's own folder.
@@ -48,7 +48,7 @@ class Gone(InputError):
     http_status = 404
 
 
-class Opened(NamedTuple):
+class OpenFile(NamedTuple):
     """A file that may be read."""
 
     descriptor: int
@@ -56,7 +56,7 @@ class Opened(NamedTuple):
     size: int
 
 
-def write_piece(runtime: str, folder: str, number: int, offset: int, data: bytes) -> tuple[str, int]:
+def write_chunk(runtime: str, folder: str, number: int, offset: int, data: bytes) -> tuple[str, int]:
     """Write a part of an upload's file into the folder that the kernel made for it; the file's path and size so far.
 
     Files have numbers for names, so that no name of a person's ever is a path. A part may come again.
@@ -81,13 +81,13 @@ def write_piece(runtime: str, folder: str, number: int, offset: int, data: bytes
         raise LabError(f"the upload cannot be written: {exc.strerror}") from exc
 
 
-def outward_folders(runtime: str, lab: str, environ: Mapping[str, str] = os.environ) -> list[str]:
+def download_folders(runtime: str, lab: str, environ: Mapping[str, str] = os.environ) -> list[str]:
     """From where a page may have files: the runtime's own folder, the person's drive, the lab's folder."""
     drive = resolve_lab_options(environ=environ).drive_folder or str(drive_folder(environ))
     return [str(content_folder(_plan(runtime).runtime, environ)), drive, lab]
 
 
-def open_outward(path: str, folders: Sequence[str]) -> Opened:
+def open_download(path: str, folders: Sequence[str]) -> OpenFile:
     """Open a file in one of these folders; where links lead out of them, it is in none."""
     if not os.path.isabs(path) or "\0" in path:
         raise UsageError("the path of a file is absolute")
@@ -108,7 +108,7 @@ def open_outward(path: str, folders: Sequence[str]) -> Opened:
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         raise UsageError(f"{path} is no file")
-    return Opened(descriptor, real, found.st_size)
+    return OpenFile(descriptor, real, found.st_size)
 
 
 def is_in_colab_mode(runtime: str) -> bool:
@@ -169,7 +169,7 @@ def _put(descriptor: int, offset: int, data: bytes) -> int:
 _DAY = 86400.0
 
 
-def retire_contents(keep_days: float) -> list[str]:
+def remove_old_content(keep_days: float) -> list[str]:
     """Remove what has had its time; the runtimes to which it belonged."""
     before, gone = time.time() - keep_days * _DAY, []
     folder = content_folder("")
@@ -186,4 +186,4 @@ def retire_contents(keep_days: float) -> list[str]:
 def _lives(runtime: str) -> bool:
     plan = plan_of(runtime)
     state = read_state(plan.home) if plan is not None else None
-    return state is not None and lives(state.get("supervisor"))
+    return state is not None and is_alive(state.get("supervisor"))

@@ -24,7 +24,7 @@ from typing import Any
 from ownlab.errors import InputError, LabError, OwnlabError
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
 
 __all__ = ["main"]
 
@@ -49,12 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             notebook=os.environ.get("JPY_SESSION_NAME", ""),
             extra_arguments=extra,
         )
-        child = start.spawn(plan, os.environ)
-        start.await_state(plan, _START_SECONDS, child)
+        child = start.start_supervisor(plan, os.environ)
+        start.wait_until_started(plan, _START_SECONDS, child)
     except OwnlabError as exc:
         sys.stderr.write("\n".join(line for line in (f"ownlab: {exc.message}", exc.hint) if line) + "\n")
         return exc.exit_code
-    return stand_in(plan, child, client)
+    return run_until_end(plan, child, client)
 
 
 def read_connection(path: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def read_connection(path: str) -> dict[str, Any]:
     return found
 
 
-def stand_in(plan: Plan, child: subprocess.Popen[bytes], client: int) -> int:
+def run_until_end(plan: Plan, child: subprocess.Popen[bytes], client: int) -> int:
     """Pass interrupts on until the runtime has ended; end it when that is asked for, or when the client is gone."""
     watched = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)  # they wait for us below
@@ -89,7 +89,7 @@ def stand_in(plan: Plan, child: subprocess.Popen[bytes], client: int) -> int:
 
 def _tell(plan: Plan, do: str, **values: Any) -> None:
     try:
-        ask(plan.sockets, do, **values)
+        send_command(plan.sockets, do, **values)
     except LabError as exc:
         sys.stderr.write(f"ownlab: {exc.message}\n")
 

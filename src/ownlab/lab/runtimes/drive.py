@@ -11,11 +11,11 @@ from ownlab.config.paths import drive_folder
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.state import all_plans, read_state
 
-__all__ = ["MINE", "NotMounted", "drive_root", "is_of_drive", "leads_out", "path_in_drive", "remote_in"]
+__all__ = ["MY_DRIVE", "NotMounted", "drive_root", "find_mount", "is_drive_path", "leaves_drive", "path_in_drive"]
 
 # So begin JupyterLab's paths of what is in it: the page knows it as a drive of this name, with one folder, as Colab's.
 # Without the folder JupyterLab would start the kernel of a notebook at the top as one of the lab's own folder.
-PREFIX, MINE = "drive:", "MyDrive"
+PREFIX, MY_DRIVE = "drive:", "MyDrive"
 _OF_A_KERNEL = "/proc/"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
@@ -44,7 +44,7 @@ def drive_root(environ: Mapping[str, str] = os.environ) -> str:
     )
 
 
-def is_of_drive(path: str) -> bool:
+def is_drive_path(path: str) -> bool:
     """Whether JupyterLab means a file of the drive."""
     return path.startswith(PREFIX)
 
@@ -52,10 +52,10 @@ def is_of_drive(path: str) -> bool:
 def path_in_drive(path: str) -> str | None:
     """JupyterLab's path of a file, with or without the drive's name, as one below the drive's root; None: it is none."""
     top, _, rest = path.removeprefix(PREFIX).strip("/").partition("/")
-    return rest.strip("/") if top == MINE else None
+    return rest.strip("/") if top == MY_DRIVE else None
 
 
-def leads_out(path: str, root: str) -> bool:
+def leaves_drive(path: str, root: str) -> bool:
     """Whether a path below the drive's root is none, for a link in it or for its dots."""
     if root.startswith(_OF_A_KERNEL):  # where real paths would be read as ours; a remote has no links
         inside = os.path.relpath(path, root).split(os.sep)
@@ -65,7 +65,7 @@ def leads_out(path: str, root: str) -> bool:
     return real != whole and not real.startswith(os.path.join(whole, ""))
 
 
-def remote_in(mounts: str, remote: str) -> str | None:
+def find_mount(mounts: str, remote: str) -> str | None:
     """Where a kernel's mounts (/proc/PID/mountinfo) have this remote of rclone as MyDrive; None where they have not."""
     for line in mounts.splitlines():
         place, _, what = line.partition(" - ")
@@ -74,7 +74,7 @@ def remote_in(mounts: str, remote: str) -> str | None:
         if kind != "fuse.rclone" or len(fields) < 5 or _name(_plain(rest.split(" ")[0])) != _name(remote):
             continue
         point = _plain(fields[4])
-        if point.endswith(f"/{MINE}"):
+        if point.endswith(f"/{MY_DRIVE}"):
             return point
     return None
 
@@ -83,7 +83,7 @@ def _mounted_by(pid: int | None, remote: str) -> str | None:
     """As a path of ours: kernels have mounts of their own, and /proc leads into them."""
     try:
         with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            point = remote_in(file.read(), remote)
+            point = find_mount(file.read(), remote)
     except OSError:  # it has ended
         return None
     return f"/proc/{pid}/root{point}" if point else None

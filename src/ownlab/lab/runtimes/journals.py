@@ -14,8 +14,8 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.journal.reader import Tail
-from ownlab.lab.journal.state import Fold
-from ownlab.lab.journal.storage import journal_folder, of_notebook, read_held, write_held
+from ownlab.lab.journal.state import JournalState
+from ownlab.lab.journal.storage import journal_folder, journals_of_notebook, read_saved_position, write_saved_position
 from ownlab.lab.runtimes.state import is_runtime_alive
 
 __all__ = ["Journal", "Journals"]
@@ -40,7 +40,7 @@ class Journal:
         self._begin()
 
     @contextmanager
-    def current(self) -> Iterator[Fold]:
+    def current(self) -> Iterator[JournalState]:
         """What it says up to now. Nobody else changes it before the block is left."""
         with self._lock:
             self.used_at = time.monotonic()
@@ -50,15 +50,15 @@ class Journal:
     @property
     def held(self) -> int:
         """Up to which number the notebook's file holds it."""
-        return read_held(self.folder)
+        return read_saved_position(self.folder)
 
     def hold(self, position: int) -> None:
         """The file holds it up to this number now."""
         if self.folder.exists():  # it may have been removed by hand
-            write_held(self.folder, position)
+            write_saved_position(self.folder, position)
 
     def _begin(self) -> None:
-        self._fold, self._tail, self._was_cut = Fold(self._cell_bytes), Tail(self.folder), False
+        self._fold, self._tail, self._was_cut = JournalState(self._cell_bytes), Tail(self.folder), False
 
     def _catch_up(self) -> None:
         # Looked at before reading: of one that was dead already, everything is there to be read.
@@ -67,7 +67,7 @@ class Journal:
             self._begin()
         records = self._tail.read()
         if self._tail.reset:  # it was compacted meanwhile, and is told from its beginning
-            self._fold, self._was_cut = Fold(self._cell_bytes), False
+            self._fold, self._was_cut = JournalState(self._cell_bytes), False
         for record in records:
             self._fold.add(record)
         if not self.alive and not self._was_cut and self._fold.ended is None:
@@ -83,11 +83,11 @@ class Journals:
         self._lock = threading.Lock()
         self._sweeping: asyncio.TimerHandle | None = None
 
-    async def fold(self, runtime: str) -> Fold:
+    async def fold(self, runtime: str) -> JournalState:
         """What a runtime said up to now. It changes when anybody asks again: `ask` where that matters."""
         return await self.ask(runtime, lambda fold: fold)
 
-    async def ask(self, runtime: str, question: Callable[[Fold], T]) -> T:
+    async def ask(self, runtime: str, question: Callable[[JournalState], T]) -> T:
         """The answer to a question about what a runtime said, found in a thread. LabError where it has no journal."""
 
         def answer() -> T:
@@ -118,7 +118,7 @@ class Journals:
     def of(self, path: str) -> list[Journal]:
         """Those of the runtimes that a notebook has had, by their start."""
         found = []
-        for about in of_notebook(path):
+        for about in journals_of_notebook(path):
             with suppress(LabError):  # it was removed in this moment
                 found.append(self.journal(about.runtime))
         return found

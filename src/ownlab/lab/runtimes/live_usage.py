@@ -22,7 +22,7 @@ from ownlab.lab.store.rows import Device, RuntimeRow
 from ownlab.processes.procfs import Stat
 from ownlab.units import GIB
 
-__all__ = ["Figures", "Meter"]
+__all__ = ["LiveUsage", "UsageSampler"]
 
 # Linux walks all pages of a process for its proportional size, a millisecond and more: at most this part of a core is
 # spent so on each process. In between, the size follows its resident memory, which costs nothing.
@@ -31,7 +31,7 @@ _MOST_OF_A_CORE = 0.0002
 _DRIVERS_OWN = GIB
 
 
-class Figures(Struct, frozen=True):
+class LiveUsage(Struct, frozen=True):
     """One sample, by runtime and device. What is not in a table is not known."""
 
     at: float
@@ -45,7 +45,7 @@ class Figures(Struct, frozen=True):
     notices: tuple[str, ...] = ()  # why something that should be known is not
 
 
-class Meter:
+class UsageSampler:
     """Takes samples for a server. `sample` may block for a second: call it in a thread of its own."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, *, root: Path = Path("/")) -> None:
@@ -56,7 +56,7 @@ class Meter:
         self.latest: Sample | None = None
         self.verdicts: tuple[Verdict, ...] = ()
 
-    def sample(self, rows: Sequence[RuntimeRow], devices: tuple[Device, ...]) -> Figures:
+    def sample(self, rows: Sequence[RuntimeRow], devices: tuple[Device, ...]) -> LiveUsage:
         """What these runtimes use now."""
         self._rows = rows
         self.latest = sample = self._sampler.take()
@@ -66,7 +66,7 @@ class Meter:
         members = self._sampler.members
         self._sizes.keep(entry for processes in members.values() for entry in processes)
         host, cards = sample.host, _by_device(sample.cards, devices)
-        return Figures(
+        return LiveUsage(
             at=sample.at,
             host=HostState(host.cpu, host.memory, host.memory_used, host.cores),
             ram={runtime: self._sizes.of(processes) for runtime, processes in members.items()},

@@ -13,11 +13,11 @@ from typing import Any
 
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.plan import Plan, read_plan
-from ownlab.lab.runtimes.state import lives, read_state, runtime_folder
-from ownlab.lab.store.orphans import boot_id, marker
+from ownlab.lab.runtimes.state import is_alive, read_state, runtime_folder
+from ownlab.lab.store.orphans import boot_id, runtime_of_process
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.store.store import Store
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
 
 __all__ = [
     "end_runtime",
@@ -52,7 +52,7 @@ def stop_runtime(store: Store, runtime_id: str, *, now: bool = False, why: str =
     sockets = _sockets(row)
     if sockets is not None:
         try:
-            ask(sockets, "end", why=why, now=now)
+            send_command(sockets, "end", why=why, now=now)
         except LabError:
             if not _signal(row, now):  # it does not answer: perhaps because it has just ended
                 raise
@@ -67,12 +67,12 @@ def extend_runtime(store: Store, runtime_id: str) -> dict[str, Any]:
     sockets = _sockets(row)
     if sockets is None:
         raise LabError(f"runtime {row.id} can be extended by {row.person} alone, from the account that started it")
-    return ask(sockets, "extend")
+    return send_command(sockets, "extend")
 
 
 def send_signal(process: Mapping[str, int] | None, signum: int, *, group: bool = False) -> None:
     """Send a signal, if that very process still lives; to its whole group where it leads one."""
-    if process is None or not lives(process):
+    if process is None or not is_alive(process):
         return
     with contextlib.suppress(ProcessLookupError):  # it ended in this moment
         if group and os.getpgid(process["pid"]) == process["pid"]:
@@ -84,9 +84,9 @@ def send_signal(process: Mapping[str, int] | None, signum: int, *, group: bool =
 def end_runtime(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> None:
     """End the runtime at once, in whatever state it is, and remove what it leaves. Blocks for seconds at most."""
     state = read_state(plan.home) or {}
-    if lives(state.get("supervisor")):
+    if is_alive(state.get("supervisor")):
         try:
-            ask(plan.sockets, "end", why=why, now=True)
+            send_command(plan.sockets, "end", why=why, now=True)
         except LabError:  # it does not listen (any more): a signal reaches it
             send_signal(state.get("supervisor"), signal.SIGTERM)
     if child is not None and child.stdin is not None:
@@ -94,7 +94,7 @@ def end_runtime(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> 
             child.stdin.close()
 
     def gone() -> bool:
-        return not any(lives(state.get(name)) for name in ("keeper", "supervisor", "kernel")) and _reaped(child)
+        return not any(is_alive(state.get(name)) for name in ("keeper", "supervisor", "kernel")) and _reaped(child)
 
     if not wait_until(_ENDS_WITHIN, gone):
         # The keeper of a supervisor that was killed ends all that descends from it; and it is killed last.
@@ -141,7 +141,7 @@ def _signal(row: RuntimeRow, now: bool) -> bool:
     Everyone who shares the store can write a row: so the process must be marked as this runtime's, too.
     """
     process = row.supervisor._asdict()
-    if row.boot != boot_id() or not lives(process) or marker(row.supervisor.pid) != row.id:
+    if row.boot != boot_id() or not is_alive(process) or runtime_of_process(row.supervisor.pid) != row.id:
         return False
     os.kill(row.supervisor.pid, signal.SIGKILL if now else signal.SIGTERM)
     return True

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ownlab.config.limits import Limits
 from ownlab.config.settings import LabOptions
-from ownlab.lab.store.rows import Device, Want
+from ownlab.lab.store.rows import CardRequest, Device
 
 __all__ = ["Plan", "read_plan"]
 
@@ -29,7 +29,7 @@ class Plan(NamedTuple):
     connection: dict[
         str, Any
     ]  # as a Jupyter connection file; port 0: any free one. With curve keys: clients must use them
-    want: Want = Want()
+    want: CardRequest = CardRequest()
     devices: tuple[Device, ...] = ()  # the candidates, as they were when this was written
     probe: list[str] | None = None  # prints the devices anew, as JSON; None: they never change (a recorded machine)
     lab: str | None = None
@@ -52,7 +52,7 @@ def read_plan(path: str) -> Plan:
     """Read a plan that `Plan.to_json` wrote."""
     with open(path, encoding="utf-8") as file:
         given = json.load(file)
-    given["want"] = Want(**given["want"])
+    given["want"] = CardRequest(**given["want"])
     given["limits"] = Limits(**given["limits"])
     given["devices"] = tuple(Device(**{**one, "strangers": tuple(one["strangers"])}) for one in given["devices"])
     return Plan(**given)

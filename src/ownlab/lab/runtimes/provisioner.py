@@ -24,7 +24,7 @@ from ownlab.errors import CardsTaken, LabError, OwnlabError
 from ownlab.lab.runtimes import operations, start, state
 from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
 from ownlab.lab.runtimes.plan import Plan, read_plan
-from ownlab.lab.transport.control import NotAnswering, ask
+from ownlab.lab.transport.control import NotAnswering, send_command
 
 __all__ = ["OwnlabProvisioner"]
 
@@ -37,7 +37,7 @@ _SESSION = "JPY_SESSION_NAME"
 _children: dict[str, subprocess.Popen[bytes]] = {}
 
 
-class ToldToServer(HTTPError):
+class RestError(HTTPError):
     """An error of ours in the one shape whose words Jupyter's REST API passes on."""
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
             return None
         if not self.managed or self.plan is None:
             return 0
-        return state.exit_code(self.plan.home)
+        return state.kernel_exit_code(self.plan.home)
 
     async def wait(self) -> int | None:
         """Called once the kernel has ended, or under a deadline of the caller's."""
@@ -146,7 +146,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         self.kernel_id = provisioner_info["kernel_id"]
         home = provisioner_info.get("home") or str(state.runtime_folder(str(self.kernel_id)))
         now = state.read_state(home)
-        if now is None or not state.lives(now.get("supervisor")):
+        if now is None or not state.is_alive(now.get("supervisor")):
             raise LabError(f"runtime {self.kernel_id} has ended")
         self.plan = read_plan(os.path.join(home, "plan.json"))
         self.connection_info = _as_jupyter_wants(now["connection"])
@@ -170,7 +170,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         plan = start.make_plan(
             str(self.kernel_spec.metadata["ownlab"]["name"]),
             runtime=str(self.kernel_id),
-            connection=connection or start.fresh_connection(session.key.decode() if session is not None else ""),
+            connection=connection or start.new_connection(session.key.decode() if session is not None else ""),
             cwd=cwd,
             detached=lab is not None,
             wait=lab is not None,
@@ -178,10 +178,10 @@ class OwnlabProvisioner(KernelProvisionerBase):
             notebook=env.get(_SESSION, ""),
             extra_arguments=extra,
         )
-        child = start.spawn(plan, env)
+        child = start.start_supervisor(plan, env)
         _children[plan.runtime] = child
         try:
-            now = start.await_state(plan, _START_SECONDS, child)
+            now = start.wait_until_started(plan, _START_SECONDS, child)
         except BaseException:
             del _children[plan.runtime]
             raise
@@ -191,16 +191,16 @@ class OwnlabProvisioner(KernelProvisionerBase):
     def _start_again(self, plan: Plan, env: Mapping[str, str], cwd: str) -> dict[str, Any]:
         """The next kernel of a runtime: same cards, same ports. Where its supervisor is gone, a new one."""
         now = state.read_state(plan.home)
-        if now is None or not state.lives(now.get("supervisor")):
+        if now is None or not state.is_alive(now.get("supervisor")):
             return self._start_anew(plan, env, cwd)
         if now["state"] not in ("waiting", "starting"):  # else its first kernel is still to come
             try:
                 colab = colab_variables(env.get(_SESSION, ""), plan.runtime, env)
                 changes = {**self._changes(env), **colab, **startup_variables(env)}
-                ask(plan.sockets, "relaunch", timeout=_START_SECONDS, env=changes, cwd=cwd)
+                send_command(plan.sockets, "relaunch", timeout=_START_SECONDS, env=changes, cwd=cwd)
             except NotAnswering:  # it is ending, because its keeper was killed, say
                 return self._start_anew(plan, env, cwd)
-        return start.await_state(plan, _START_SECONDS, _children.get(plan.runtime))
+        return start.wait_until_started(plan, _START_SECONDS, _children.get(plan.runtime))
 
     def _start_anew(self, plan: Plan, env: Mapping[str, str], cwd: str) -> dict[str, Any]:
         operations.end_runtime(plan, _children.pop(plan.runtime, None), "its supervisor was gone")
@@ -222,12 +222,12 @@ class OwnlabProvisioner(KernelProvisionerBase):
         now = state.read_state(self.plan.home) if self.plan is not None else None
         if self.plan is None or now is None:
             return
-        if not state.lives(now.get("kernel")):
+        if not state.is_alive(now.get("kernel")):
             if now["state"] in ("waiting", "starting") and do != "signal":
                 self.managed = False  # there is nothing to wait for: `cleanup` ends it, or lets it go on waiting
             return
         try:
-            await asyncio.to_thread(ask, self.plan.sockets, do, **values)
+            await asyncio.to_thread(send_command, self.plan.sockets, do, **values)
         except LabError as exc:
             self.log.warning("%s", exc.message)
             if fallback is not None:
@@ -251,7 +251,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         if self._kernels() is None:
             raise error
         words = [part.rstrip(".") for part in (error.message, error.hint) if part]
-        raise ToldToServer(error.http_status, ". ".join(words) + ".") from error
+        raise RestError(error.http_status, ". ".join(words) + ".") from error
 
 
 def _as_jupyter_wants(connection: Mapping[str, Any]) -> KernelConnectionInfo:

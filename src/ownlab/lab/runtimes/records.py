@@ -21,8 +21,8 @@ __all__ = [
     "Point",
     "RemovedTypes",
     "Runtime",
+    "RuntimeChange",
     "RuntimePoint",
-    "RuntimeTold",
     "RuntimeType",
     "Snapshot",
     "TypeList",
@@ -191,7 +191,7 @@ class Usage(Struct, frozen=True):
     lines: tuple[UsageLine, ...]
 
 
-class RuntimeTold(Struct, frozen=True):
+class RuntimeChange(Struct, frozen=True):
     """`ownlab runtimes stop|extend --json`."""
 
     runtime: str

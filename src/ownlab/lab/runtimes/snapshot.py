@@ -14,19 +14,19 @@ from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
 from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
-from ownlab.lab.runtimes.live_usage import Figures
+from ownlab.lab.runtimes.live_usage import LiveUsage
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
-from ownlab.lab.store.rows import Device, Lease, RuntimeRow, Want
-from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
+from ownlab.lab.store.rows import CardRequest, Device, Lease, RuntimeRow
+from ownlab.lab.store.scheduler import Holding, allocate, check_possible, explain_wait
 from ownlab.lab.store.store import Store
 from ownlab.units import PARTS, format_seconds
 
-__all__ = ["take_snapshot", "with_freedom"]
+__all__ = ["take_snapshot", "with_availability"]
 
 _ASKER = ""  # the name, in the queue, of one who only asks whether a type is free
 
 
-class _Scene:
+class _StoreView:
     """The store at one moment, joined."""
 
     def __init__(self, rows: Sequence[RuntimeRow], leases: Sequence[Lease], devices: Sequence[Device]) -> None:
@@ -46,22 +46,22 @@ class _Scene:
         same_kind = [other.id for other in self.queue if other.want.kind == row.want.kind]
         return same_kind.index(row.id) + 1 if row.id in same_kind else None
 
-    def why_taken(self, want: Want, before: int) -> str:
+    def why_taken(self, want: CardRequest, before: int) -> str:
         holdings = [
             Holding(lease.device, lease.parts, _since(self.rows[lease.runtime]), self.rows[lease.runtime])
             for lease in self.leases
         ]
-        return explain(want, tuple(self.devices.values()), holdings, before)
+        return explain_wait(want, tuple(self.devices.values()), holdings, before)
 
-    def why_not(self, want: Want) -> str:
+    def why_not(self, want: CardRequest) -> str:
         """Why a new request would not be served at once; "" where it would."""
         devices = tuple(self.devices.values())
         try:
-            refuse_the_impossible(want, devices)
+            check_possible(want, devices)
         except DeviceUnusable as exc:
             return exc.message
         queue = [*((row.id, row.want) for row in self.queue), (_ASKER, want)]
-        if allot(_ASKER, queue, devices, self.booked) is not None:
+        if allocate(_ASKER, queue, devices, self.booked) is not None:
             return ""
         return self.why_taken(want, sum(row.want.kind == want.kind for row in self.queue))
 
@@ -71,7 +71,7 @@ def take_snapshot(
     devices: Sequence[Device],
     options: LabOptions,
     types: Sequence[RuntimeType],
-    figures: Figures,
+    figures: LiveUsage,
     *,
     labs: Mapping[str, str] | None = None,
     notices: Sequence[str] = (),
@@ -84,7 +84,7 @@ def take_snapshot(
     except StoreError as exc:  # what is there can still be shown
         told.append(exc.message)
     limits = stricter(limits_of(options), store.limits())
-    scene = _Scene(store.runtimes(), store.leases(), devices)
+    scene = _StoreView(store.runtimes(), store.leases(), devices)
     told += [notice for row in scene.rows.values() if (notice := _unkept(row))]
     spent = _why_spent(store, limits)
     return Snapshot(
@@ -101,12 +101,12 @@ def take_snapshot(
     )
 
 
-def with_freedom(
+def with_availability(
     types: Sequence[RuntimeType], store: Store, devices: Sequence[Device], options: LabOptions
 ) -> tuple[RuntimeType, ...]:
     """The same types, each with whether it could start now."""
     store.reap()
-    scene = _Scene(store.runtimes(), store.leases(), devices)
+    scene = _StoreView(store.runtimes(), store.leases(), devices)
     spent = _why_spent(store, stricter(limits_of(options), store.limits()))
     return tuple(_type(each, scene, spent) for each in types)
 
@@ -124,7 +124,7 @@ def _unkept(row: RuntimeRow) -> str:
 
 
 def _runtime(
-    row: RuntimeRow, scene: _Scene, store: Store, limits: Limits, figures: Figures, labs: Mapping[str, str]
+    row: RuntimeRow, scene: _StoreView, store: Store, limits: Limits, figures: LiveUsage, labs: Mapping[str, str]
 ) -> Runtime:
     now = time.time()
     place = scene.place(row)
@@ -163,7 +163,7 @@ def _runtime(
     )
 
 
-def _share(lease: Lease, row: RuntimeRow, scene: _Scene, figures: Figures) -> CardShare:
+def _share(lease: Lease, row: RuntimeRow, scene: _StoreView, figures: LiveUsage) -> CardShare:
     device = scene.devices.get(lease.device)
     return CardShare(
         uuid=lease.device,
@@ -176,7 +176,7 @@ def _share(lease: Lease, row: RuntimeRow, scene: _Scene, figures: Figures) -> Ca
     )
 
 
-def _utilisation(lease: Lease, device: Device | None, figures: Figures) -> float | None:
+def _utilisation(lease: Lease, device: Device | None, figures: LiveUsage) -> float | None:
     """What the driver tells of this runtime's processes; else what follows from all that the card does."""
     told = figures.shares.get((lease.runtime, lease.device))
     card = figures.cards.get(lease.device)
@@ -186,7 +186,7 @@ def _utilisation(lease: Lease, device: Device | None, figures: Figures) -> float
     return card.utilisation if alone or not card.utilisation else None
 
 
-def _card(device: Device, scene: _Scene, figures: Figures) -> CardState:
+def _card(device: Device, scene: _StoreView, figures: LiveUsage) -> CardState:
     reading = figures.cards.get(device.uuid, CardSample(device.uuid, device.number))
     return CardState(
         uuid=device.uuid,
@@ -208,15 +208,15 @@ def _card(device: Device, scene: _Scene, figures: Figures) -> CardState:
     )
 
 
-def _holder(lease: Lease, scene: _Scene) -> CardHolder:
+def _holder(lease: Lease, scene: _StoreView) -> CardHolder:
     row = scene.rows[lease.runtime]
     return CardHolder(row.id, row.person, row.notebook, lease.parts, _since(row))
 
 
-def _type(kind: RuntimeType, scene: _Scene, spent: str) -> RuntimeType:
+def _type(kind: RuntimeType, scene: _StoreView, spent: str) -> RuntimeType:
     if kind.kind is None:
         return replace(kind, free=True, why_not="")
-    why_not = spent or scene.why_not(Want(kind.kind, kind.cards, kind.parts))
+    why_not = spent or scene.why_not(CardRequest(kind.kind, kind.cards, kind.parts))
     return replace(kind, free=not why_not, why_not=why_not)
 
 

@@ -30,11 +30,11 @@ from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.state import read_state, runtime_folder
 from ownlab.lab.store.location import choose_store
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 from ownlab.processes.runner import describe_exit
 
-__all__ = ["await_state", "find_type", "fresh_connection", "make_plan", "spawn"]
+__all__ = ["find_type", "make_plan", "new_connection", "start_supervisor", "wait_until_started"]
 
 _LAUNCH = Path(__file__).resolve().parents[3] / "ownlab_guest" / "kernel" / "launch.py"
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
@@ -77,8 +77,8 @@ def make_plan(
         label=kind.label,
         argv=[kind.python, str(_LAUNCH), "-f", "{connection_file}", *extra_arguments],
         cwd=cwd,
-        connection=dict(fresh_connection() if connection is None else connection),
-        want=Want(kind.kind, kind.cards, kind.parts) if kind.kind else Want(),
+        connection=dict(new_connection() if connection is None else connection),
+        want=CardRequest(kind.kind, kind.cards, kind.parts) if kind.kind else CardRequest(),
         devices=read_devices(env) if kind.kind or _beside_nvidia(types) else (),
         probe=probe_argv(env, store=folder) if kind.kind else None,
         lab=lab,
@@ -135,7 +135,7 @@ def _beside_nvidia(types: Sequence[RuntimeType]) -> bool:
     return any(each.kind is not None and "nvidia" not in each.kind.lower() for each in types)
 
 
-def fresh_connection(key: str = "") -> dict[str, Any]:
+def new_connection(key: str = "") -> dict[str, Any]:
     """Loopback, any free ports, and keys that only the owner's files hold."""
     public, secret = zmq.curve_keypair()
     return {
@@ -149,7 +149,7 @@ def fresh_connection(key: str = "") -> dict[str, Any]:
     }
 
 
-def spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_supervisor(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start the supervisor; the kernel gets `env`. Unless detached, the runtime lives as long as the child's stdin."""
     log = os.open(os.path.join(plan.home, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -174,7 +174,9 @@ def spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         os.close(log)
 
 
-def await_state(plan: Plan, deadline: float = 60.0, child: subprocess.Popen[bytes] | None = None) -> dict[str, Any]:
+def wait_until_started(
+    plan: Plan, deadline: float = 60.0, child: subprocess.Popen[bytes] | None = None
+) -> dict[str, Any]:
     """What state.json says once the runtime has its cards and its kernel, or waits for them where it may.
 
     Raises CardsTaken where they are in other hands, LabError where it failed; nothing of the runtime is left then.

@@ -11,17 +11,17 @@ from typing import Any
 from ownlab.config.paths import state_folder
 from ownlab.errors import LabError, StoreError
 from ownlab.lab.runtimes.plan import Plan, read_plan
-from ownlab.lab.transport.journal_protocol import line_address
+from ownlab.lab.transport.journal_protocol import journal_address
 from ownlab.processes.procfs import read_stat
 
 __all__ = [
     "all_plans",
-    "exit_code",
-    "is_run_in",
+    "is_alive",
+    "is_run_below",
     "is_runtime_alive",
-    "lives",
+    "kernel_exit_code",
     "plan_of",
-    "plan_with_line",
+    "plan_with_journal_socket",
     "read_state",
     "runtime_folder",
     "state_of",
@@ -45,7 +45,7 @@ def read_state(home: str | os.PathLike[str]) -> dict[str, Any] | None:
     return found
 
 
-def lives(process: Mapping[str, int] | None) -> bool:
+def is_alive(process: Mapping[str, int] | None) -> bool:
     """Whether this very process, and not a later one of the same number, is still at work."""
     if process is None:
         return False
@@ -53,14 +53,14 @@ def lives(process: Mapping[str, int] | None) -> bool:
     return stat is not None and not stat.is_zombie and stat.started == process["started"]
 
 
-def exit_code(home: str) -> int | None:
+def kernel_exit_code(home: str) -> int | None:
     """None while a kernel lives, or is still to come; else how it ended, 1 where nobody knows."""
     state = read_state(home)
     if state is None:
         return 1
-    if lives(state.get("kernel")):
+    if is_alive(state.get("kernel")):
         return None
-    if state["state"] in ("waiting", "starting") and lives(state.get("supervisor")):
+    if state["state"] in ("waiting", "starting") and is_alive(state.get("supervisor")):
         return None
     code = state.get("exit_code")
     return 1 if code is None else int(code)
@@ -86,19 +86,19 @@ def all_plans(but: Collection[str] = ()) -> list[Plan]:
     return [plan for name in names if name not in but and (plan := _read_plan(_folder() / name)) is not None]
 
 
-def is_run_in(plan: Plan, folder: str) -> bool:
+def is_run_below(plan: Plan, folder: str) -> bool:
     """Whether it is a run, which belongs to no lab, of a notebook in this folder or below; `folder` is a real path."""
     if plan.lab or not plan.journal or not plan.notebook:
         return False
     return os.path.realpath(plan.notebook).startswith(os.path.join(folder, ""))
 
 
-def plan_with_line(runtime: str) -> Plan | None:
+def plan_with_journal_socket(runtime: str) -> Plan | None:
     """Of a runtime that can be followed. Foreign kernels cannot, nor a runtime of an ownlab that kept no journals."""
     plan = plan_of(runtime)
     if plan is None or not plan.journal:
         return None
-    return plan if os.path.exists(line_address(plan.sockets).removeprefix("ipc://")) else None
+    return plan if os.path.exists(journal_address(plan.sockets).removeprefix("ipc://")) else None
 
 
 def is_runtime_alive(runtime: str) -> bool:
@@ -112,7 +112,7 @@ def is_runtime_alive(runtime: str) -> bool:
         state = read_state(plan.home)
     except LabError:
         return True
-    return lives(state.get("supervisor")) if state and state.get("supervisor") else _is_held(plan)
+    return is_alive(state.get("supervisor")) if state and state.get("supervisor") else _is_held(plan)
 
 
 def _folder() -> Path:

@@ -22,10 +22,10 @@ from tornado.web import HTTPError
 from traitlets import Unicode
 
 from ownlab.lab.journal import storage
-from ownlab.lab.notebooks.merging import Merged, Seen, merge_journals, replace_notebook
+from ownlab.lab.notebooks.merging import Merged, SeenPosition, merge_journals, replace_notebook
 from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat, replace_lone_surrogates
 from ownlab.lab.notebooks.trust import executed_here, mark_trusted
-from ownlab.lab.runtimes.drive import is_of_drive
+from ownlab.lab.runtimes.drive import is_drive_path
 from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.server.recent_writes import Version, Written, stamp
 from ownlab.lab.server.sessions import OwnlabSessionManager
@@ -36,7 +36,7 @@ __all__ = ["Exchange", "OwnlabContents", "exchange"]
 class Exchange:
     """What a request's headers say beside its body: for this, Jupyter's methods have no arguments."""
 
-    def __init__(self, seen: Seen | None = None) -> None:
+    def __init__(self, seen: SeenPosition | None = None) -> None:
         self.seen = seen  # told by the page that saves
         self.position: tuple[str, int] | None = None  # told to the page that opens
 
@@ -190,7 +190,7 @@ class OwnlabContents(AsyncLargeFileManager):
         if not self.use_atomic_writing or not await asyncio.to_thread(replace_notebook, os_path, write):
             await super()._save_notebook(os_path, nb, capture_validation_error)
 
-    def _merge(self, os_path: str, notebook: dict[str, Any], seen: Seen | None) -> Merged:
+    def _merge(self, os_path: str, notebook: dict[str, Any], seen: SeenPosition | None) -> Merged:
         journals = self.journals.of(os_path)
         if journals:
             assign_cell_ids(notebook)
@@ -223,7 +223,7 @@ class OwnlabContents(AsyncLargeFileManager):
 
     async def get_kernel_path(self, path: str, model: dict[str, Any] | None = None) -> str:
         """Called for the folder of a notebook that gets a kernel; of one in the drive the kernel manager finds it."""
-        return path if is_of_drive(path) else str(await super().get_kernel_path(path, model))
+        return path if is_drive_path(path) else str(await super().get_kernel_path(path, model))
 
     # -- files that move
 
@@ -233,7 +233,7 @@ class OwnlabContents(AsyncLargeFileManager):
         async with self._locked(*self._below(old), new):
             await super().rename(old_path, new_path)
             # At once: what is opened under its new name finds its journal.
-            await asyncio.to_thread(storage.rename, old, new)
+            await asyncio.to_thread(storage.rename_notebook, old, new)
             self._written.rename(old, new)
 
     async def delete(self, path: str) -> None:

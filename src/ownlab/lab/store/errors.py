@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from ownlab.errors import StoreError
 
-__all__ = ["told"]
+__all__ = ["store_errors"]
 
 # Python 3.10 gives no error codes, so the texts of SQLite's sqlite3ErrStr are what there is to go by.
 _REASONS = (
@@ -46,7 +46,7 @@ _HINTS = {
 
 
 @contextmanager
-def told(folder: str) -> Iterator[None]:
+def store_errors(folder: str) -> Iterator[None]:
     """Whatever sqlite3 or the operating system raises in here leaves as a StoreError that says what is wrong."""
     try:
         yield

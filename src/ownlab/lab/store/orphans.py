@@ -19,12 +19,12 @@ from typing import NamedTuple
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.processes.procfs import UNSEEN, Stat, everyone, process_started, read_stat
 
-__all__ = ["MARKER", "Left", "ancestors", "boot_id", "end_remains", "in_words", "marker"]
+__all__ = ["MARKER", "Orphan", "boot_id", "describe_orphans", "end_orphans", "own_ancestors", "runtime_of_process"]
 
 _END_SECONDS = 3.0
 
 
-class Left(NamedTuple):
+class Orphan(NamedTuple):
     """A process that outlived its runtime."""
 
     pid: int
@@ -33,13 +33,13 @@ class Left(NamedTuple):
     may_end: bool  # it is certain enough
 
 
-def end_remains(
+def end_orphans(
     dead: Iterable[tuple[RuntimeRow, int | None]],
     *,
     shared: bool = False,
     but: Container[int] = (),
     seconds: float = _END_SECONDS,
-) -> dict[str, list[Left]]:
+) -> dict[str, list[Orphan]]:
     """End what is left of dead runtimes, each given with its lock's owner; what is still there, by runtime.
 
     `shared`: the rows may have been written by anybody. Processes in `but` are not looked at. Who runs this, and what
@@ -48,7 +48,7 @@ def end_remains(
     here = boot_id()
     dead = [(row, owner) for row, owner in dead if row.boot == here]
     certain: set[tuple[int, int]] = set()
-    ourselves = ancestors()
+    ourselves = own_ancestors()
     deadline = time.monotonic() + seconds
     calm = 0
     while dead:
@@ -63,7 +63,7 @@ def end_remains(
     return {}
 
 
-def ancestors() -> set[int]:
+def own_ancestors() -> set[int]:
     """Ourselves, and everyone who started us."""
     line: set[int] = set()
     pid = os.getpid()
@@ -74,7 +74,7 @@ def ancestors() -> set[int]:
     return line
 
 
-def in_words(left: Sequence[Left]) -> str:
+def describe_orphans(left: Sequence[Orphan]) -> str:
     """ "its process 4711 (python) is still there"."""
     if not left:
         return "this machine hides other people's processes: its owner or root has to clear it away (ownlab runtimes)"
@@ -90,18 +90,18 @@ def _find(
     but: Container[int],
     *,
     shared: bool,
-) -> tuple[dict[str, list[Left]], bool]:
+) -> tuple[dict[str, list[Orphan]], bool]:
     """One look at /proc: what is left, and whether a process could not be told yet.
 
     `certain` grows by what may be ended: also what was seen in the session of a leader that still lived.
     """
     seen = everyone()
-    found: dict[str, list[Left]] = {}
+    found: dict[str, list[Orphan]] = {}
     unsettled = False
     for one in seen.values():
         if _holds_nothing(one) or one.pid in but:
             continue
-        mark = marker(one.pid)
+        mark = runtime_of_process(one.pid)
         undecided = mark is None
         unsettled = unsettled or undecided
         for row, owner in dead:
@@ -111,11 +111,11 @@ def _find(
             if (mark or (named and not shared)) and not undecided:
                 certain.add((one.pid, one.started))
             may_end = (one.pid, one.started) in certain and owner is not None and _uid(one.pid) == owner
-            found.setdefault(row.id, []).append(Left(one.pid, one.started, one.command, may_end))
+            found.setdefault(row.id, []).append(Orphan(one.pid, one.started, one.command, may_end))
     return {**_hidden(dead), **found}, unsettled
 
 
-def _hidden(dead: Sequence[tuple[RuntimeRow, int | None]]) -> dict[str, list[Left]]:
+def _hidden(dead: Sequence[tuple[RuntimeRow, int | None]]) -> dict[str, list[Orphan]]:
     """Where /proc hides other people's processes (hidepid), nobody but they can say that none is left."""
     if os.access("/proc/1/stat", os.R_OK):
         return {}
@@ -158,7 +158,7 @@ def _uid(pid: int) -> int | None:
         return None
 
 
-def _kill(left: Left) -> bool:
+def _kill(left: Orphan) -> bool:
     """Whether it is as good as gone: False where it is not ours to end."""
     if not left.may_end:
         return False
@@ -177,7 +177,7 @@ def _kill(left: Left) -> bool:
 MARKER = "OWNLAB_RUNTIME"
 
 
-def marker(pid: int) -> str | None:
+def runtime_of_process(pid: int) -> str | None:
     """The runtime that its environment names; "" for none, and where it may not be read.
 
     None where the process is in the middle of an exec, and has no environment for a moment.

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from ownlab.units import PARTS
 
-__all__ = ["Device", "Lease", "Place", "Process", "RuntimeRow", "State", "UsageRow", "Want"]
+__all__ = ["CardRequest", "Device", "Lease", "Process", "QueuePosition", "RuntimeRow", "State", "UsageRow"]
 
 # waiting: in the queue for a card; starting: has its cards, the kernel is not there yet; ending: asked to end.
 State = Literal["waiting", "starting", "running", "ending"]
@@ -37,7 +37,7 @@ class Device(NamedTuple):
     ] = ()  # who uses its memory without a lease, in words: "python train.py (pid 4711) of ann, 12 GiB"
 
 
-class Want(NamedTuple):
+class CardRequest(NamedTuple):
     """What a runtime asks for: `cards` devices of one kind, `parts` twelfths of each. No kind: a CPU runtime."""
 
     kind: str | None = None
@@ -53,7 +53,7 @@ class Lease(NamedTuple):
     parts: int
 
 
-class Place(NamedTuple):
+class QueuePosition(NamedTuple):
     """Not granted yet: the place in the queue (1 is next) and why, in words."""
 
     place: int
@@ -70,7 +70,7 @@ class RuntimeRow(NamedTuple):
     notebook: str  # path as its starter gave it; "" where there is none
     type: str  # name of the kernelspec: ownlab-cpu
     label: str  # "Python 3 (1 × NVIDIA H200)"
-    want: Want
+    want: CardRequest
     state: State
     queued_at: float  # seconds since the epoch, as everything named _at
     started_at: float | None

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ownlab.errors import DeviceUnusable
-from ownlab.lab.store.rows import Device, RuntimeRow, Want
+from ownlab.lab.store.rows import CardRequest, Device, RuntimeRow
 from ownlab.units import PARTS
 
-__all__ = ["Holding", "allot", "choose", "explain", "refuse_the_impossible", "share_in_words"]
+__all__ = ["Holding", "allocate", "check_possible", "choose_devices", "explain_wait", "share_label"]
 
 _FRACTIONS = {12: "", 9: "¾", 8: "⅔", 6: "½", 4: "⅓", 3: "¼", 2: "⅙"}
 
@@ -26,13 +26,13 @@ class Holding(NamedTuple):
     left: str = ""  # processes that outlived the runtime, in words
 
 
-def refuse_the_impossible(want: Want, devices: Sequence[Device]) -> None:
+def check_possible(want: CardRequest, devices: Sequence[Device]) -> None:
     """Raise where no waiting would help: the machine has no such cards, or not so many."""
     if len(_candidates(want, devices)) >= want.cards:
         return
     there = [device for device in devices if device.name == want.kind]
     if len(there) >= want.cards:
-        raise DeviceUnusable(f"{want.kind} is given as a whole only; {share_in_words(want.parts)} of it was asked for.")
+        raise DeviceUnusable(f"{want.kind} is given as a whole only; {share_label(want.parts)} of it was asked for.")
     hint = "Choose another runtime type; `ownlab machine` shows what is there."
     if there:
         raise DeviceUnusable(f"This machine has {len(there)} × {want.kind}; {want.cards} were asked for.", hint=hint)
@@ -40,7 +40,9 @@ def refuse_the_impossible(want: Want, devices: Sequence[Device]) -> None:
     raise DeviceUnusable(f"This machine has no {want.kind}; it has {others or 'no card at all'}.", hint=hint)
 
 
-def choose(want: Want, devices: Sequence[Device], booked: Mapping[str, int]) -> tuple[Device, ...] | None:
+def choose_devices(
+    want: CardRequest, devices: Sequence[Device], booked: Mapping[str, int]
+) -> tuple[Device, ...] | None:
     """The devices that a request gets, where it could have them now.
 
     A part of a card is taken where the room is tightest, so that whole cards stay whole for those who need one.
@@ -55,8 +57,8 @@ def choose(want: Want, devices: Sequence[Device], booked: Mapping[str, int]) -> 
     return tuple(chosen) if len(chosen) == want.cards else None
 
 
-def allot(
-    runtime: str, queue: Iterable[tuple[str, Want]], devices: Sequence[Device], booked: Mapping[str, int]
+def allocate(
+    runtime: str, queue: Iterable[tuple[str, CardRequest]], devices: Sequence[Device], booked: Mapping[str, int]
 ) -> tuple[Device, ...] | None:
     """What `runtime` gets if it asks now; None: it has to wait.
 
@@ -68,7 +70,7 @@ def allot(
     for name, want in queue:
         if len(_candidates(want, devices)) < want.cards:
             continue  # it will be refused when it asks: it must not keep the others waiting
-        chosen = None if want.kind in closed else choose(want, devices, taken)
+        chosen = None if want.kind in closed else choose_devices(want, devices, taken)
         if name == runtime:
             return chosen
         if chosen is None:
@@ -78,7 +80,7 @@ def allot(
     return None
 
 
-def explain(want: Want, devices: Sequence[Device], holdings: Sequence[Holding], before: int) -> str:
+def explain_wait(want: CardRequest, devices: Sequence[Device], holdings: Sequence[Holding], before: int) -> str:
     """Who has the cards of that kind since when, and how many wait before."""
     told: list[str] = []
     for device in sorted(devices, key=lambda device: (device.number, device.uuid)):
@@ -94,14 +96,14 @@ def explain(want: Want, devices: Sequence[Device], holdings: Sequence[Holding], 
     return "; ".join(told)
 
 
-def share_in_words(parts: int) -> str:
+def share_label(parts: int) -> str:
     """6 -> "½"; "" for a whole card."""
     return _FRACTIONS.get(parts, f"{parts}/{PARTS}")
 
 
 def _holder(holding: Holding) -> str:
     row = holding.row
-    words = [row.person, os.path.basename(row.notebook) or row.label, share_in_words(holding.parts)]
+    words = [row.person, os.path.basename(row.notebook) or row.label, share_label(holding.parts)]
     words.append(f"has ended, but {holding.left}" if holding.left else f"since {_clock(holding.since)}")
     return ", ".join(word for word in words if word)
 
@@ -111,7 +113,7 @@ def _clock(at: float) -> str:
     return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
 
 
-def _candidates(want: Want, devices: Sequence[Device]) -> list[Device]:
+def _candidates(want: CardRequest, devices: Sequence[Device]) -> list[Device]:
     return [device for device in devices if device.name == want.kind and (want.parts == PARTS or not device.whole_only)]
 
 

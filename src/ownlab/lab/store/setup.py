@@ -14,7 +14,7 @@ from ownlab.config.limits import LIMITS
 from ownlab.errors import StoreError, UsageError
 from ownlab.files import replace_file
 from ownlab.lab.store import schema
-from ownlab.lab.store.errors import told
+from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def init_shared(
     number = _group(group)
     _check_limits(limits)
     layout = Layout(path, shared=True)
-    with told(path):
+    with store_errors(path):
         _refuse_what_is_no_store(layout)
         reach = 0o770 if group is not None else 0o777
         _folder(path, 0o750 if group is not None else 0o755, number)

@@ -13,11 +13,11 @@ from weakref import WeakSet
 
 from ownlab.errors import CardsTaken, StoreError
 from ownlab.lab.store import locks, schema, tables
-from ownlab.lab.store.errors import told
+from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import Layout, make_private, read_layout
-from ownlab.lab.store.orphans import Left, ancestors, end_remains, in_words
-from ownlab.lab.store.rows import Device, Lease, Place, RuntimeRow, UsageRow
-from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
+from ownlab.lab.store.orphans import Orphan, describe_orphans, end_orphans, own_ancestors
+from ownlab.lab.store.rows import Device, Lease, QueuePosition, RuntimeRow, UsageRow
+from ownlab.lab.store.scheduler import Holding, allocate, check_possible, explain_wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ class Store:
         path = os.path.abspath(os.fspath(folder))
         if any(store._pid != os.getpid() for store in _opened):
             raise _carried_over_a_fork()
-        with told(path):
+        with store_errors(path):
             layout = read_layout(path)
             if layout is None:
                 if not create:
@@ -58,7 +58,7 @@ class Store:
 
     def hurry(self, seconds: float) -> None:
         """From now on wait no longer for others who write: for whoever has more to do, and tries again."""
-        with self._guard, told(self.folder):
+        with self._guard, store_errors(self.folder):
             self._connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Store:
 
     def hold(self, runtime: str) -> int:
         """Take the runtime's lock: it lives as long as this descriptor, or an inherited one, is open anywhere."""
-        with told(self.folder):
+        with store_errors(self.folder):
             return locks.hold(self._layout.lock(runtime), self._layout.lock_mode)
 
     def enqueue(self, row: RuntimeRow) -> None:
@@ -87,16 +87,16 @@ class Store:
         earlier = [old for old in self.runtimes() if old.id == row.id]
         if earlier:  # it died without a word, and its successor has its lock now
             successors = [process.pid for process in (row.keeper, row.supervisor, row.kernel) if process is not None]
-            with told(self.folder):
-                left = end_remains(self._with_owners(earlier), shared=self.shared, but={*successors, *ancestors()})
+            with store_errors(self.folder):
+                left = end_orphans(self._with_owners(earlier), shared=self.shared, but={*successors, *own_ancestors()})
             if left:
-                raise StoreError(f"Runtime {row.id} cannot be started again: {in_words(left[row.id])}.")
+                raise StoreError(f"Runtime {row.id} cannot be started again: {describe_orphans(left[row.id])}.")
         with self._writing() as database:
             tables.insert_runtime(database, row._replace(state="waiting"))
 
     def acquire(
         self, runtime: str, devices: Sequence[Device], *, quota: float | None = None
-    ) -> tuple[Lease, ...] | Place:
+    ) -> tuple[Lease, ...] | QueuePosition:
         """The runtime's cards, or its place in the queue: then ask again. A CPU runtime gets ().
 
         `devices` is what the machine has now; `quota` the card-seconds that a person may use in a week. Raises
@@ -111,24 +111,26 @@ class Store:
             leases = tables.read_leases(database)
             own = tuple(lease for lease in leases if lease.runtime == runtime)
             if row.want.kind is not None and not own:
-                refuse_the_impossible(row.want, devices)
+                check_possible(row.want, devices)
                 if quota is not None:
                     _refuse_the_spent(database, row, quota)
                 waiting = self._waiting(rows, leases)
-                chosen = allot(runtime, [(one.id, one.want) for one in waiting], devices, _booked(leases))
+                chosen = allocate(runtime, [(one.id, one.want) for one in waiting], devices, _booked(leases))
                 if chosen is None:
                     place = _place(row, waiting)
-                    return Place(place, explain(row.want, devices, _holdings(leases, rows, left), place - 1))
+                    return QueuePosition(
+                        place, explain_wait(row.want, devices, _holdings(leases, rows, left), place - 1)
+                    )
                 own = tuple(Lease(runtime, device.uuid, row.want.parts) for device in chosen)
                 tables.insert_leases(database, own, time.time())
             if row.state == "waiting":
-                tables.change_runtime(database, runtime, {"state": "starting"})
+                tables.update_runtime(database, runtime, {"state": "starting"})
             return own
 
     def update(self, runtime: str, **columns: object) -> None:
         """Change fields of a runtime's row, named as in RuntimeRow."""
         with self._writing() as database:
-            if not tables.change_runtime(database, runtime, columns):
+            if not tables.update_runtime(database, runtime, columns):
                 raise _unknown(runtime)
 
     def add_usage(self, runtime: str, seconds: float, card_seconds: float, units: float) -> None:
@@ -179,12 +181,12 @@ class Store:
 
     def alive(self, runtime: str) -> bool:
         """Whether its lock is held."""
-        with told(self.folder):
+        with store_errors(self.folder):
             return locks.is_held(self._layout.lock(runtime))
 
     def limits(self) -> dict[str, float | None] | None:
         """What the administrator of a shared store has laid down, by the names of plan.Limits; None: nothing."""
-        with told(self.folder):
+        with store_errors(self.folder):
             return self._layout.limits()
 
     # -- the dead
@@ -195,7 +197,7 @@ class Store:
         self._sweep_locks()
         return freed
 
-    def _reap(self) -> tuple[list[str], dict[str, list[Left]]]:
+    def _reap(self) -> tuple[list[str], dict[str, list[Orphan]]]:
         """Those that were freed, and what is left of the others."""
         with self._reading() as database:
             rows = tables.read_runtimes(database)
@@ -204,8 +206,8 @@ class Store:
             return [], {}
         with self._reading() as database:  # `release` takes the row away before the lock: who was released is not dead
             dead = {seq: row for seq, row in tables.read_runtimes(database).items() if seq in dead}
-        with told(self.folder):
-            left = end_remains(self._with_owners(dead.values()), shared=self.shared)
+        with store_errors(self.folder):
+            left = end_orphans(self._with_owners(dead.values()), shared=self.shared)
         freed = []
         with self._writing() as database:
             for seq, row in dead.items():
@@ -213,7 +215,7 @@ class Store:
                 # Asked again: a successor of the same id may have come meanwhile. It cannot while we are in here.
                 with locks.if_unheld(path) as unheld:
                     if unheld and row.id not in left:
-                        if tables.delete_numbered(database, seq):
+                        if tables.delete_row(database, seq):
                             freed.append(row.id)
                         locks.remove(path)
         return freed, left
@@ -227,7 +229,7 @@ class Store:
     def _sweep_locks(self) -> None:
         """Remove lock files without a row: in a shared store only their owner can, also after others freed the card."""
         known = {row.id for row in self.runtimes()}
-        with told(self.folder):
+        with store_errors(self.folder):
             for name in os.listdir(self._layout.locks):
                 if name.endswith(".lock") and name.removesuffix(".lock") not in known:
                     path = os.path.join(self._layout.locks, name)
@@ -261,7 +263,7 @@ class Store:
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         if os.getpid() != self._pid:
             raise _carried_over_a_fork()
-        with self._guard, told(self.folder):
+        with self._guard, store_errors(self.folder):
             self._connection.execute(begin)
             try:
                 yield self._connection
@@ -292,10 +294,10 @@ def _booked(leases: Iterable[Lease]) -> dict[str, int]:
 
 
 def _holdings(
-    leases: Mapping[Lease, float], rows: Sequence[RuntimeRow], left: Mapping[str, Sequence[Left]]
+    leases: Mapping[Lease, float], rows: Sequence[RuntimeRow], left: Mapping[str, Sequence[Orphan]]
 ) -> list[Holding]:
     by_id = {row.id: row for row in rows}
-    remains = {runtime: in_words(some) for runtime, some in left.items()}
+    remains = {runtime: describe_orphans(some) for runtime, some in left.items()}
     return [
         Holding(lease.device, lease.parts, since, by_id[lease.runtime], remains.get(lease.runtime, ""))
         for lease, since in leases.items()

@@ -6,19 +6,19 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ownlab.lab.store.rows import Lease, Process, RuntimeRow, UsageRow, Want
+from ownlab.lab.store.rows import CardRequest, Lease, Process, RuntimeRow, UsageRow
 
 __all__ = [
     "add_usage",
     "card_seconds",
-    "change_runtime",
-    "delete_numbered",
+    "delete_row",
     "delete_runtime",
     "insert_leases",
     "insert_runtime",
     "read_leases",
     "read_runtimes",
     "read_usage",
+    "update_runtime",
 ]
 
 # Fields of RuntimeRow that are several columns each.
@@ -40,7 +40,7 @@ def insert_runtime(database: sqlite3.Connection, row: RuntimeRow) -> None:
     database.execute(f"INSERT INTO runtimes ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))  # noqa: S608 - names are ours
 
 
-def change_runtime(database: sqlite3.Connection, runtime: str, fields: Mapping[str, Any]) -> bool:
+def update_runtime(database: sqlite3.Connection, runtime: str, fields: Mapping[str, Any]) -> bool:
     """Whether there was such a row to change."""
     wrong = [name for name in fields if name not in RuntimeRow._fields or name in _FIXED]
     if wrong or not fields:
@@ -56,7 +56,7 @@ def delete_runtime(database: sqlite3.Connection, runtime: str) -> None:
     database.execute("DELETE FROM runtimes WHERE id = ?", (runtime,))
 
 
-def delete_numbered(database: sqlite3.Connection, seq: int) -> bool:
+def delete_row(database: sqlite3.Connection, seq: int) -> bool:
     """This very row, and not a later one of the same id; whether it was still there."""
     return database.execute("DELETE FROM runtimes WHERE seq = ?", (seq,)).rowcount > 0
 
@@ -122,7 +122,7 @@ def _gather(values: dict[str, Any]) -> RuntimeRow:
     for field in ("keeper", "supervisor", "kernel"):
         pid, started = (values.pop(column) for column in _NESTED[field])
         values[field] = None if pid is None else Process(pid, started)
-    values["want"] = Want(*(values.pop(column) for column in _NESTED["want"]))
+    values["want"] = CardRequest(*(values.pop(column) for column in _NESTED["want"]))
     values["busy"] = bool(values["busy"])
     values["may_extend"] = bool(values["may_extend"])
     return RuntimeRow(**values)

@@ -65,7 +65,7 @@ def read(fake_nvml: Nvml, root: Path) -> Read:
     def devices(*cards: dict[str, Any], ours: KnownRuntimes = NOBODY, **environ: str) -> tuple[Device, ...]:
         given = fake_nvml({"cards": list(cards)})
         given = {name: value for name, value in given.items() if name not in ("OWNLAB_MACHINE", "CUDA_VISIBLE_DEVICES")}
-        found = read_devices({**given, **environ}, ours=ours, root=root)
+        found = read_devices({**given, **environ}, known=ours, root=root)
         return tuple(device for device in found if device.vendor == "nvidia")
 
     return devices
@@ -158,9 +158,9 @@ def test_processes_of_runtimes_are_no_strangers(read: Read, root: Path) -> None:
     add_process(root, KEEPER.pid, "keeper", started=KEEPER.started)
     add_process(root, 200, "supervisor", parent=KEEPER.pid)
     add_process(root, 300, "python kernel", parent=200)
-    (device,) = read(busy((300, 12 * GIB)), ours=KnownRuntimes(frozenset([KEEPER])))
+    (device,) = read(busy((300, 12 * GIB)), known=KnownRuntimes(frozenset([KEEPER])))
     assert device.strangers == ()
-    (device,) = read(busy((300, 12 * GIB)), ours=KnownRuntimes(frozenset([KEEPER._replace(started=78)])))
+    (device,) = read(busy((300, 12 * GIB)), known=KnownRuntimes(frozenset([KEEPER._replace(started=78)])))
     assert len(device.strangers) == 1, "the keeper's number is another process's now"
 
 
@@ -175,7 +175,7 @@ def test_memory_that_nobody_here_accounts_for(read: Read) -> None:
     words = "12 GiB used by processes that cannot be seen from here"
     assert read(memory(12 * GIB))[0].strangers == (words,)
     assert read(busy((4711, 12 * GIB)))[0].strangers == (words,), "NVML counts in another PID namespace"
-    assert read(memory(12 * GIB), ours=KnownRuntimes(leased=frozenset([H200])))[0].strangers == ()
+    assert read(memory(12 * GIB), known=KnownRuntimes(leased=frozenset([H200])))[0].strangers == ()
     assert read(memory(GIB))[0].strangers == (), "what a driver holds for itself"
 
 
@@ -212,7 +212,7 @@ def test_where_nvml_fails_nvidia_smi_is_asked(fake_nvml: Nvml, root: Path, tmp_p
     tool.chmod(0o755)
     environ = {**fake_nvml({"init": init, "cards": []}), "PATH": f"{tool.parent}:/bin"}
     environ.pop("OWNLAB_MACHINE", None)
-    (device,) = read_devices(environ, ours=KnownRuntimes(), root=root)
+    (device,) = read_devices(environ, known=KnownRuntimes(), root=root)
     assert device.name == "NVIDIA H200"
 
 

@@ -163,7 +163,7 @@ def test_a_week_that_is_spent_leaves_the_cpu(store: Store, enter: Callable[..., 
     store.add_usage("a", 3600.0, 3600.0, 1.0)
     taken = take_snapshot(store, CARDS, LabOptions(gpu_hours_per_week=1.0), TYPES, NOTHING)
     assert free_types(taken) == ["cpu"]
-    assert why_not(taken, "half-x") == "this week's 1 h of card time are spent"
+    assert why_not(taken, "half-x") == "this week's 1 h of card time are used up"
 
 
 def test_the_dead_are_cleared_away(store: Store, row: Callable[..., RuntimeRow]) -> None:

@@ -82,7 +82,7 @@ class Person:
         return self.store.reap()
 
     def runtimes(self) -> list[list[Any]]:
-        return [[row.id, row.person, row.uid, self.store.alive(row.id)] for row in self.store.runtimes()]
+        return [[row.id, row.person, row.uid, self.store.is_alive(row.id)] for row in self.store.runtimes()]
 
     def use(self, runtime: str, card_seconds: float) -> None:
         self.store.add_usage(runtime, card_seconds, card_seconds, 0.0)

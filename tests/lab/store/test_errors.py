@@ -109,7 +109,7 @@ def test_a_database_that_stays_locked_is_said(folder: Path) -> None:
     with Store.open(folder) as store:
         assert store.runtimes() == []  # who only reads does not wait
         store._connection.execute("PRAGMA busy_timeout = 50")
-        with pytest.raises(StoreError, match="kept it locked") as raised:
+        with pytest.raises(StoreError, match="has locked it") as raised:
             store.release("a")
     assert "Try again" in raised.value.hint
 
@@ -118,7 +118,7 @@ def test_a_database_that_stays_locked_is_said(folder: Path) -> None:
     ("raised", "message"),
     [
         (sqlite3.OperationalError("database or disk is full"), "the disk is full"),
-        (sqlite3.OperationalError("something new"), "refused: something new"),
+        (sqlite3.OperationalError("something new"), "failed: something new"),
         (OSError(28, "No space left on device", "/x/y"), r"No space left on device \(/x/y\)"),
         (OSError(30, "Read-only file system"), "Read-only file system"),
     ],

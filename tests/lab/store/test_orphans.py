@@ -139,10 +139,10 @@ def test_those_that_fork_while_they_are_ended_are_all_ended(start: Callable[...,
 
 def test_what_is_left_in_words() -> None:
     some = [Orphan(number, 1, "python", False) for number in range(1, 7)]
-    assert describe_orphans(some[:1]) == "its process 1 (python) is still there"
+    assert describe_orphans(some[:1]) == "its process 1 (python) is still running"
     assert (
         describe_orphans(some)
-        == "its processes 1 (python), 2 (python), 3 (python), 4 (python) and 2 more are still there"
+        == "its processes 1 (python), 2 (python), 3 (python), 4 (python) and 2 more are still running"
     )
 
 

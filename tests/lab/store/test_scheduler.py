@@ -55,16 +55,16 @@ def test_a_mig_instance_is_given_as_a_whole_only() -> None:
     slices = [card._replace(whole_only=True) for card in CARDS]
     assert names(choose_devices(ONE, slices, {})) == [0]
     assert choose_devices(HALF, slices, {}) is None
-    with pytest.raises(DeviceUnusable, match="as a whole only; ½ of it was asked for"):
+    with pytest.raises(DeviceUnusable, match="as a whole, but ½ of it was requested"):
         check_possible(HALF, slices)
 
 
 def test_what_can_never_be_is_refused_in_words() -> None:
-    with pytest.raises(DeviceUnusable, match="This machine has 2 × NVIDIA H200; 4 were asked for"):
+    with pytest.raises(DeviceUnusable, match="This machine has 2 × NVIDIA H200, but 4 were requested"):
         check_possible(CardRequest(KIND, 4), CARDS[:2])
     with pytest.raises(DeviceUnusable, match="has no NVIDIA A100; it has 4 × NVIDIA H200"):
         check_possible(CardRequest("NVIDIA A100", 1), CARDS)
-    with pytest.raises(DeviceUnusable, match="it has no card at all"):
+    with pytest.raises(DeviceUnusable, match="it has no cards"):
         check_possible(ONE, [])
     check_possible(CardRequest(KIND, 4), [card._replace(strangers=("bob",)) for card in CARDS])  # waiting would help
 
@@ -103,12 +103,12 @@ def test_the_reason_names_holders_strangers_and_the_queue() -> None:
     clock = time.strftime("%H:%M", time.localtime(now))
     holdings = [
         Holding("GPU-0", 6, now, row()),
-        Holding("GPU-0", 4, now, row("eve", ""), "its process 9 is still there"),
+        Holding("GPU-0", 4, now, row("eve", ""), "its process 9 is still running"),
     ]
     assert explain_wait(ONE, cards, holdings, 2) == (
         f"card 0 (NVIDIA H200): ann, train.ipynb, ½, since {clock}, and "
-        "eve, Python 3, ⅓, has ended, but its process 9 is still there; "
-        "card 1: used without a lease by python x.py (pid 7) of bob, 12 GiB; 2 requests wait before this one"
+        "eve, Python 3, ⅓, has ended, but its process 9 is still running; "
+        "card 1: used without a lease by python x.py (pid 7) of bob, 12 GiB; 2 requests are ahead of this one"
     )
 
 

@@ -99,7 +99,7 @@ def test_a_dead_runtime_with_processes_is_not_handed_on(people: tuple[Any, Any, 
     left = ann.ask("leave", runtime="a", marked=True, session=False)
     ann.die()
     waiting = bob.ask("acquire", runtime="b")
-    assert f"ann, a.ipynb, has ended, but its process {left} (sleep) is still there" in waiting["why"]
+    assert f"ann, a.ipynb, has ended, but its process {left} (sleep) is still running" in waiting["why"]
     assert bob.ask("reap") == []
     assert not gone(left)
     again = someone("ann", uid=ANN, groups=tuple(grp_of(place)), at=place)

@@ -41,7 +41,7 @@ def escape(runtime: Any, path: Path, waiting: Callable[..., Any]) -> int:
 
 def unlocked(bench: Any, runtime: Any) -> bool:
     with bench.store as store:
-        return not store.alive(runtime.plan.runtime)
+        return not store.is_alive(runtime.plan.runtime)
 
 
 def test_a_runtime_ends_and_leaves_nothing(bench: Any) -> None:

@@ -89,7 +89,7 @@ def test_a_session_warns_is_extended_and_ends(bench: Any, waiting: Callable[...,
 def test_what_has_no_end_is_not_extended(bench: Any) -> None:
     runtime = bench.start()
     runtime.ready()
-    with pytest.raises(LabError, match="no end that may be put off"):
+    with pytest.raises(LabError, match="no time limit to extend"):
         runtime.ask("extend")
 
 

@@ -57,7 +57,7 @@ def test_a_week_that_is_spent_ends_it_and_is_not_extended() -> None:
     deadlines.note_weekly_usage(now=10.0, card_seconds_used=3000.0, cards=0.5)
     end = deadlines.nearest(idle_since=None)
     assert end is not None
-    assert (end.at, end.why) == (10.0 + 1200.0, "this week's 1 h of card time are spent")
+    assert (end.at, end.why) == (10.0 + 1200.0, "this week's 1 h of card time are used up")
     assert deadlines.extend(idle_since=None) is None
     deadlines.note_weekly_usage(now=20.0, card_seconds_used=9000.0, cards=0.5)
     assert deadlines.nearest(idle_since=None) == end._replace(at=20.0)

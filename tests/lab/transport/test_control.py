@@ -62,7 +62,7 @@ def test_a_refusal_is_an_error_in_words(served: Path) -> None:
 
 @pytest.mark.parametrize("line", [b"\n", b"{\n", b"[1]\n", b"\xff\n"])
 def test_what_is_no_request_is_told(served: Path, line: bytes) -> None:
-    assert b"a request is one line with a JSON object" in raw(served, line)
+    assert b"a request must be one line with a JSON object" in raw(served, line)
 
 
 def test_who_asks_in_pieces_or_says_nothing_keeps_nobody_waiting(served: Path) -> None:
@@ -79,7 +79,7 @@ def test_silence_is_ended(served: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
         silent.settimeout(20)
         silent.connect(str(served / "control"))
-        assert b"no request came" in silent.recv(1000)
+        assert b"no request arrived" in silent.recv(1000)
 
 
 def test_nobody_there_is_an_error(tmp_path: Path) -> None:
@@ -112,6 +112,6 @@ def test_someone_else_is_turned_away(served: Path) -> None:
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
-    assert b"belongs to someone else" in os.read(answers, 1000)
+    assert b"belongs to another user" in os.read(answers, 1000)
     os.close(answers)
     os.close(inward)

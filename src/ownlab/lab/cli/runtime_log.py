@@ -137,7 +137,7 @@ def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return _made_of(journal)
     assign_cell_ids(notebook)
-    merge_journals(notebook, Journals().of(about.notebook), logging.getLogger("ownlab"))
+    merge_journals(notebook, Journals().of_notebook(about.notebook), logging.getLogger("ownlab"))
     return notebook
 
 

@@ -37,10 +37,10 @@ class Merged(NamedTuple):
     cells: set[str]  # ids of the cells that got outputs
     changed: bool
 
-    def hold(self) -> None:
+    def mark_saved(self) -> None:
         """Record that the notebook's file holds everything merged."""
         for journal, position in self.positions:
-            journal.hold(position)
+            journal.mark_saved(position)
 
 
 def merge_journals(
@@ -55,7 +55,7 @@ def merge_journals(
     # Newest first: a cell shows its last execution, which may be in the notebook already, and no earlier one.
     for journal in reversed(list(journals)):
         mine = [cell for cell in cells if cell.get("id") not in later]
-        since = seen.number if seen is not None and seen.runtime == journal.runtime else journal.held
+        since = seen.number if seen is not None and seen.runtime == journal.runtime else journal.saved_position
         try:
             with journal.current() as fold:
                 changed = merge_state({**notebook, "cells": mine}, fold, since)

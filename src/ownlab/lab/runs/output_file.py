@@ -48,7 +48,7 @@ class Written:
 
     def _write(self) -> None:
         with self._journal.current() as fold:
-            changed = fold.changed_at > self._journal.held
+            changed = fold.changed_at > self._journal.saved_position
         if not changed or self._elsewhere(self.path):
             return
         from ownlab.lab.notebooks.merging import merge_journals
@@ -60,7 +60,7 @@ class Written:
         merged = merge_journals(notebook, [self._journal], _log)
         if self._keep_widgets(notebook) or merged.changed:
             write_over(path, notebook)
-        merged.hold()
+        merged.mark_saved()
 
     def _keep_widgets(self, notebook: dict[str, Any]) -> bool:
         """So that they are shown when the kernel is gone; whether there are any."""

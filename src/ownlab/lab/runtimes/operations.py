@@ -34,7 +34,7 @@ _ENDS_WITHIN = 10.0
 
 def find_runtime(store: Store, name: str) -> RuntimeRow:
     """By its id, the beginning of one, or its notebook, also without .ipynb; LabError where that is none, or more than one."""
-    rows = [row for row in store.runtimes() if store.alive(row.id)]
+    rows = [row for row in store.runtimes() if store.is_alive(row.id)]
     found = [row for row in rows if row.id == name] or [row for row in rows if name and row.id.startswith(name)]
     for notebook in (name, f"{name}.ipynb"):
         found = found or [row for row in rows if name and _is_notebook(row.notebook, notebook)]

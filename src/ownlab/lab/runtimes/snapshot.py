@@ -19,6 +19,7 @@ from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point,
 from ownlab.lab.store.rows import CardRequest, Device, Lease, RuntimeRow
 from ownlab.lab.store.scheduler import Holding, allocate, check_possible, explain_wait
 from ownlab.lab.store.store import Store
+from ownlab.text import text
 from ownlab.units import PARTS, format_seconds
 
 __all__ = ["take_snapshot", "with_availability"]
@@ -131,7 +132,7 @@ def _runtime(
     shares = tuple(_share(lease, row, scene, figures) for lease in scene.leases if lease.runtime == row.id)
     vram = [share.vram for share in shares if share.vram is not None]
     busy = [share.utilisation for share in shares if share.utilisation is not None]
-    alive = store.alive(row.id)
+    alive = store.is_alive(row.id)
     why = scene.why_taken(row.want, place - 1) if place is not None else ""
     return Runtime(
         id=row.id,
@@ -224,7 +225,7 @@ def _why_spent(store: Store, limits: Limits) -> str:
     quota = limits.card_seconds_per_week
     if quota is None or store.card_seconds_this_week(os.geteuid()) < quota:
         return ""
-    return f"this week's {format_seconds(quota)} of card time are spent"
+    return text("this week's {time} of card time are used up", time=format_seconds(quota))
 
 
 def _since(row: RuntimeRow) -> float:

@@ -134,6 +134,6 @@ def _is_held(plan: Plan) -> bool:
 
     try:
         with Store.open(plan.store, create=False) as store:
-            return store.alive(plan.runtime)
+            return store.is_alive(plan.runtime)
     except StoreError:
         return True

@@ -95,6 +95,6 @@ def _alive(plan: Plan) -> bool:
 
     try:
         with Store.open(plan.store, create=False) as store:
-            return store.alive(plan.runtime)
+            return store.is_alive(plan.runtime)
     except StoreError:
         return True  # nobody can tell: nothing of it is touched

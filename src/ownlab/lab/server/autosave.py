@@ -127,7 +127,7 @@ class Scribe:
         if not os.path.exists(about.notebook):  # on a disk that is not there just now, perhaps
             return False
         held = await asyncio.to_thread(read_saved_position, journal_folder(about.runtime))
-        return await self._contents.journals.ask(about.runtime, lambda fold: fold.changed_at <= held)
+        return await self._contents.journals.query(about.runtime, lambda fold: fold.changed_at <= held)
 
 
 def _about(runtime: str) -> JournalInfo | None:

@@ -118,7 +118,7 @@ class Desk:
             content, buffers = question(fold.comms)
             return Found(fold.position, _encode(content), buffers)  # encoded at once: it goes on changing
 
-        return await self._journals.ask(self._runtime, answer)
+        return await self._journals.query(self._runtime, answer)
 
 
 def _states(comm: object, comms: Comms) -> tuple[dict[str, Any], list[bytes]]:

@@ -107,13 +107,13 @@ class OwnlabContents(AsyncLargeFileManager):
         # Made where it is first asked for: its database serves the thread that made it alone.
         assert self.notary is not None
         try:
-            return await self.journals.work(partial(self._read_now, os_path))
+            return await self.journals.run_in_thread(partial(self._read_now, os_path))
         except HTTPError:
             raise
         except Exception:  # noqa: BLE001  # whatever is wrong with the file
             # Jupyter's own has words for it; or mends it, where a write of its own was interrupted.
             await self._read_notebook(os_path)
-        return await self.journals.work(partial(self._read_now, os_path))
+        return await self.journals.run_in_thread(partial(self._read_now, os_path))
 
     def _read_now(self, os_path: str) -> _Read:
         before = stamp(os_path)
@@ -131,7 +131,7 @@ class OwnlabContents(AsyncLargeFileManager):
             nbformat.validate(notebook)
         except ValidationError as exc:
             invalid = exc
-        merged = merge_journals(notebook, self.journals.of(os_path), self.log)
+        merged = merge_journals(notebook, self.journals.of_notebook(os_path), self.log)
         return _Read(data, before, notebook, signature, invalid, merged)
 
     async def _trust(self, found: _Read, os_path: str) -> None:
@@ -142,7 +142,9 @@ class OwnlabContents(AsyncLargeFileManager):
         mark_trusted(found.notebook, found.merged.cells)
         if trusted:
             return
-        here = await self.journals.work(lambda: executed_here(found.notebook, self.journals.of(os_path), self.log))
+        here = await self.journals.run_in_thread(
+            lambda: executed_here(found.notebook, self.journals.of_notebook(os_path), self.log)
+        )
         mark_trusted(found.notebook, here)
         if not all(cell.metadata.trusted for cell in found.notebook.cells if cell.cell_type == "code"):
             self.log.warning("Notebook %s is not trusted", os_path)
@@ -166,7 +168,7 @@ class OwnlabContents(AsyncLargeFileManager):
         asked = exchange.get(None)
         async with self._locked(os_path):
             merge = partial(self._merge, os_path, model["content"], asked.seen if asked else None)
-            merged = await self.journals.work(merge)
+            merged = await self.journals.run_in_thread(merge)
             saved = await self._save_whole(model, path)
             self._written.forget(os_path)
             await asyncio.to_thread(merged.hold)
@@ -191,7 +193,7 @@ class OwnlabContents(AsyncLargeFileManager):
             await super()._save_notebook(os_path, nb, capture_validation_error)
 
     def _merge(self, os_path: str, notebook: dict[str, Any], seen: SeenPosition | None) -> Merged:
-        journals = self.journals.of(os_path)
+        journals = self.journals.of_notebook(os_path)
         if journals:
             assign_cell_ids(notebook)
         merged = merge_journals(notebook, journals, self.log, seen)
@@ -251,12 +253,12 @@ class OwnlabContents(AsyncLargeFileManager):
         async with self._locked(os_path):
             await super().restore_checkpoint(checkpoint_id, path)
             self._written.forget(os_path)
-            await self.journals.work(partial(self._hold_all, os_path))
+            await self.journals.run_in_thread(partial(self._hold_all, os_path))
 
     def _hold_all(self, os_path: str) -> None:
-        for journal in self.journals.of(os_path):
+        for journal in self.journals.of_notebook(os_path):
             with journal.current() as fold:
-                journal.hold(fold.position)
+                journal.mark_saved(fold.position)
 
     # -- one at a time
 

@@ -285,7 +285,7 @@ class Following:
             return max((one for one in began if one[0] <= at), default=(0.0, None))[1]
 
         try:
-            return await self._journals.ask(self._runtime, find)
+            return await self._journals.query(self._runtime, find)
         except LabError as exc:
             self._log.warning("Which cell was answered cannot be told: %s.", exc.message)
             return None

@@ -36,7 +36,7 @@ _LINGER = 500
 _RETRY = 5
 # Milliseconds of silence after which a dead kernel has no more messages in flight.
 _SILENCE = 20
-# Seconds that an input_request waits for outputs that the kernel message before it.
+# Seconds that an input_request waits for outputs that the kernel sent before it.
 _OUTPUTS_FIRST = 1.0
 
 

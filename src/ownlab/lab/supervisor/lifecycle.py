@@ -111,7 +111,7 @@ class Lifecycle:
         """The runtime has its cards and its first kernel."""
         uuids = [device.uuid for device in self._launcher.held]
         self._try_at = None
-        self._store.hurry(_LOCKED)
+        self._store.set_busy_timeout(_LOCKED)
         self.limit_monitor = LimitMonitor(
             self.plan, self._store, self.writer, self.probe, frozenset(uuids), self.own_processes
         )

@@ -87,11 +87,7 @@ class JournalServer:
             frames = pack(record)
             for identity, types in list(self._followers.items()):
                 # Headers are searched, not parsed: a message type appears in quotes only in its own header.
-                if (
-                    types is None
-                    or record.channel != "iopub"
-                    or any(kind in record.parts[0] for kind in types)
-                ):
+                if types is None or record.channel != "iopub" or any(kind in record.parts[0] for kind in types):
                     self._send([identity, *frames])
 
     def _send(self, frames: list[bytes]) -> None:

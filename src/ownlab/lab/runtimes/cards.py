@@ -290,11 +290,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.visible is not None:
         environ[_VISIBLE] = given.visible
     try:
-        found = _read(environ, partial(read_known_runtimes, environ, store=given.store), Path("/"))
+        readings = _read(environ, partial(read_known_runtimes, environ, store=given.store), Path("/"))
     except OwnlabError as exc:
         sys.stderr.write(f"{exc.message}\n")
         return exc.exit_code
-    known = [{**device._asdict(), "utilisation": value_of(card.utilisation)} for device, card in found]
+    known = [{**device._asdict(), "utilisation": value_of(card.utilisation)} for device, card in readings]
     sys.stdout.write(json.dumps(known) + "\n")
     return 0
 

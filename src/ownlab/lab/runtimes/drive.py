@@ -40,8 +40,8 @@ def drive_root(environ: Mapping[str, str] = os.environ) -> str:
         return folder
     for plan in all_plans():
         kernel = (read_state(plan.home) or {}).get("kernel") or {}
-        if found := _mounted_by(kernel.get("pid"), options.drive_remote):
-            return found
+        if mounted := _mounted_by(kernel.get("pid"), options.drive_remote):
+            return mounted
     raise NotMounted(
         text(
             "your drive is the remote {remote}, which is accessible only while a notebook has it mounted",
@@ -103,4 +103,4 @@ def _name(remote: str) -> str:
 
 def _unescape(word: str) -> str:
     """Decode the escapes of /proc mounts: a space is \\040."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), word)
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), word)

@@ -22,7 +22,8 @@ from tornado.web import HTTPError
 from traitlets import Unicode
 
 from ownlab.lab.journal import storage
-from ownlab.lab.notebooks.merging import Merged, SeenPosition, merge_journals, replace_notebook
+from ownlab.lab.notebooks.files import replace_notebook
+from ownlab.lab.notebooks.merging import Merged, SeenPosition, merge_journals
 from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat, replace_lone_surrogates
 from ownlab.lab.notebooks.trust import executed_here, mark_trusted
 from ownlab.lab.runtimes.drive import is_drive_path
@@ -171,7 +172,7 @@ class OwnlabContents(AsyncLargeFileManager):
             merged = await self.journals.run_in_thread(merge)
             saved = await self._save_whole(model, path)
             self._written.forget(os_path)
-            await asyncio.to_thread(merged.hold)
+            await asyncio.to_thread(merged.mark_saved)
         return saved
 
     async def _save_whole(self, model: dict[str, Any], path: str) -> dict[str, Any]:
@@ -220,7 +221,7 @@ class OwnlabContents(AsyncLargeFileManager):
                 await self._trust(found, os_path)
                 with self._written.writing(os_path, before):
                     await self._save_whole({"type": "notebook", "format": "json", "content": found.notebook}, path)
-            await asyncio.to_thread(found.merged.hold)
+            await asyncio.to_thread(found.merged.mark_saved)
         return True
 
     async def get_kernel_path(self, path: str, model: dict[str, Any] | None = None) -> str:

@@ -152,7 +152,7 @@ def test_a_journal_is_removed_and_so_is_what_was_left_of_another() -> None:
 
 @pytest.mark.parametrize("runtime", ["", ".", "..", "a/b", "../x", "a\n", ".going-b"])
 def test_no_other_folder_is_reached_by_a_strange_id(runtime: str) -> None:
-    with pytest.raises(LabError, match="no runtime's id"):
+    with pytest.raises(LabError, match="not a valid runtime id"):
         journal_folder(runtime)
 
 

@@ -62,10 +62,10 @@ def add_process(root: Path, pid: int, command: str, parent: int = 1, started: in
 def read(fake_nvml: Nvml, root: Path) -> Read:
     """The NVIDIA devices, as a driver with these cards tells."""
 
-    def devices(*cards: dict[str, Any], ours: KnownRuntimes = NOBODY, **environ: str) -> tuple[Device, ...]:
+    def devices(*cards: dict[str, Any], known: KnownRuntimes = NOBODY, **environ: str) -> tuple[Device, ...]:
         given = fake_nvml({"cards": list(cards)})
         given = {name: value for name, value in given.items() if name not in ("OWNLAB_MACHINE", "CUDA_VISIBLE_DEVICES")}
-        found = read_devices({**given, **environ}, known=ours, root=root)
+        found = read_devices({**given, **environ}, known=known, root=root)
         return tuple(device for device in found if device.vendor == "nvidia")
 
     return devices
@@ -172,7 +172,7 @@ def test_what_draws_the_screen_is_no_stranger(read: Read, root: Path) -> None:
 
 
 def test_memory_that_nobody_here_accounts_for(read: Read) -> None:
-    words = "12 GiB used by processes that cannot be seen from here"
+    words = "12 GiB used by processes that are not visible here"
     assert read(memory(12 * GIB))[0].strangers == (words,)
     assert read(busy((4711, 12 * GIB)))[0].strangers == (words,), "NVML counts in another PID namespace"
     assert read(memory(12 * GIB), known=KnownRuntimes(leased=frozenset([H200])))[0].strangers == ()

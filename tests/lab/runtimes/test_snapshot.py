@@ -79,7 +79,7 @@ def test_what_is_free_follows_leases_and_the_queue(store: Store, enter: Callable
     enter("b", CardRequest("X", 2, 12))  # waits, and closes the way for those behind it
     queued = take_snapshot(store, CARDS, options, TYPES, NOTHING)
     assert free_types(queued) == ["cpu"]
-    assert "1 request waits before" in why_not(queued, "half-x")
+    assert "1 request is ahead" in why_not(queued, "half-x")
     waiting = next(each for each in queued.runtimes if each.id == "b")
     assert (waiting.state, waiting.place, waiting.cards) == ("waiting", 1, ())
     assert "card 0 (X): ann" in waiting.why
@@ -228,7 +228,7 @@ def test_stop_without_its_folder(
 ) -> None:
     """As root for somebody else, or from an account with another OWNLAB_HOME: through the supervisor's process."""
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "elsewhere"))
-    with pytest.raises(LabError, match="alone, from the account"):
+    with pytest.raises(LabError, match="from the account"):
         extend_runtime(store, runtime)
     stop_runtime(store, runtime)
     until(lambda: lab.left() == {})
@@ -237,7 +237,7 @@ def test_stop_without_its_folder(
 def test_a_name_that_fits_two_is_refused(store: Store, enter: Callable[..., None]) -> None:
     enter("abc1")
     enter("abc2")
-    with pytest.raises(LabError, match=r"may be any of these runtimes: abc1 .*, abc2"):
+    with pytest.raises(LabError, match=r"matches several runtimes: abc1 .* and abc2"):
         find_runtime(store, "abc")
     assert find_runtime(store, "abc1").id == "abc1"
 
@@ -249,7 +249,7 @@ def test_a_notebook_is_found_without_its_ending_where_it_is_the_only_one(
     enter("b", notebook="/lab/Untitled1.ipynb")
     assert find_runtime(store, "Untitled").id == "a"
     enter("c", notebook="/lab/deep/Untitled.ipynb")
-    with pytest.raises(LabError, match=r"may be any of these runtimes: a .*, c"):
+    with pytest.raises(LabError, match=r"matches several runtimes: a .* and c"):
         find_runtime(store, "Untitled")
 
 
@@ -257,7 +257,7 @@ def test_a_row_that_names_a_process_which_is_not_the_runtimes_ends_nobody(
     store: Store, enter: Callable[..., None]
 ) -> None:
     enter("a")  # its row names this very process
-    with pytest.raises(LabError, match="its supervisor is not the process that its row names"):
+    with pytest.raises(LabError, match="its supervisor is not the process that the store names"):
         stop_runtime(store, "a")
 
 
@@ -267,7 +267,7 @@ def test_other_peoples_runtimes_are_left_alone(store: Store, row: Callable[..., 
     store.enqueue(row("a", uid=4711))
     os.seteuid(65534)
     try:
-        with pytest.raises(LabError, match="runtime a is ann's; only ann or root can stop it"):
+        with pytest.raises(LabError, match="runtime a belongs to ann; only ann or root may stop it"):
             stop_runtime(store, "a")
         with pytest.raises(LabError, match="only ann or root can extend it"):
             extend_runtime(store, "a")
@@ -286,7 +286,7 @@ def test_a_runtime_that_cannot_keep_what_it_says_is_told(
     make_journal_folder(folder)
     for words, told in (
         ("", ()),
-        ("what it says is not kept: No space left on device", ("train.ipynb: what it says",)),
+        ("its output cannot be saved: No space left on device", ("train.ipynb: its output",)),
     ):
         write_trouble(folder, words)
         notices = take_snapshot(store, CARDS, LabOptions(), TYPES, NOTHING).notices

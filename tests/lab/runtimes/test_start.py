@@ -47,7 +47,7 @@ def test_a_plan_is_private_and_holds_no_environment(lab: Any) -> None:
     assert [device.number for device in plan.devices] == [0, 1, 2, 3]
     assert (plan.probe, plan.units_per_hour) == (None, 0.5)
     assert plan.journal == str(lab.folder / "home" / "journals" / "r1")
-    with pytest.raises(LabError, match="is there already"):
+    with pytest.raises(LabError, match="exists already"):
         start.make_plan(lab.half, runtime="r1", cwd="/", env=environ)
     operations.remove_folders(plan)
     assert lab.left() == {}

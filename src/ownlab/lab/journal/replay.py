@@ -70,7 +70,7 @@ def compacted_records(journal_state: JournalState) -> Iterator[Record]:
         at = execution.queued_at
         yield _event(execution.asked_at, at, "execution", state, parts)
     state, parts = journal_state.dump()
-    yield _event(journal_state.position, at, "journal_state", state, parts)
+    yield _event(journal_state.position, at, "fold", state, parts)
 
 
 def _event(number: int, at: float, what: str, state: Content, parts: list[bytes]) -> Record:

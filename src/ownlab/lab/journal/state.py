@@ -95,6 +95,7 @@ class JournalState:
         self.position += 1
         for execution in self.running:
             ran = execution.state == "running"
+            execution.end("cut", execution.started_at or execution.queued_at)
             template = "this cell was cut off: {reason}" if ran else "this cell did not run: {reason}"
             execution.outputs.note(text(template, reason=why))
             self._changed(execution)

@@ -217,7 +217,7 @@ def test_as_the_supervisor_starts_it(tmp_path: Path) -> None:
     assert answers(folded(records_after(tmp_path, 0))) == answers(folded(records))
     ran = subprocess.run([*argv[:3], str(tmp_path / "none"), "256"], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert "is not compacted: No such file" in ran.stderr
+    assert "cannot be compacted: No such file" in ran.stderr
 
 
 def test_it_is_killed_at_any_byte_of_its_file(tmp_path: Path) -> None:

@@ -39,13 +39,17 @@ class LabPage:
         """Return the launcher's card that starts a notebook with a runtime type."""
         return self.page.locator(f'.jp-LauncherCard[data-category="Notebook"][title="{label}"]')
 
-    def panel(self) -> Locator:
-        """Show the side panel with all runtimes, and return it."""
-        panel = self.page.get_by_role("region", name="Runtimes and cards")
+    def side_panel(self, label: str, name: str = "") -> Locator:
+        """Show a side panel of ownlab, and return it; `name`: of its tab, if that is not the label."""
+        panel = self.page.get_by_role("region", name=label, exact=True)
         if not panel.is_visible():
-            self.page.locator('.jp-SideBar .lm-TabBar-tab[data-id="ownlab-runtimes"]').click()
+            self.page.locator(f'.jp-SideBar .lm-TabBar-tab[data-id="ownlab-{name or label.lower()}"]').click()
         expect(panel).to_be_visible()
         return panel
+
+    def panel(self) -> Locator:
+        """Show the side panel with all runtimes, and return it."""
+        return self.side_panel("Runtimes and cards", "runtimes")
 
     def row(self, notebook: str) -> Locator:
         """Return a runtime in the panel."""

@@ -101,9 +101,12 @@ def _take_panel(page: LabPage, out: Path) -> None:
     for theme in ("Light", "Dark"):
         page.menu("Settings", "Theme", f"JupyterLab {theme}")
         expect(page.page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+        page.page.wait_for_selector("#jupyterlab-splash", state="detached")
         page.panel().screenshot(path=out / f"panel-{theme.lower()}.png")
         page.panel().get_by_role("region", name="Cards").screenshot(path=out / f"cards-{theme.lower()}.png")
     page.menu("Settings", "Theme", "JupyterLab Light")
+    expect(page.page.locator("body")).to_have_attribute("data-jp-theme-name", "JupyterLab Light")
+    page.page.wait_for_selector("#jupyterlab-splash", state="detached")
     page.page.set_viewport_size(SIZE)
 
 

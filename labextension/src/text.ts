@@ -1,13 +1,16 @@
 /**
  * User-facing text, as whole sentences with named placeholders.
  *
- * Every call has a literal template, so that the templates can be collected and translated. Never concatenate parts of a
- * sentence: write one template for each variant.
+ * Every template is a literal, so that templates can be collected and translated; the compiler checks it, and that every
+ * placeholder has a value. Never concatenate parts of a sentence: write one template for each variant.
  */
 import * as React from 'react';
 
 /** The names of a template's placeholders: 'a {b} {c}' -> 'b' | 'c'. */
 type Placeholders<Template extends string> = Template extends `${string}{${infer Name}}${infer Rest}` ? Name | Placeholders<Rest> : never;
+
+/** Rejects templates that are not literals. */
+type Literal<Template extends string> = string extends Template ? never : Template;
 
 type Arguments<Template extends string, Value> = [Placeholders<Template>] extends [never]
   ? []
@@ -16,14 +19,17 @@ type Arguments<Template extends string, Value> = [Placeholders<Template>] extend
 const PLACEHOLDER = /\{(\w+)\}/g;
 
 /** Fill in a template: text('{name} has ended.', { name }). */
-export function text<Template extends string>(template: Template, ...[values]: Arguments<Template, string | number>): string {
+export function text<Template extends string>(
+  template: Template & Literal<Template>,
+  ...[values]: Arguments<Template, string | number>
+): string {
   const found = (values ?? {}) as Record<string, string | number>;
   return template.replace(PLACEHOLDER, (placeholder, name: string) => String(found[name] ?? placeholder));
 }
 
 /** Like `text`, with values that are elements, such as code in a monospaced font. */
 export function textNodes<Template extends string>(
-  template: Template,
+  template: Template & Literal<Template>,
   ...[values]: Arguments<Template, React.ReactNode>
 ): React.JSX.Element {
   const found = (values ?? {}) as Record<string, React.ReactNode>;
@@ -33,7 +39,7 @@ export function textNodes<Template extends string>(
 }
 
 /** Choose between the templates for one and for several, in which {n} is the count. */
-export function plural(n: number, one: string, many: string): string {
+export function plural<One extends string, Many extends string>(n: number, one: One & Literal<One>, many: Many & Literal<Many>): string {
   return (n === 1 ? one : many).replaceAll('{n}', String(n));
 }
 

@@ -21,7 +21,7 @@ const BODY = /\bdocument\s*\.\s*(?:body\b|querySelector\(\s*(['"`])#output-(?:ar
 const OWN_ELEMENT = /\b(?:var|let|const|function|class)\s+element\b/;
 
 /** The global variable in which a script finds its element. */
-const ELEMENTS = '__ownlab_places';
+const ELEMENTS = '__ownlab_elements';
 const elements: Record<number, HTMLElement> = {};
 let count = 0;
 

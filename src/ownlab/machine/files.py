@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.records import DeviceFile
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
 
 __all__ = ["Tree", "ask_all", "names_in", "parse_fields", "parse_list", "read_bytes", "read_text", "shown"]
 
@@ -84,7 +84,7 @@ def ask_all(questions: Mapping[str, Callable[[], T]], deadline: float) -> dict[s
     Each question has a daemon thread of its own: one that hangs keeps neither the others nor the end of the program
     waiting (NFS and FUSE wait in a way that the end of the process interrupts, since Linux 2.6.25).
     """
-    calls = {name: Beside(question) for name, question in questions.items()}
+    calls = {name: BackgroundCall(question) for name, question in questions.items()}
     answers: dict[str, T | OSError] = {}
     end = time.monotonic() + deadline
     for name, call in calls.items():

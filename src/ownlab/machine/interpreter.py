@@ -20,7 +20,7 @@ from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.records import Framework, Interpreter, Package
 from ownlab.processes import runner
-from ownlab.processes.background import Beside, each_beside
+from ownlab.processes.background import BackgroundCall, call_each
 
 __all__ = ["GUEST_ENVIRONMENT", "read_interpreter"]
 
@@ -112,7 +112,7 @@ def _read_frameworks(
         def read(name: str) -> Framework:
             return _read_framework(python, name, folder and os.path.join(folder, name), deadline, env)
 
-        return Known(each_beside(read, installed.frameworks), source="a child process each")
+        return Known(call_each(read, installed.frameworks), source="a child process each")
 
 
 def _read_framework(
@@ -198,7 +198,7 @@ def _why_not(python: str, exc: OwnlabError) -> str:
 
 def _read_others(python: str, environ: Mapping[str, str]) -> Fact[tuple[str, ...]]:
     try:
-        found = Beside(lambda: tuple(_other_interpreters(python, environ))).result(_PATH_SECONDS)
+        found = BackgroundCall(lambda: tuple(_other_interpreters(python, environ))).result(_PATH_SECONDS)
     except DeadlineError:
         return Unknown(f"the folders of PATH did not answer in {_PATH_SECONDS:g} s")
     return Known(found, source="PATH")

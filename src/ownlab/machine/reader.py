@@ -25,7 +25,7 @@ from ownlab.machine.nvidia.reader import read_nvidia
 from ownlab.machine.records import Card, Host, Interpreter, Library, Machine, Nvidia, Toolkits
 from ownlab.machine.vendors import reader as vendors
 from ownlab.machine.vendors.apple import judge_python
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
 
 __all__ = ["DEADLINES", "Probes", "collect", "read_machine", "start_probes"]
 
@@ -47,12 +47,12 @@ DEADLINES: Mapping[str, float] = {
 class Probes(Struct, frozen=True):
     """What was started, each beside the others."""
 
-    interpreter: Beside[Interpreter]
-    nvidia: Beside[tuple[Nvidia, Fact[tuple[Card, ...]]]]
-    others: Beside[vendors.Others]
-    libraries: Beside[Fact[tuple[Library, ...]]]
-    host: Beside[Host]
-    toolkits: Beside[Toolkits]
+    interpreter: BackgroundCall[Interpreter]
+    nvidia: BackgroundCall[tuple[Nvidia, Fact[tuple[Card, ...]]]]
+    others: BackgroundCall[vendors.Others]
+    libraries: BackgroundCall[Fact[tuple[Library, ...]]]
+    host: BackgroundCall[Host]
+    toolkits: BackgroundCall[Toolkits]
 
 
 def read_machine(options: MachineOptions | None = None) -> Machine:
@@ -66,12 +66,12 @@ def read_machine(options: MachineOptions | None = None) -> Machine:
 def start_probes(options: MachineOptions) -> Probes:
     """Begin to read this machine. The slowest first: importing a framework takes seconds."""
     return Probes(
-        interpreter=Beside(partial(read_interpreter, options.python, options.python_origin)),
-        nvidia=Beside(_read_nvidia),
-        others=Beside(vendors.read_others),
-        libraries=Beside(partial(toolkits.read_libraries, options.python)),
-        host=Beside(read_host),
-        toolkits=Beside(toolkits.read_toolkits),
+        interpreter=BackgroundCall(partial(read_interpreter, options.python, options.python_origin)),
+        nvidia=BackgroundCall(_read_nvidia),
+        others=BackgroundCall(vendors.read_others),
+        libraries=BackgroundCall(partial(toolkits.read_libraries, options.python)),
+        host=BackgroundCall(read_host),
+        toolkits=BackgroundCall(toolkits.read_toolkits),
     )
 
 
@@ -86,7 +86,7 @@ def collect(probes: Probes, deadlines: Mapping[str, float] = DEADLINES) -> Machi
     """What the probes found. One that does not answer in its time has its record all the same, with the reason in it."""
     begun = time.monotonic()
 
-    def answer(name: str, call: Beside[T], otherwise: Callable[[Unknown], T]) -> T:
+    def answer(name: str, call: BackgroundCall[T], otherwise: Callable[[Unknown], T]) -> T:
         try:
             return call.result(max(0.0, begun + deadlines[name] - time.monotonic()))
         except DeadlineError:
@@ -100,7 +100,7 @@ def collect(probes: Probes, deadlines: Mapping[str, float] = DEADLINES) -> Machi
     interpreter = answer("interpreter", probes.interpreter, partial(unread, Interpreter))
     cards = _all_cards(found, other.cards, interpreter=interpreter)
     begun = time.monotonic()
-    variables = Beside(partial(read_environment, os.environ, value_of(cards) or ()))
+    variables = BackgroundCall(partial(read_environment, os.environ, value_of(cards) or ()))
     machine = Machine(
         origin="live",
         taken_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),

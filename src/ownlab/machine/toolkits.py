@@ -89,7 +89,7 @@ def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> F
     except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     if ran.returncode:
-        return Unknown(f"nvcc --version {runner.describe_exit(ran.returncode)}: {ran.said[:200]}")
+        return Unknown(f"nvcc --version {runner.describe_exit(ran.returncode)}: {ran.output[:200]}")
     return parse_nvcc_version(ran.stdout)
 
 

@@ -164,7 +164,9 @@ def test_a_remote_that_nobody_has_mounted(new_lab: Callable[[str], LabServer]) -
     lab.start()
     said = lab.client.get(lab.url + CONTENTS)
     assert said.status_code == 409
-    assert said.json()["message"].startswith("Your drive is the remote gdrive:, which is accessible only while a notebook")
+    assert said.json()["message"].startswith(
+        "Your drive is the remote gdrive:, which is accessible only while a notebook"
+    )
     assert "drive.mount" in said.json()["message"]
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from ownlab.errors import LabError, UsageError
 from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
-from ownlab.lab.forms.parameters import fill, parameters_of
+from ownlab.lab.forms.parameters import find_parameters, set_parameters
 from ownlab.lab.journal.storage import all_journals, journal_folder, remove_journal
 from ownlab.lab.runs.preparation import clear
 from ownlab.lab.runtimes.plan import Plan
@@ -94,12 +94,12 @@ def _fill(
     whole: dict[str, Any], rest: dict[str, Any], before: Mapping[str, object], given: Mapping[str, object]
 ) -> None:
     """What was given for the first run still holds, where nothing else is given now."""
-    left = {parameter.name for parameter in parameters_of(rest)}
-    everywhere = {parameter.name for parameter in parameters_of(whole)}
+    left = {parameter.name for parameter in find_parameters(rest)}
+    everywhere = {parameter.name for parameter in find_parameters(whole)}
     for name in given:
         if name in everywhere - left:
             raise UsageError(f"{name} stands in a cell that was run already: it cannot be changed any more")
-    fill(rest, {**{name: value for name, value in before.items() if name in left}, **given})
+    set_parameters(rest, {**{name: value for name, value in before.items() if name in left}, **given})
 
 
 def _read(folder: Path) -> Kept | None:

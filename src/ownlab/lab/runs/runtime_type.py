@@ -9,7 +9,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.colab.detection import accelerator_of
-from ownlab.lab.forms.field_values import nearest
+from ownlab.lab.forms.field_values import closest_match
 from ownlab.lab.runtimes.accelerator import Proposal, propose
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
@@ -57,7 +57,7 @@ def _find(name: str, env: Mapping[str, str]) -> RuntimeType:
         refresh_specs(env)
         types = _by_name(env)  # in any case: another run may have written them just now
     if whole not in types:
-        near = nearest(whole, list(types))
+        near = closest_match(whole, list(types))
         raise UsageError(
             f"there is no runtime type {name} here." + (f" Did you mean {near}?" if near else ""),
             hint=f"Choose one with -t: {', '.join(types)}.",

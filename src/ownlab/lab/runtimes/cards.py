@@ -32,7 +32,7 @@ from ownlab.machine.nvidia.reader import read_nvidia
 from ownlab.machine.records import Card, CardProcess
 from ownlab.machine.vendors import reader as vendors
 from ownlab.machine.visible_devices import visible_devices
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
 from ownlab.processes.procfs import read_stat
 from ownlab.text import Text, text
 from ownlab.units import format_bytes
@@ -136,7 +136,7 @@ def descends_from(pid: int, ancestors: Collection[Process], root: Path = Path("/
 
 
 def _read_live(environ: Mapping[str, str], root: Path) -> list[CardReading]:
-    others = Beside(vendors.read_others)
+    others = BackgroundCall(vendors.read_others)
     readings = _read_nvidia(environ, root)
     try:
         cards = value_of(others.result(_OTHERS_SECONDS).cards) or ()

@@ -64,9 +64,9 @@ def _statuses(plans: Sequence[Plan]) -> dict[str, dict[str, Any] | None]:
     """By runtime; None: it is dead."""
     if not plans:  # nothing is imported for nothing: somebody waits for the page
         return {}
-    from ownlab.processes.background import each_beside
+    from ownlab.processes.background import call_each
 
-    return {plan.runtime: status for plan, status in zip(plans, each_beside(_status, plans), strict=True)}
+    return {plan.runtime: status for plan, status in zip(plans, call_each(_status, plans), strict=True)}
 
 
 def bury(plans: Iterable[Plan]) -> None:

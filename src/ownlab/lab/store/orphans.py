@@ -1,4 +1,4 @@
-"""Processes that outlived their runtime: orphans through /proc, and killed if that is safe.
+"""Processes that outlived their runtime: found through /proc, and killed if that is safe.
 
 A process belongs to a runtime if its environment says so (OWNLAB_RUNTIME), or by its session, which is the kernel's, the
 supervisor's or the keeper's. Process ids are reused, and everyone who shares a store can write its rows. So a process is
@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.processes.procfs import UNSEEN, Stat, everyone, process_started, read_stat
+from ownlab.processes.procfs import UNSEEN, Stat, all_processes, process_started, read_stat
 from ownlab.text import Text, listing, plural, text
 
 __all__ = ["MARKER", "Orphan", "boot_id", "describe_orphans", "end_orphans", "own_ancestors", "runtime_of_process"]
@@ -106,7 +106,7 @@ def _find(
 
     `certain` collects what may be killed, including processes seen in the session of a leader that was still alive.
     """
-    seen = everyone()
+    seen = all_processes()
     orphans: dict[str, list[Orphan]] = {}
     unsettled = False
     for process in seen.values():

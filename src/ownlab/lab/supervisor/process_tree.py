@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from ownlab.lab.store.rows import Process
-from ownlab.processes.procfs import below, children_of, everyone, process_started
+from ownlab.processes.procfs import all_processes, children_of, descendants_of, process_started
 
 __all__ = [
     "adopt_orphans",
@@ -45,12 +45,12 @@ def identify(pid: int) -> Process:
 
 def descendants(root: int, *, without: Collection[int] = ()) -> list[int]:
     """List every process below `root`, zombies included, except the children in `without` and what is below them."""
-    return _below(root, children_of(everyone()), without)
+    return _below(root, children_of(all_processes()), without)
 
 
 def cpu_seconds(root: int, *, without: Collection[int] = ()) -> float:
     """Sum the CPU time of all processes below `root`, except those in `without` and what is below them."""
-    table = everyone()
+    table = all_processes()
     return sum(table[pid].ticks for pid in _below(root, children_of(table), without)) / _TICKS
 
 
@@ -78,7 +78,7 @@ def end_descendants(reap: Callable[[], None], deadline: float, *, spare: Collect
 def _below(root: int, children: dict[int, list[int]], without: Collection[int]) -> list[int]:
     if without:
         children[root] = [pid for pid in children.get(root, ()) if pid not in without]
-    return below(root, children)
+    return descendants_of(root, children)
 
 
 def _prctl(option: int, value: int) -> None:

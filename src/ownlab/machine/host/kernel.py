@@ -145,7 +145,7 @@ def _log_of(command: list[str]) -> Fact[tuple[str, ...]]:
         return Unknown(exc.message)
     lines = [line for line in ran.stdout.splitlines() if not line.startswith("-- ")]  # journalctl's own remarks
     if ran.returncode != 0 or not lines:
-        words = ran.said.splitlines()[0].strip(" -") if ran.said else "said nothing"
+        words = ran.output.splitlines()[0].strip(" -") if ran.output else "said nothing"
         return Unknown(words if words.startswith(command[0]) else f"{command[0]}: {words}")
     return Known(relevant_lines(lines), source=" ".join(command))
 

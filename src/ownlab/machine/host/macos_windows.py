@@ -89,7 +89,7 @@ def _sysctl(name: str) -> Fact[str]:
     return (
         Known(text, source=f"sysctl {name}")
         if ran.returncode == 0 and text
-        else Unknown(ran.said or "sysctl said nothing")
+        else Unknown(ran.output or "sysctl said nothing")
     )
 
 

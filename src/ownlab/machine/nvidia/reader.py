@@ -87,7 +87,7 @@ def _fall_back(nvidia: Nvidia, deadline: float, environ: Mapping[str, str]) -> t
         said, cards = nvidia_smi.parse(ran.stdout)
     except InputError:
         why = Unknown(
-            "; ".join(ran.said.splitlines())[:_WORDS_KEPT] or f"nvidia-smi {runner.describe_exit(ran.returncode)}"
+            "; ".join(ran.output.splitlines())[:_WORDS_KEPT] or f"nvidia-smi {runner.describe_exit(ran.returncode)}"
         )
         return replace(nvidia, smi=why), why
     known = replace(

@@ -70,7 +70,7 @@ def _ask_smi(tool: str | None, tree: Tree, environ: Mapping[str, str]) -> Fact[s
     except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     if ran.returncode:
-        return Unknown(f"npu-smi info {runner.describe_exit(ran.returncode)}: {ran.said[:300]}")
+        return Unknown(f"npu-smi info {runner.describe_exit(ran.returncode)}: {ran.output[:300]}")
     return Known(ran.stdout, source="npu-smi info")
 
 

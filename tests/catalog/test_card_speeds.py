@@ -1,4 +1,4 @@
-"""The ladder: the formula fitted anew, each card left out in turn; errors for each card are printed (pytest -s)."""
+"""Speeds of cards: the formula is fitted again with each card left out in turn; errors are printed (pytest -s)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ownlab.catalog.card_speeds import (
     Shares,
     Speed,
     Workload,
-    formula,
-    ladder,
+    computed_log_speed,
     load_throughput,
-    measured_in,
-    nearest,
+    measured_log_speed,
+    nearest_measured,
     price_of,
+    ranked_speeds,
     speed_of,
 )
 from ownlab.catalog.cards import Card, Unstated, load_cards
@@ -38,7 +38,7 @@ GRID = [
 MISSES = {"B200 SXM", "RTX 4090", "RTX 6000 Ada", "RTX 3090", "RTX A6000", "A10", "Quadro RTX 5000"}
 
 
-class Left(NamedTuple):
+class LeftOutError(NamedTuple):
     """A card that was left out: how far off it was then, as a logarithm."""
 
     set: str
@@ -49,7 +49,7 @@ class Left(NamedTuple):
 
 def computed(cards: list[Card]) -> np.ndarray:
     """The formula for each of the grid's shares (rows) and each card (columns)."""
-    logs: np.ndarray = np.array([[_log(formula(card, shares)) for card in cards] for shares in GRID])
+    logs: np.ndarray = np.array([[_log(computed_log_speed(card, shares)) for card in cards] for shares in GRID])
     return logs
 
 
@@ -64,7 +64,7 @@ class Study:
     def __init__(self, tasks: tuple[str, ...]) -> None:
         self.sets: list[tuple[MeasuredSet, list[Card], np.ndarray, np.ndarray]] = []
         for measured in load_throughput().sets:
-            rows = {name: measured_in(measured, name, tasks) for name in measured.rows}
+            rows = {name: measured_log_speed(measured, name, tasks) for name in measured.rows}
             cards = [CARDS[name] for name, value in rows.items() if value is not None]
             if cards:
                 values = np.array([rows[card.name] for card in cards], dtype=float)
@@ -79,27 +79,29 @@ class Study:
             total += np.abs(rest - rest.mean(axis=1, keepdims=True)).sum(axis=1)
         return int(np.argmin(np.round(total, 9)))
 
-    def leave_one_out(self) -> list[Left]:
-        """What the ladder would say of each card, had nobody measured it."""
+    def leave_one_out(self) -> list[LeftOutError]:
+        """What would be computed for each card if nobody had measured it."""
         found = []
         for measured, cards, values, logs in self.sets:
             for number, card in enumerate(cards):
                 row = logs[self.fit(without=card.name)]
                 others = [other for other in range(len(cards)) if cards[other].name != card.name]
-                place = nearest(card, float(row[number]), [(cards[other], float(row[other])) for other in others])
+                place = nearest_measured(
+                    card, float(row[number]), [(cards[other], float(row[other])) for other in others]
+                )
                 used = others if place is None else [others[place]]
                 offset = float(np.mean(values[used] - row[used]))
                 error = float(row[number] + offset - values[number])
-                found.append(Left(measured.name, card.name, error, place is not None))
+                found.append(LeftOutError(measured.name, card.name, error, place is not None))
         return found
 
 
-def mean_error(left: list[Left], of: str) -> float:
+def mean_error(left: list[LeftOutError], of: str) -> float:
     errors = [abs(each.error) for each in left if each.set == of]
     return sum(errors) / len(errors)
 
 
-def show(title: str, left: list[Left]) -> None:
+def show(title: str, left: list[LeftOutError]) -> None:
     lines = ["", title]
     for name in dict.fromkeys(each.set for each in left):
         lines.append(f"  {name}: mean {mean_error(left, name):.1%}")
@@ -135,7 +137,7 @@ def test_each_kind_of_work_is_within_the_limits_on_the_mean() -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_the_shares_and_spans_are_what_the_rows_say(workload: Workload) -> None:
+def test_the_shares_and_spreads_follow_from_the_rows(workload: Workload) -> None:
     shares = load_throughput().workloads[workload]
     study = Study(shares.tasks)
     best = GRID[study.fit()]
@@ -166,8 +168,8 @@ def test_the_reference_is_one() -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_the_order_is_what_people_know(workload: Workload) -> None:
-    speeds = {speed.card: speed.relative for speed in ladder(workload)}
+def test_the_order_of_well_known_cards(workload: Workload) -> None:
+    speeds = {speed.card: speed.relative for speed in ranked_speeds(workload)}
     for slower, faster in (
         ("RTX 3090", "RTX 4090"),
         ("RTX 4090", "RTX 5090"),
@@ -183,9 +185,9 @@ def test_the_order_is_what_people_know(workload: Workload) -> None:
     assert speeds["A800 80GB SXM"] == pytest.approx(speeds["A100 80GB SXM4"], rel=0.01)
 
 
-def test_spans_hold_the_figure_and_every_word_is_there() -> None:
+def test_ranges_hold_the_speed_and_every_speed_has_a_reason() -> None:
     for workload in WORKLOADS:
-        speeds = ladder(workload)
+        speeds = ranked_speeds(workload)
         assert len(speeds) >= 80
         assert [speed.relative for speed in speeds] == sorted((speed.relative for speed in speeds), reverse=True)
         for speed in speeds:
@@ -193,14 +195,14 @@ def test_spans_hold_the_figure_and_every_word_is_there() -> None:
             assert speed.why
 
 
-def test_two_of_a_make_that_contradict_each_other_widen_the_span() -> None:
+def test_two_contradictory_cards_of_a_family_widen_the_range() -> None:
     """RTX 4090 and RTX 6000 Ada: each is computed from the other a fourth too low, or a third too high."""
     l4 = speed_of(CARDS["L4"], "transformer")
     assert isinstance(l4, Speed)
     assert l4.high / l4.relative > 1.25
 
 
-def test_what_cannot_be_said_says_why() -> None:
+def test_an_unknown_speed_has_a_reason() -> None:
     assert "conflict" in str(speed_of(CARDS["A10G"], "vision"))
     assert "TPU" in str(speed_of(CARDS["TPU v4"], "decoding"))
 

@@ -158,7 +158,7 @@ def _in_session(process: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
 
 def _holds_nothing(process: Stat) -> bool:
     """Whether it is a kernel thread, or a zombie. A zombie leader with living threads still works."""
-    return process.is_kernels or (process.is_zombie and process.threads <= 1)
+    return process.is_kernel_thread or (process.is_zombie and process.threads <= 1)
 
 
 def _uid(pid: int) -> int | None:

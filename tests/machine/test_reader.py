@@ -15,7 +15,7 @@ from ownlab.config.target import MachineOptions
 from ownlab.machine.facts import Known, Unknown, unread, value_of
 from ownlab.machine.reader import DEADLINES, Probes, collect, start_probes
 from ownlab.machine.records import Card, Cpu, Host, Interpreter, Machine, Nvidia, Toolkits
-from ownlab.machine.vendors.reader import Others, no_others
+from ownlab.machine.vendors.reader import OtherVendors, unread_vendors
 from ownlab.processes.background import Beside
 
 NOTHING = Unknown("nothing was asked")
@@ -33,7 +33,7 @@ def probes(**given: Beside[Any]) -> Probes:
     made: dict[str, Beside[Any]] = {
         "interpreter": Beside(lambda: unread(Interpreter, NOTHING)),
         "nvidia": Beside(lambda: (unread(Nvidia, NOTHING), Known((), source="NVML"))),
-        "others": Beside(lambda: no_others(NOTHING)._replace(cards=Known((), source="sysfs"))),
+        "others": Beside(lambda: unread_vendors(NOTHING)._replace(cards=Known((), source="sysfs"))),
         "libraries": Beside(lambda: NOTHING),
         "host": Beside(lambda: unread(Host, NOTHING)),
         "toolkits": Beside(lambda: unread(Toolkits, NOTHING)),
@@ -87,14 +87,14 @@ def test_where_a_vendor_hangs_it_is_not_said_that_there_are_no_cards(name: str, 
 
 def test_cards_of_one_vendor_are_shown_where_another_hangs(never: Beside[Any]) -> None:
     card = Card("amd", 0)
-    seen = Others(*no_others(NOTHING)[:3], cards=Known((card,), source="sysfs"))
+    seen = OtherVendors(*unread_vendors(NOTHING)[:3], cards=Known((card,), source="sysfs"))
     machine = collect(probes(nvidia=never, others=Beside(lambda: seen)), {**DEADLINES, "nvidia": 0.1})
     assert value_of(machine.cards) == (card,)
 
 
 def test_an_apple_card_is_judged_by_the_python_that_is_asked_about() -> None:
     card = Card("apple", 0, health=Known("OK", source="sysctl.proc_translated"))
-    seen = no_others(NOTHING)._replace(cards=Known((card,), source="sysctl"))
+    seen = unread_vendors(NOTHING)._replace(cards=Known((card,), source="sysctl"))
     python = replace(unread(Interpreter, NOTHING), architecture=Known("x86_64", source="platform.machine()"))
     machine = collect(probes(others=Beside(lambda: seen), interpreter=Beside(lambda: python)))
     assert "Rosetta" in (value_of((value_of(machine.cards) or ())[0].health) or "")

@@ -221,9 +221,9 @@ def _describe(root: Path, stat: Stat) -> _Described:
 
 
 def _uses_card(root: Path, pid: int) -> bool:
-    from ownlab.machine.nvidia.processes import why_stranger
+    from ownlab.machine.nvidia.processes import why_other_process
 
-    return why_stranger(root / "proc" / str(pid), pid) is None
+    return why_other_process(root / "proc" / str(pid), pid) is None
 
 
 def _container(groups: str) -> str:

@@ -139,7 +139,7 @@ def compare_memory(peers: str, before: Told | None) -> Told:
 
 def _predicted(one: Any, python: str) -> Told:
     from ownlab.instruments.fit.guest_client import ask_trace
-    from ownlab.instruments.fit.predict import predict
+    from ownlab.instruments.fit.prediction import predict
     from ownlab.instruments.fit.records import Request
 
     request = Request(target=f"{CONFIGURATIONS / 'models.py'}:{one.name}", **one.request)

@@ -31,7 +31,7 @@ def python(folder: Path, text: str) -> str:
 
 
 def test_an_interpreter_that_is_not_there() -> None:
-    with pytest.raises(InterpreterError, match=r"/no/python is not a Python that can be run"):
+    with pytest.raises(InterpreterError, match=r"Cannot run /no/python as Python"):
         ask("/no/python", "probe.packages", answer=Version, deadline=5)
 
 
@@ -42,7 +42,7 @@ def test_an_interpreter_that_dies(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_answers_something_else(tmp_path: Path) -> None:
-    with pytest.raises(GuestCrashed, match="ended with exit code 0 without an answer"):
+    with pytest.raises(GuestCrashed, match="ended with exit code 0 without a valid answer"):
         ask(python(tmp_path, "echo '{}'"), "probe.packages", answer=Version, deadline=5)
 
 
@@ -52,7 +52,7 @@ def test_an_interpreter_that_hangs(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_prints_for_ever_is_not_said_to_be_silent(tmp_path: Path) -> None:
-    with pytest.raises(DeadlineError, match=r"probe\.packages in .*: python said more than 64 MiB"):
+    with pytest.raises(DeadlineError, match=r"probe\.packages in .*: python printed more than 64 MiB"):
         ask(python(tmp_path, "exec yes"), "probe.packages", answer=Version, deadline=60)
 
 
@@ -74,7 +74,7 @@ def test_the_last_line_is_the_one_that_speaks() -> None:
 
 
 def test_an_answer_that_is_no_json_is_a_failure_that_says_so(tmp_path: Path) -> None:
-    with pytest.raises(GuestCrashed, match="without an answer to use: JSON is malformed: invalid utf-16 surrogate"):
+    with pytest.raises(GuestCrashed, match="without a valid answer: JSON is malformed: invalid utf-16 surrogate"):
         ask(python(tmp_path, """echo '{"version": "\\\\udcff"}'"""), "probe.packages", answer=Version, deadline=5)
 
 

@@ -1,4 +1,4 @@
-"""A lab as people start it, `ownlab up`, with a home, a store and four recorded cards of its own; and its REST."""
+"""A lab started with `ownlab up`, with its own home, store and four recorded cards, and a client of its REST API."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 FOUR_CARDS = ROOT / "tests" / "machines" / "gtx1080ti-x4.json"
 PATIENCE = 40.0
 
-CPU = "python3"  # so most notebooks name it; in a lab it is the CPU runtime
+CPU = "python3"  # the name in most notebooks; in a lab it is the CPU runtime
 CARD = "ownlab-1-nvidia-geforce-gtx-1080-ti"
 
 Found = TypeVar("Found")
 
 
 def wait_for(condition: Callable[[], Found], what: str, seconds: float = PATIENCE) -> Found:
-    """The first true value."""
+    """Return the first true value of a condition; fail after a time."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
@@ -37,7 +37,7 @@ def wait_for(condition: Callable[[], Found], what: str, seconds: float = PATIENC
 
 
 def notebook_of(type_name: str, *cells: str) -> dict[str, Any]:
-    """A notebook that asks for a runtime type."""
+    """Return a notebook with a runtime type."""
     code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
     return {
         "cells": [{**code, "id": f"cell-{number}", "source": source} for number, source in enumerate(cells or ("",))],
@@ -48,10 +48,10 @@ def notebook_of(type_name: str, *cells: str) -> dict[str, Any]:
 
 
 class Lab:
-    """A folder that is served. `clear` ends all that was started in it."""
+    """A lab and its folder. `clear` ends everything that was started in it."""
 
     def __init__(self, base: Path, config: str = "", prefix: Sequence[str] = (), **environ: str) -> None:
-        """`prefix`: a command that starts `ownlab`, as another person or so."""
+        """`prefix`: a command that starts `ownlab`, for instance as another user."""
         self.base, self.folder, self.prefix = base, base / "work", prefix
         self.folder.mkdir(parents=True)
         (base / "config.toml").write_text(config, encoding="utf-8")
@@ -70,7 +70,7 @@ class Lab:
             "IPYTHONDIR": str(base / "ipython"),
             **environ,
         }
-        self.address = ""  # what `ownlab up` printed last
+        self.address = ""  # as printed by `ownlab up`
         self.state: dict[str, Any] = {}
         self.client = httpx.Client(timeout=PATIENCE, trust_env=False)
 
@@ -86,7 +86,7 @@ class Lab:
         )
 
     def up(self) -> Lab:
-        """Start it, or join it where it is up."""
+        """Start the lab, or join it if it is running."""
         ran = self.ownlab("up", str(self.folder), "--no-browser", "--detach", "--json")
         assert ran.returncode == 0, ran.stdout + ran.stderr
         self.state = json.loads(ran.stdout)
@@ -96,7 +96,7 @@ class Lab:
 
     @property
     def url(self) -> str:
-        """With a slash at its end, and without the token."""
+        """The address without the token, with a slash at the end."""
         return str(self.state["url"])
 
     @property
@@ -105,29 +105,29 @@ class Lab:
 
     @property
     def server_pid(self) -> int:
-        """Of the server that is there now: another one after it was killed."""
+        """The process of the current server; another one after it was killed."""
         [lock] = (self.base / "home" / "labs").glob("*.watchdog.lock")
         record = lock.with_name(lock.name.replace(".watchdog.lock", ".json"))
         return int(json.loads(record.read_text(encoding="utf-8"))["pid"])
 
     def is_up(self) -> bool:
-        """Whether a server answers."""
+        """Return whether a server answers."""
         try:
             return self.client.get(f"{self.url}api/status").is_success
         except httpx.TransportError:
             return False
 
     def page(self, path: str = "lab", url: str = "") -> str:
-        """The address of a page, with the token; `url`: another way to the server."""
+        """Return the address of a page with the token; `url`: another address of the server."""
         return f"{url or self.url}{path}?reset&token={self.token}"
 
     def kill(self) -> None:
-        """Kill the server; another one is there when this returns."""
+        """Kill the server, and wait until another one answers."""
         killed = self.server_pid
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: self.is_up() and self.server_pid != killed, "another server answers")
 
-    # --- what is asked of the server, as another page would ------------------------------------------------------------
+    # --- requests to the server, like those of another page ------------------------------------------------------------
 
     def get(self, path: str) -> Any:
         return self.client.get(self.url + path).raise_for_status().json()
@@ -137,12 +137,12 @@ class Lab:
         return found
 
     def write(self, name: str, type_name: str, *cells: str) -> str:
-        """Put a notebook into the folder."""
+        """Write a notebook into the lab's folder."""
         (self.folder / name).write_text(json.dumps(notebook_of(type_name, *cells)), encoding="utf-8")
         return name
 
     def start(self, name: str, type_name: str) -> str:
-        """Open a notebook without a page; its kernel's id."""
+        """Open a notebook without a page, and return the id of its kernel."""
         body = {"path": name, "name": name, "type": "notebook", "kernel": {"name": type_name}}
         found = self.client.post(f"{self.url}api/sessions", json=body).raise_for_status().json()
         return str(found["kernel"]["id"])
@@ -151,18 +151,20 @@ class Lab:
         self.client.delete(f"{self.url}api/kernels/{kernel}").raise_for_status()
 
     def kernel_of(self, name: str) -> str:
-        """The id of a notebook's kernel, once it has one."""
+        """Wait for the kernel of a notebook, and return its id."""
 
         def found() -> str:
-            return next((one["kernel"]["id"] for one in self.get("api/sessions") if one["path"] == name), "")
+            return next(
+                (session["kernel"]["id"] for session in self.get("api/sessions") if session["path"] == name), ""
+            )
 
         return wait_for(found, f"{name} has a kernel")
 
     def runtime(self, kernel: str) -> dict[str, Any] | None:
-        return next((one for one in self.snapshot()["runtimes"] if one["id"] == kernel), None)
+        return next((runtime for runtime in self.snapshot()["runtimes"] if runtime["id"] == kernel), None)
 
     def end_all(self) -> None:
-        """End every runtime, so that the next test finds four free cards; a test may have left the lab down."""
+        """End every runtime, so that the next test has four free cards. Start the lab if a test has stopped it."""
         if not self.is_up():
             self.up()
         for session in self.get("api/sessions"):
@@ -171,10 +173,10 @@ class Lab:
             self.client.post(f"{self.url}ownlab/api/runtimes/{runtime['id']}/stop", json={"now": True})
         wait_for(lambda: not self.snapshot()["runtimes"], "every runtime has ended")
 
-    # --- the end -------------------------------------------------------------------------------------------------------
+    # --- shutdown -------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """End it as people do; whatever is left after that is a failure, and is killed."""
+        """Stop the lab with `ownlab down`. Processes that remain are a failure, and are killed."""
         self.client.close()
         ran = self.ownlab("down", "--all")
         try:
@@ -186,13 +188,13 @@ class Lab:
                     os.kill(pid, signal.SIGKILL)
 
     def processes(self) -> list[int]:
-        """Every process that has this lab's home in its environment."""
+        """Return every process that has this lab's home in its environment."""
         mark = f"OWNLAB_HOME={self.environ['OWNLAB_HOME']}".encode()
         return [int(process.name) for process in Path("/proc").glob("[0-9]*") if mark in _variables(process)]
 
 
 def _variables(process: Path) -> list[bytes]:
-    """The environment of a process; empty where it is gone meanwhile, or somebody else's."""
+    """Return the environment of a process; empty if it has ended or belongs to another user."""
     try:
         return (process / "environ").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):

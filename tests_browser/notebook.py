@@ -1,4 +1,4 @@
-"""JupyterLab's page as a person uses it: menus, notebooks, cells; and what ownlab adds to it."""
+"""Page objects of JupyterLab: menus, notebooks, cells, and what ownlab adds to them."""
 
 from __future__ import annotations
 
@@ -15,49 +15,53 @@ class LabPage:
         self.page, self.lab = page, lab
 
     def load(self, address: str) -> None:
-        """Load a page, and wait until JupyterLab is there."""
+        """Load a page, and wait until JupyterLab has started."""
         self.page.goto(address)
         self.page.wait_for_selector("#main .jp-Launcher, #main .jp-NotebookPanel")
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def open(self, path: str = "lab") -> None:
-        """A page with nothing else in it."""
+        """Open the lab with an empty workspace."""
         self.load(self.lab.page(path))
 
     def notebook(self, name: str, url: str = "") -> Notebook:
-        """Open a notebook of the folder in a new page load."""
+        """Load the page with a notebook of the lab's folder."""
         self.load(self.lab.page(f"lab/tree/{name}", url))
         return Notebook(self.page)
 
     def menu(self, *labels: str) -> None:
-        """Choose from the main menu."""
+        """Choose an item of the main menu."""
         self.page.locator(".lm-MenuBar-item", has_text=labels[0]).first.click()
         for label in labels[1:]:
             self.page.locator(".lm-Menu-item", has_text=label).first.click()
 
     def launcher_card(self, label: str) -> Locator:
-        """Starts a notebook of a type."""
+        """Return the launcher's card that starts a notebook with a runtime type."""
         return self.page.locator(f'.jp-LauncherCard[data-category="Notebook"][title="{label}"]')
 
-    def panel(self) -> Locator:
-        """The side panel with all runtimes, shown."""
-        panel = self.page.get_by_role("region", name="Runtimes and cards")
+    def side_panel(self, label: str, name: str = "") -> Locator:
+        """Show a side panel of ownlab, and return it; `name`: of its tab, if that is not the label."""
+        panel = self.page.get_by_role("region", name=label, exact=True)
         if not panel.is_visible():
-            self.page.locator('.jp-SideBar .lm-TabBar-tab[data-id="ownlab-runtimes"]').click()
+            self.page.locator(f'.jp-SideBar .lm-TabBar-tab[data-id="ownlab-{name or label.lower()}"]').click()
         expect(panel).to_be_visible()
         return panel
 
+    def panel(self) -> Locator:
+        """Show the side panel with all runtimes, and return it."""
+        return self.side_panel("Runtimes and cards", "runtimes")
+
     def row(self, notebook: str) -> Locator:
-        """A runtime in the panel."""
+        """Return a runtime in the panel."""
         return self.panel().get_by_role("article", name=notebook, exact=True)
 
     @property
     def dialog(self) -> Locator:
-        """Whatever covers the page."""
+        """The open dialog."""
         return self.page.locator(".jp-Dialog")
 
     def answer(self, button: str) -> None:
-        """Press a button of the dialog, which then goes away."""
+        """Press a button of the dialog, and wait until it is closed."""
         self.dialog.get_by_role("button", name=button).click()
         expect(self.dialog).to_have_count(0)
 
@@ -67,7 +71,7 @@ class LabPage:
 
 
 class Notebook:
-    """The notebook in front."""
+    """The current notebook."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -75,14 +79,14 @@ class Notebook:
         expect(self.panel.locator(".jp-Notebook")).to_be_visible()
 
     def ready(self) -> Notebook:
-        """Wait until its kernel is connected: JupyterLab drops what is run before that."""
+        """Wait until the kernel is connected: JupyterLab drops cells that are run before."""
         expect(self.panel.locator(".ownlab-Indicator-button.ownlab-state-running")).to_be_visible()
         expect(self.panel.locator(".jp-Notebook-ExecutionIndicator")).to_have_attribute("data-status", "idle")
         return self
 
     @property
     def indicator(self) -> Locator:
-        """In the toolbar: the notebook's runtime."""
+        """The runtime indicator in the toolbar."""
         return self.panel.locator(".ownlab-Indicator-button")
 
     def cell(self, number: int) -> Locator:
@@ -92,25 +96,25 @@ class Notebook:
         return self.cell(number).locator(".jp-OutputArea-output")
 
     def text(self, number: int) -> str:
-        """What a cell printed."""
+        """Return the output of a cell as text."""
         return "".join(self.output(number).all_inner_texts())
 
     def box(self, number: int) -> Locator:
-        """Where a cell waits for what a person types."""
+        """Return the input box of a cell that waits for input()."""
         return self.cell(number).locator(".jp-Stdin-input")
 
     def prompt(self, number: int) -> Locator:
-        """[*]: while a cell runs, [3]: when it has run."""
+        """Return the prompt of a cell: [*]: while it runs, [3]: afterwards."""
         return self.cell(number).locator(".jp-InputPrompt")
 
     def write(self, number: int, code: str) -> None:
-        """Replace what is in a cell."""
+        """Replace the code of a cell."""
         self.cell(number).locator(".cm-content").click()
         self.page.keyboard.press("ControlOrMeta+a")
         self.page.keyboard.insert_text(code)
 
     def save(self) -> None:
-        """As people do, and wait until it is done."""
+        """Save with the keyboard, and wait for the request."""
         with self.page.expect_response(
             lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url
         ):

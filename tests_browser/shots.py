@@ -1,6 +1,6 @@
-"""Takes the pictures for README: python -m tests_browser.shots OUT_FOLDER
+"""Takes the screenshots for README: python -m tests_browser.shots OUT_FOLDER
 
-Four recorded cards and several runtimes; where root takes them, one runtime is another person's, through a shared store.
+Four recorded cards and several runtimes. If run as root, one runtime belongs to another user of a shared store.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 
 from playwright.sync_api import expect, sync_playwright
-from tests_browser.cards import four_h200
 from tests_browser.conftest import SIZE, chromium
 from tests_browser.lab import Lab
 from tests_browser.notebook import LabPage
+from tests_browser.recorded_cards import four_h200
 
 ONE, HALF, TWO = "ownlab-1-nvidia-h200", "ownlab-half-nvidia-h200", "ownlab-2-nvidia-h200"
 OTHER, OTHER_UID = "ann", 54321
@@ -51,7 +51,7 @@ def main(out: Path) -> None:
 
 
 def _other(base: Path, environ: dict[str, str]) -> Lab:
-    """Another person's lab on the same store."""
+    """Return a lab of another user with the same store."""
     store = environ["OWNLAB_STORE"]
     made = subprocess.run(
         [sys.executable, "-m", "ownlab", "store", "init", "--shared", "--folder", store],
@@ -96,19 +96,22 @@ def _take(labs: list[Lab], out: Path) -> None:
 
 
 def _take_panel(page: LabPage, out: Path) -> None:
-    """The panel alone, as long as it is, in both themes."""
+    """Take the whole panel alone, in both themes."""
     page.page.set_viewport_size({"width": SIZE["width"], "height": 1500})
     for theme in ("Light", "Dark"):
         page.menu("Settings", "Theme", f"JupyterLab {theme}")
         expect(page.page.locator("body")).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+        page.page.wait_for_selector("#jupyterlab-splash", state="detached")
         page.panel().screenshot(path=out / f"panel-{theme.lower()}.png")
         page.panel().get_by_role("region", name="Cards").screenshot(path=out / f"cards-{theme.lower()}.png")
     page.menu("Settings", "Theme", "JupyterLab Light")
+    expect(page.page.locator("body")).to_have_attribute("data-jp-theme-name", "JupyterLab Light")
+    page.page.wait_for_selector("#jupyterlab-splash", state="detached")
     page.page.set_viewport_size(SIZE)
 
 
-def _with_another_person() -> int:
-    """Go on in a mount namespace where the other person has a name, and may enter the folder of this interpreter."""
+def _with_another_user() -> int:
+    """Run again in a mount namespace in which the other user has a name and can read the folder of this interpreter."""
     aside = Path(tempfile.mkdtemp(prefix="ownlab-shots-"))
     names = Path("/etc/passwd").read_text(encoding="utf-8")
     (aside / "passwd").write_text(f"{names}{OTHER}:x:{OTHER_UID}:{OTHER_UID}::/tmp:/bin/sh\n", encoding="utf-8")
@@ -124,7 +127,7 @@ def _with_another_person() -> int:
     command = ["unshare", "--mount", "sh", "-c", script + 'exec "$@"', "sh", *again]
     try:
         return subprocess.run(command, env={**os.environ, IN_NAMESPACE: "1"}, check=False).returncode
-    finally:  # one by one: should a mount ever have come out of the namespace, nothing below it is removed
+    finally:  # one by one: should a mount have leaked out of the namespace, nothing below it is removed
         (aside / "keep").rmdir()
         (aside / "passwd").unlink()
         aside.rmdir()
@@ -134,5 +137,5 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     if os.getuid() == 0 and shutil.which("unshare") and IN_NAMESPACE not in os.environ:
-        sys.exit(_with_another_person())
+        sys.exit(_with_another_user())
     main(Path(sys.argv[1]))

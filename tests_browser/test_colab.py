@@ -1,4 +1,4 @@
-"""google.colab in the page: what a kernel asks is answered in the cell that asks; scripts in outputs reach their kernel."""
+"""google.colab in the page: requests of the kernel are answered in the cell; scripts in outputs call the kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES: list[FilePayload] = [
     {"name": "größer (2).bin", "mimeType": "application/octet-stream", "buffer": bytes(range(256)) * 40_000},
 ]
 
-GETTING = """
+USERDATA_CELL = """
 from google.colab import userdata
 try:
     print("length", len(userdata.get("TOKEN_OF_TESTS")))
@@ -34,7 +34,7 @@ except Exception as exc:
     print(type(exc).__name__)
 """
 
-ENTERING = """
+GRANT_CELL = """
 from google.colab import _message
 print(_message.blocking_request("ownlab_grant", {"key": "NEW_TOKEN", "notebook": ""}, timeout_sec=None))
 print(len(__import__("google.colab.userdata").colab.userdata.get("NEW_TOKEN")))
@@ -103,7 +103,7 @@ output.serve_kernel_port_as_iframe(server.server_port, path="/hello")
 print(output.eval_js(f"google.colab.kernel.proxyPort({server.server_port})"))
 """
 
-# As Colab saves a DataFrame.
+# A DataFrame as saved by Colab.
 SAVED_TABLE = """
 <div id="df-1"><table><tr><td>a saved table</td></tr></table>
 <button class="colab-df-convert" onclick="convertToInteractive('df-1')" style="display:none;">Convert</button>
@@ -121,25 +121,25 @@ SAVED_TABLE = """
 
 
 def write(lab: Lab, name: str, *cells: str) -> str:
-    """Put a notebook into the folder whose kernel is to be like Colab's."""
+    """Write a notebook with Colab mode into the lab's folder."""
     made = notebook_of(CPU, *cells)
     made["metadata"]["ownlab"] = {"colab": True}
     (lab.folder / name).write_text(json.dumps(made), encoding="utf-8")
     return name
 
 
-def box(notebook: Notebook, number: int) -> Locator:
-    """What a cell asks."""
+def prompt_of(notebook: Notebook, number: int) -> Locator:
+    """Return the prompt of a cell."""
     return notebook.cell(number).locator(".ownlab-Ask")
 
 
 def choose(notebook: Notebook, number: int, files: list[FilePayload]) -> None:
     with notebook.page.expect_file_chooser() as chooser:
-        box(notebook, number).get_by_role("button", name="Choose files").click()
+        prompt_of(notebook, number).get_by_role("button", name="Choose files").click()
     chooser.value.set_files(files)
 
 
-def test_files_come_and_go(page: LabPage, lab: Lab) -> None:
+def test_files_are_uploaded_downloaded_and_viewed(page: LabPage, lab: Lab) -> None:
     download = "open('über uns.txt', 'w').write('bytes of a file')\nfiles.download('über uns.txt')\nprint('gone on')"
     elsewhere = "import tempfile\nwith tempfile.NamedTemporaryFile('w', suffix='.txt') as file:\n    print(file.write('elsewhere'), file.flush())\n    files.download(file.name)"
     view = (
@@ -147,10 +147,10 @@ def test_files_come_and_go(page: LabPage, lab: Lab) -> None:
     )
     notebook = page.notebook(write(lab, "files.ipynb", UPLOAD, download, "files.upload()", elsewhere, view)).ready()
     notebook.run(0)
-    expect(box(notebook, 0)).to_contain_text("This notebook asks for files.")
+    expect(prompt_of(notebook, 0)).to_contain_text("This notebook asks for files.")
     choose(notebook, 0, FILES)
     expect(notebook.output(0).last).to_contain_text("[('data.csv', 8), ('größer (2).bin', 10240000)]")
-    expect(box(notebook, 0)).to_have_count(0)
+    expect(prompt_of(notebook, 0)).to_have_count(0)
 
     with page.page.expect_download() as downloaded:
         notebook.run(1)
@@ -159,9 +159,9 @@ def test_files_come_and_go(page: LabPage, lab: Lab) -> None:
     expect(notebook.output(1)).to_contain_text("gone on")
 
     notebook.run(2)
-    box(notebook, 2).get_by_role("button", name="Cancel").click()
-    expect(notebook.output(2)).to_contain_text("the upload was cancelled in the page")
-    expect(box(notebook, 2)).to_have_count(0)
+    prompt_of(notebook, 2).get_by_role("button", name="Cancel").click()
+    expect(notebook.output(2)).to_contain_text("The upload was cancelled in the page")
+    expect(prompt_of(notebook, 2)).to_have_count(0)
     with page.page.expect_download() as downloaded:
         notebook.run(3)
     assert Path(downloaded.value.path()).read_bytes() == b"elsewhere"
@@ -172,54 +172,54 @@ def test_files_come_and_go(page: LabPage, lab: Lab) -> None:
     expect(page.page.get_by_text("seen by a script")).to_be_visible()
 
 
-def test_a_reload_while_a_cell_waits_for_files(pages: Callable[[], LabPage], lab: Lab) -> None:
+def test_an_upload_prompt_survives_a_reload(pages: Callable[[], LabPage], lab: Lab) -> None:
     name = write(lab, "waiting.ipynb", UPLOAD, "files.upload()")
     first = pages()
     notebook = first.notebook(name).ready()
     notebook.run(0)
-    expect(box(notebook, 0)).to_be_visible()
+    expect(prompt_of(notebook, 0)).to_be_visible()
     notebook = first.notebook(name)
-    expect(box(notebook, 0)).to_be_visible()
+    expect(prompt_of(notebook, 0)).to_be_visible()
     other = pages().notebook(name)
-    expect(box(other, 0)).to_be_visible()
+    expect(prompt_of(other, 0)).to_be_visible()
     choose(other, 0, FILES[:1])
     for shown in (notebook, other):
-        expect(box(shown, 0)).to_have_count(0)
+        expect(prompt_of(shown, 0)).to_have_count(0)
         expect(shown.output(0).last).to_contain_text("[('data.csv', 8)]")
     notebook.run(1)
-    expect(box(other, 1)).to_be_visible()
+    expect(prompt_of(other, 1)).to_be_visible()
     lab.client.post(f"{lab.url}api/kernels/{lab.kernel_of(name)}/interrupt").raise_for_status()
     for shown in (notebook, other):
         expect(shown.output(1)).to_contain_text("KeyboardInterrupt")
-        expect(box(shown, 1)).to_have_count(0)
+        expect(prompt_of(shown, 1)).to_have_count(0)
 
 
 def test_secrets_are_granted_or_refused(page: LabPage, lab: Lab) -> None:
     set_secret("TOKEN_OF_TESTS", "a-value-of-tests", lab.environ)
-    name = write(lab, "secrets.ipynb", GETTING, GETTING, ENTERING)
+    name = write(lab, "secrets.ipynb", USERDATA_CELL, USERDATA_CELL, GRANT_CELL)
     notebook = page.notebook(name).ready()
     notebook.run(0)
-    expect(box(notebook, 0)).to_contain_text("This notebook asks for the secret TOKEN_OF_TESTS.")
-    box(notebook, 0).get_by_role("button", name="Refuse").click()
+    expect(prompt_of(notebook, 0)).to_contain_text("This notebook asks for the secret TOKEN_OF_TESTS.")
+    prompt_of(notebook, 0).get_by_role("button", name="Refuse").click()
     expect(notebook.output(0)).to_have_text("NotebookAccessError")
     notebook.run(1)
-    box(notebook, 1).get_by_role("button", name="Grant access").click()
+    prompt_of(notebook, 1).get_by_role("button", name="Grant access").click()
     expect(notebook.output(1)).to_have_text("length 16")
     assert list_secrets(lab.environ)[0].notebooks == (str((lab.folder / name).resolve()),)
     notebook.run(0)
     expect(notebook.output(0)).to_have_text("length 16")
 
     notebook.run(2)
-    expect(box(notebook, 2)).to_contain_text("there is none of that name yet")
-    box(notebook, 2).get_by_label("Value of NEW_TOKEN").fill("typed in")
-    box(notebook, 2).get_by_role("button", name="Save and grant access").click()
+    expect(prompt_of(notebook, 2)).to_contain_text("which does not exist yet")
+    prompt_of(notebook, 2).get_by_label("Value of NEW_TOKEN").fill("typed in")
+    prompt_of(notebook, 2).get_by_role("button", name="Save and grant access").click()
     expect(notebook.output(2)).to_contain_text("{'granted': True}")
     expect(notebook.output(2)).to_contain_text("8")
     notebook.save()
     assert "typed in" not in (lab.folder / name).read_text(encoding="utf-8")
 
 
-def test_scripts_of_the_kernel_and_calls_of_scripts(page: LabPage, lab: Lab) -> None:
+def test_eval_js_and_calls_from_scripts(page: LabPage, lab: Lab) -> None:
     notebook = page.notebook(write(lab, "scripts.ipynb", SCRIPTS, CALLS, SERVED)).ready()
     notebook.run(0)
     notebook.cell(0).get_by_role("button", name="Take the photo").click()
@@ -242,7 +242,7 @@ def test_scripts_of_the_kernel_and_calls_of_scripts(page: LabPage, lab: Lab) -> 
     assert not httpx.get(address, trust_env=False).is_success
 
 
-def test_what_colab_saved_does_no_harm(page: LabPage, lab: Lab) -> None:
+def test_outputs_saved_by_colab_are_harmless(page: LabPage, lab: Lab) -> None:
     made = notebook_of(CPU, "df")
     made["metadata"]["colab"] = {"provenance": []}
     kinds = {
@@ -275,7 +275,7 @@ def test_unassign_ends_the_runtime(page: LabPage, lab: Lab) -> None:
     wait_for(lambda: lab.runtime(kernel) is None, "the runtime has ended")
 
 
-def test_the_mode_is_switched(page: LabPage, lab: Lab) -> None:
+def test_colab_mode_is_switched(page: LabPage, lab: Lab) -> None:
     name = lab.write("switch.ipynb", CPU, "import sys\nprint('google.' + 'colab' in sys.modules)")
     notebook = page.notebook(name).ready()
     notebook.run(0)

@@ -1,6 +1,6 @@
-"""What google.colab shows in the page, row by row of the table in docs/COLAB.md.
+"""What google.colab shows in the page, for each row of the table in docs/COLAB.md.
 
-| row | seen here, or where |
+| row | tested here, or where |
 |---|---|
 | files.*, runtime.unassign, userdata | test_colab.py; upload_file: upload_download of the suite (test_colab_suite.py) |
 | drive | drive_train, drive_resume of the suite |
@@ -9,7 +9,7 @@
 | output.serve_kernel_port_as_window | WINDOW |
 | output.*_custom_widget_manager | serve_port of the suite |
 | output.clear, use_tags, temporary | TAGS |
-| output.redirect_to_element, to_*_area, no_vertical_scroll | test_outputs_in_other_places |
+| output.redirect_to_element, to_*_area, no_vertical_scroll | test_outputs_in_other_areas |
 | data_table, display_dataframe, autoviz, widgets.* | test_tables_tabs_and_grids |
 | patches.cv2_imshow, cv2.imshow | IMAGES |
 | ai | MODELS |
@@ -25,7 +25,7 @@ from pathlib import Path
 from playwright.sync_api import FilePayload, Locator, expect
 from tests_browser.lab import Lab, wait_for
 from tests_browser.notebook import LabPage, Notebook
-from tests_browser.test_colab import box, write
+from tests_browser.test_colab import prompt_of, write
 from tests_colab.lab import put_gcloud
 
 TAGS = """
@@ -172,18 +172,18 @@ KEY: FilePayload = {
 
 
 def run_all(page: LabPage, name: str) -> Notebook:
-    """Open it, and run all its cells; it need not be done."""
+    """Open a notebook, and start all its cells."""
     notebook = page.notebook(name).ready()
     page.menu("Run", "Run All Cells")
     return notebook
 
 
 def rows(table: Locator) -> list[list[str]]:
-    """What a table shows below its head."""
+    """Return the text of a table's cells, without the header."""
     return [line.locator("td").all_inner_texts() for line in table.locator("tbody tr").all()]
 
 
-def test_everything_that_shows_itself(page: LabPage, lab: Lab) -> None:
+def test_outputs_of_the_api(page: LabPage, lab: Lab) -> None:
     name = write(lab, "shows.ipynb", TAGS, WINDOW, IMAGES, MODELS, SMALL, ELEMENT)
     notebook = run_all(page, name)
     notebook.cell(5).get_by_role("button", name="Press").click()
@@ -204,7 +204,7 @@ def test_everything_that_shows_itself(page: LabPage, lab: Lab) -> None:
     expect(notebook.cell(5).get_by_role("button", name="Press")).to_be_disabled()
 
 
-def test_outputs_in_other_places(page: LabPage, lab: Lab) -> None:
+def test_outputs_in_other_areas(page: LabPage, lab: Lab) -> None:
     name = write(lab, "areas.ipynb", AREAS)
     made = json.loads((lab.folder / name).read_text(encoding="utf-8"))
     made["cells"][0]["metadata"]["scrolled"] = True
@@ -221,30 +221,30 @@ def test_outputs_in_other_places(page: LabPage, lab: Lab) -> None:
         "beneath too",
     ]
 
-    def seen(notebook: Notebook) -> list[str]:
-        """In the order in which they stand below each other."""
-        shown = [one for one in notebook.output(0).all() if one.is_visible() and not is_inner(one)]
-        places = sorted((one.bounding_box() or {"y": 0})["y"] for one in shown)
-        return [" ".join(one.inner_text().split()) for y in places for one in shown if at(one) == y]
+    def visible_outputs(notebook: Notebook) -> list[str]:
+        """Return the visible outputs from top to bottom."""
+        shown = [output for output in notebook.output(0).all() if output.is_visible() and not is_nested(output)]
+        heights = sorted(map(top, shown))
+        return [" ".join(output.inner_text().split()) for y in heights for output in shown if top(output) == y]
 
-    def is_inner(one: Locator) -> bool:
-        return bool(one.evaluate("output => output.parentElement.closest('.jp-OutputArea-output') !== null"))
+    def is_nested(output: Locator) -> bool:
+        return bool(output.evaluate("output => output.parentElement.closest('.jp-OutputArea-output') !== null"))
 
-    def at(one: Locator) -> float:
-        return (one.bounding_box() or {"y": 0})["y"]
+    def top(output: Locator) -> float:
+        return (output.bounding_box() or {"y": 0})["y"]
 
     notebook = page.notebook(name).ready()
     assert "jp-mod-outputsScrolled" in (notebook.cell(0).get_attribute("class") or "")
     notebook.run(0)
     expect(notebook.cell(0)).to_contain_text("last")
-    wait_for(lambda: seen(notebook) == order or None, f"outputs stand so: {order}, not {seen(notebook)}")
+    wait_for(lambda: visible_outputs(notebook) == order or None, f"outputs {order}, not {visible_outputs(notebook)}")
     assert "jp-mod-outputsScrolled" not in (notebook.cell(0).get_attribute("class") or "")
     notebook.save()
     texts = json.dumps(json.loads((lab.folder / name).read_text(encoding="utf-8"))["cells"][0]["outputs"])
     assert [texts.count(words) for words in ("above", "moved", "has no place", "beneath")] == [1, 1, 1, 2]
 
     notebook = page.notebook(name)
-    wait_for(lambda: seen(notebook) == order or None, "outputs stand so after a reload too")
+    wait_for(lambda: visible_outputs(notebook) == order or None, "the same outputs after a reload")
     notebook.ready().write(0, "print('another')")
     notebook.run(0)
     expect(notebook.cell(0).locator(".jp-OutputArea")).to_have_text("another")
@@ -257,7 +257,7 @@ def test_outputs_in_other_places(page: LabPage, lab: Lab) -> None:
     ]
     (lab.folder / "strange.ipynb").write_text(json.dumps(made), encoding="utf-8")
     notebook = page.notebook("strange.ipynb").ready()
-    assert seen(notebook) == ["here:", "moved", "moved"]  # nobody has run it here
+    assert visible_outputs(notebook) == ["here:", "moved", "moved"]  # not trusted: it was not run here
 
 
 def test_tables_tabs_and_grids(page: LabPage, lab: Lab) -> None:
@@ -289,7 +289,7 @@ def test_tables_tabs_and_grids(page: LabPage, lab: Lab) -> None:
     expect(grids.locator("table").last).to_contain_text("Oslo")
 
 
-def test_signing_in(page: LabPage, lab: Lab, tmp_path: Path) -> None:
+def test_sign_in(page: LabPage, lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "person").mkdir()
     around = f"import os\nos.environ.update(PATH={put_gcloud(tmp_path)!r}, HOME={str(tmp_path / 'person')!r})\n"
     cells = (
@@ -302,11 +302,11 @@ def test_signing_in(page: LabPage, lab: Lab, tmp_path: Path) -> None:
     notebook.box(0).press("Enter")
     expect(notebook.output(0).last).to_have_text("signed in")
     expect(notebook.cell(0).locator(".jp-OutputArea")).not_to_contain_text("accounts.example.org")
-    box(notebook, 1).locator("input[type=file]").set_input_files([KEY])
+    prompt_of(notebook, 1).locator("input[type=file]").set_input_files([KEY])
     expect(notebook.output(1).last).to_have_text("p")
 
 
-def test_an_answer_of_the_page_that_comes_during_a_later_input(page: LabPage, lab: Lab) -> None:
+def test_a_late_answer_does_not_answer_a_later_input(page: LabPage, lab: Lab) -> None:
     notebook = run_all(page, write(lab, "late.ipynb", LATE, "print('after')"))
     expect(notebook.box(0)).to_be_visible()
     page.page.evaluate("window.late('not what was typed')")

@@ -1,4 +1,4 @@
-"""The notebooks of the suite in the page, unmodified, with a person who does what they ask for."""
+"""Run the unmodified notebooks of the Colab suite in the page, with a simulated user who answers their prompts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests_colab.person import Person
 
 from ownlab.lab.secrets.store import set_secret
 
-# All of them run before the first test is over.
+# The first test runs all notebooks.
 pytestmark = pytest.mark.timeout(300)
 
 
-# Its debugger speaks to whatever kernel is in front; some notebooks end theirs.
+# JupyterLab's debugger talks to the current kernel, which some notebooks shut down.
 OF_JUPYTERLAB = ("Error: Kernel is dead", "Error: Kernel connection disconnected")
 
 
@@ -32,7 +32,7 @@ OF_JUPYTERLAB = ("Error: Kernel is dead", "Error: Kernel connection disconnected
 def person(
     tmp_path_factory: pytest.TempPathFactory, context: BrowserContext, request: pytest.FixtureRequest
 ) -> Iterator[Person]:
-    """Has run all notebooks that are asked for."""
+    """A simulated user who has run all selected notebooks."""
     items = [item for item in request.session.items if item.path == request.path]
     asked = [item.callspec.params["case"] for item in items if hasattr(item, "callspec")]
     before = {case.after for case in asked}

@@ -1,4 +1,4 @@
-"""Colab's forms in the page: every field type both ways, and whatever happens to the cell meanwhile."""
+"""Colab forms in the page: every field type in both directions, and changes of the cell meanwhile."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 from playwright.sync_api import Request, Route, expect
-from tests_browser.cable import Cable
 from tests_browser.forms import Forms, write_notebook
 from tests_browser.lab import Lab, wait_for
+from tests_browser.network import Network
 from tests_browser.notebook import LabPage
 
 TYPES = """\
@@ -35,12 +35,12 @@ SHOWN = {
     "slide": "0.5", "flag": "true", "day": "2026-01-31", "called": 'int("4")', "inner": "i",
 }  # fmt: skip
 
-ASKED = re.compile(r"/ownlab/api/forms\b")
+FORMS_URL = re.compile(r"/ownlab/api/forms\b")
 ONE = '#@title One\nname = "a" #@param {type:"string"}\nother = 1 #@param {type:"integer"}'
 HIDDEN = '#@title Hidden { display-mode: "form" }\nname = "a" #@param {type:"string"}\nprint("ran", name)'
 
 
-def test_every_type_both_ways(page: LabPage, lab: Lab) -> None:
+def test_every_field_type_in_both_directions(page: LabPage, lab: Lab) -> None:
     name = write_notebook(lab, "types.ipynb", TYPES)
     forms = Forms.opened(page, name)
     assert forms.values(0) == SHOWN
@@ -73,7 +73,7 @@ def test_every_type_both_ways(page: LabPage, lab: Lab) -> None:
     assert forms.values(0) == SHOWN | {"text": "back", "flag": "maybe()"}
 
 
-def test_what_is_no_value_is_not_written(page: LabPage, lab: Lab) -> None:
+def test_invalid_input_is_not_written(page: LabPage, lab: Lab) -> None:
     odd = '#@title Odd\nvalue = "c" #@param ["a", "b"]\nraw = [1] #@param {type:"raw"}\nbig = 900 #@param {type:"slider", max:10}\n'
     forms = Forms.opened(page, write_notebook(lab, "odd.ipynb", odd + 'under = 1_000 #@param {type:"integer"}'))
     before = forms.source(0)
@@ -161,7 +161,7 @@ def test_auto_run(page: LabPage, lab: Lab) -> None:
     forms.field(0, "n").fill("2")
     forms.press("Enter")
     expect(forms.line(0, 1)).to_contain_text("n = 2")
-    expect(forms.prompt(0)).to_have_text("[ ]:")  # nobody has run it yet
+    expect(forms.prompt(0)).to_have_text("[ ]:")  # the user has not run it yet
 
     forms.field(0, "t").press("ControlOrMeta+Enter")
     expect(forms.output(0)).to_have_text("2 a")
@@ -171,7 +171,7 @@ def test_auto_run(page: LabPage, lab: Lab) -> None:
     forms.press("Tab")
     expect(forms.prompt(0)).to_have_text("[*]:")
     expect(forms.field(0, "t")).to_be_focused()
-    for text in ("b", "c"):  # while it runs: once more after it, not once for each
+    for text in ("b", "c"):  # changes during a run cause one more run, not one for each
         forms.field(0, "t").fill(text)
         forms.press("Enter")
     go.touch()
@@ -180,7 +180,7 @@ def test_auto_run(page: LabPage, lab: Lab) -> None:
     expect(forms.field(0, "t")).to_be_focused()
 
 
-def test_words_between_fields(page: LabPage, lab: Lab) -> None:
+def test_markdown_between_fields(page: LabPage, lab: Lab) -> None:
     words = (
         "#@title A *marked* title\n#@markdown First, <b onclick='x()'>bold</b> <script>window.bad = 1</script>\n"
         'a = "1" #@param {type:"string"}\n#@markdown - one\n#@markdown - two\n#@markdown ---\n#@markdown $x^2$ and [a link](https://example.org)\n'
@@ -200,7 +200,7 @@ def test_words_between_fields(page: LabPage, lab: Lab) -> None:
     assert order[1:] == ["First,", "a:", "one", "b:"]
 
 
-def test_cells_that_come_and_go(page: LabPage, lab: Lab) -> None:
+def test_cells_are_deleted_copied_moved_split_and_merged(page: LabPage, lab: Lab) -> None:
     name = write_notebook(lab, "cells.ipynb", ONE, "print('plain')")
     forms = Forms.opened(page, name)
     forms.command_mode(0)
@@ -209,11 +209,11 @@ def test_cells_that_come_and_go(page: LabPage, lab: Lab) -> None:
     forms.press("z")
     expect(forms.field(0, "name")).to_have_value("a")
     forms.command_mode(0)
-    forms.press("c", "v", "v")  # two more of it below
+    forms.press("c", "v", "v")  # two copies below
     for number in (1, 2):
         forms.field(number, "name").fill(f"copy {number}")
     expect(forms.field(0, "name")).to_have_value("a")
-    forms.field(0, "other").click()  # in another cell than the active one
+    forms.field(0, "other").click()  # in a cell that is not active
     page.page.keyboard.type("7")
     expect(forms.field(0, "other")).to_have_value(re.compile("17|71"))
     forms.command_mode(2)
@@ -240,42 +240,42 @@ def test_cells_that_come_and_go(page: LabPage, lab: Lab) -> None:
     forms.field(0, "name").fill("last")
     forms.write(3, ONE)
     expect(forms.field(3, "name")).to_have_value("a")
-    saved = [re.split("\n+", cell["source"])[1:] for cell in forms.saved(lab, name)]  # where merged, a blank line
+    saved = [re.split("\n+", cell["source"])[1:] for cell in forms.saved(lab, name)]  # merging inserts a blank line
     given = [("last", 9), ("moved", 5), ("copy 1", 1), ("a", 1)]
     assert saved == [
         [f'name = "{one}" #@param {{type:"string"}}', f'other = {two} #@param {{type:"integer"}}'] for one, two in given
     ]
 
 
-def test_answers_that_come_late(page: LabPage, lab: Lab) -> None:
+def test_late_responses_of_the_server(page: LabPage, lab: Lab) -> None:
     held: list[Route] = []
     forms = Forms.opened(page, write_notebook(lab, "late.ipynb", ONE))
-    page.page.route(ASKED, lambda route: held.append(route))
+    page.page.route(FORMS_URL, lambda route: held.append(route))
 
     field = forms.field(0, "name")
     field.fill("wide")
     field.evaluate("field => field.setSelectionRange(2, 2)")
     field.press_sequentially("XY")
-    wait_for(lambda: _pumped(page) and held, "the page asks")
+    wait_for(lambda: _process_events(page) and held, "the page asks")
     held.pop(0).continue_()
     field.press_sequentially("Z")
-    wait_for(lambda: _pumped(page) and held, "the page asks again")
+    wait_for(lambda: _process_events(page) and held, "the page asks again")
     expect(field).to_have_value("wiXYZde")
     assert field.evaluate("field => field.selectionStart") == 5
     held.pop(0).continue_()
     expect(forms.form(0)).not_to_have_class(re.compile("ownlab-mod-stale"))
     assert field.evaluate("field => field.selectionStart") == 5
 
-    # Code that is changed while an answer is under way: what it says is about another text.
+    # The code changes during a request: the response is about an older source.
     forms.line(0, 0).click()
     forms.press("Home")
     page.page.keyboard.insert_text("# more\n")
-    wait_for(lambda: _pumped(page) and held, "the page asks")
+    wait_for(lambda: _process_events(page) and held, "the page asks")
     page.page.keyboard.insert_text("x = 'y'\n")
     held.pop(0).continue_()
-    forms.field(0, "other").fill("42")  # where that stands is not known now
+    forms.field(0, "other").fill("42")  # its place in the source is not known now
     assert "other = 1 " in forms.source(0)
-    wait_for(lambda: _pumped(page) and held, "the page asks")
+    wait_for(lambda: _process_events(page) and held, "the page asks")
     while held:
         held.pop(0).continue_()
     expect(forms.line(0, 4)).to_contain_text("other = 42 ")
@@ -283,7 +283,7 @@ def test_answers_that_come_late(page: LabPage, lab: Lab) -> None:
     page.page.unroute_all()
 
 
-def test_a_notebook_that_is_only_looked_at(page: LabPage, lab: Lab) -> None:
+def test_viewing_a_notebook_does_not_change_it(page: LabPage, lab: Lab) -> None:
     lines = [f"{line}\n" for line in ONE.split("\n")]
     odd = {"source": lines, "metadata": {"cellView": "form", "id": "x", "colab": {"a": []}}}
     locked = {"source": TYPES, "metadata": {"editable": False}}
@@ -294,7 +294,7 @@ def test_a_notebook_that_is_only_looked_at(page: LabPage, lab: Lab) -> None:
     forms.field(0, "text").focus()
     for _ in range(8):
         forms.press("Tab")
-    for name_of in SHOWN:  # what may not be edited cannot be changed here either
+    for name_of in SHOWN:  # fields of read-only cells are disabled
         expect(forms.field(4, name_of)).to_be_disabled()
     expect(forms.form(4).get_by_role("slider")).to_be_disabled()
     forms.command_mode(2)
@@ -324,12 +324,12 @@ def test_two_views(page: LabPage, lab: Lab) -> None:
     expect(views.locator(".jp-InputArea-editor").nth(3)).to_be_visible()
 
 
-def test_five_hundred_cells_of_which_few_are_attached(page: LabPage, lab: Lab, windowed: None) -> None:
+def test_five_hundred_cells_with_windowing(page: LabPage, lab: Lab, windowed: None) -> None:
     cells = [ONE.replace('"a"', f'"{number}"') if number % 5 == 0 else f"print({number})" for number in range(500)]
     asked: list[int] = []
 
     def on_request(request: Request) -> None:
-        if ASKED.search(request.url) and request.post_data:
+        if FORMS_URL.search(request.url) and request.post_data:
             asked.append(len(json.loads(request.post_data)["cells"]))
 
     page.page.on("request", on_request)
@@ -343,13 +343,13 @@ def test_five_hundred_cells_of_which_few_are_attached(page: LabPage, lab: Lab, w
         cell = forms.panel.locator(f"[data-windowed-list-index='{number}']")
         expect(cell.get_by_label("name:")).to_have_value("typed")
         expect(cell.locator(".cm-line").nth(1)).to_contain_text('name = "typed"')
-    wait_for(lambda: _pumped(page) and len(asked) > 1, "changed cells are asked about")
-    assert max(asked[1:]) <= 2, "those that changed, and no others"
+    wait_for(lambda: _process_events(page) and len(asked) > 1, "changed cells are parsed again")
+    assert max(asked[1:]) <= 2, "only changed cells are parsed again"
 
 
 @pytest.fixture
 def windowed(lab: Lab) -> Iterator[None]:
-    """JupyterLab's "full" windowing: cells out of sight are taken out of the page."""
+    """Use JupyterLab's "full" windowing: cells out of view are removed from the page."""
     address = f"{lab.url}lab/api/settings/@jupyterlab/notebook-extension:tracker"
     for mode in ("full", "contentVisibility"):
         raw = json.dumps({"windowingMode": mode})
@@ -367,7 +367,7 @@ def test_the_keyboard(page: LabPage, lab: Lab) -> None:
     for name in ("name", "other", "flag", "pick"):
         forms.press("Tab")
         expect(forms.field(0, name)).to_be_focused()
-    # In a field letters are letters: none of them adds, deletes or cuts a cell.
+    # In a field, letters are input: none of them adds, deletes or cuts a cell.
     for name in ("flag", "pick", "name"):
         forms.field(0, name).focus()
         forms.press("d", "d", "x", "a", "b", "m", "ArrowDown", "ArrowUp")
@@ -379,7 +379,7 @@ def test_the_keyboard(page: LabPage, lab: Lab) -> None:
     expect(forms.output(0)).to_have_text("keys True b")
     expect(forms.cell(1)).to_be_focused()
     expect(forms.cell(1)).to_have_class(re.compile("jp-mod-active"))
-    forms.press("Enter")  # its code is hidden: there is nothing to edit but the fields
+    forms.press("Enter")  # its code is hidden, so the fields get the focus
     expect(forms.field(1, "name")).to_be_focused()
     forms.press("End", "b", "Escape")
     expect(forms.field(1, "name")).to_have_value("ab")
@@ -388,11 +388,11 @@ def test_the_keyboard(page: LabPage, lab: Lab) -> None:
     expect(forms.panel.locator(".jp-Notebook-cell")).to_have_count(3)
 
 
-def test_while_the_server_is_away(page: LabPage, lab: Lab) -> None:
+def test_fields_work_while_the_server_is_unreachable(page: LabPage, lab: Lab) -> None:
     name = write_notebook(lab, "away.ipynb", ONE)
-    with Cable(int(lab.state["port"])) as cable:
-        forms = Forms.opened(page, name, cable.url).ready()
-        cable.cut()
+    with Network(int(lab.state["port"])) as network:
+        forms = Forms.opened(page, name, network.url).ready()
+        network.cut()
         forms.field(0, "name").fill("longer than it was")
         forms.field(0, "other").fill("22")
         assert forms.source(0) == ONE.replace('"a"', '"longer than it was"').replace("= 1", "= 22")
@@ -400,23 +400,23 @@ def test_while_the_server_is_away(page: LabPage, lab: Lab) -> None:
         forms.press("Home")
         page.page.keyboard.insert_text("third = 3 #@param {type:'number'}\n")
         forms.field(0, "name").fill("typed meanwhile")
-        expect(page.page.locator(".ownlab-Absence")).to_be_visible()
-        cable.mend()
+        expect(page.page.locator(".ownlab-ServerNotice")).to_be_visible()
+        network.restore()
         expect(forms.field(0, "third")).to_have_value("3")
         expect(forms.line(0, 2)).to_contain_text('name = "typed meanwhile"')
         page.page.goto("about:blank")
 
 
 def test_a_server_without_forms(page: LabPage, lab: Lab) -> None:
-    page.page.route(ASKED, lambda route: route.fulfill(status=404, body="no"))
-    with page.page.expect_response(ASKED):
+    page.page.route(FORMS_URL, lambda route: route.fulfill(status=404, body="no"))
+    with page.page.expect_response(FORMS_URL):
         notebook = page.notebook(write_notebook(lab, "plain.ipynb", HIDDEN))
     expect(notebook.cell(0).locator(".jp-InputArea-editor")).to_be_visible()
     expect(notebook.cell(0)).not_to_have_class(re.compile("ownlab-mod"))
     page.page.unroute_all()
 
 
-def _pumped(page: LabPage) -> bool:
-    """Playwright calls handlers of routes only while something is asked of it."""
+def _process_events(page: LabPage) -> bool:
+    """Let Playwright process events: it calls route handlers only during its own calls."""
     page.page.evaluate("0")
     return True

@@ -1,4 +1,4 @@
-"""The first minutes in a lab: the welcome notebook, the launcher, the token."""
+"""The first steps in a lab: the welcome notebook, the launcher, the token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests_browser.notebook import LabPage, Notebook
 TYPES = ("CPU", *(f"{count} × NVIDIA GeForce GTX 1080 Ti" for count in ("1", "½", "2", "4")))
 
 
-def test_the_welcome_notebook_is_what_opens_first_and_all_of_it_runs(page: LabPage, lab: Lab) -> None:
+def test_the_welcome_notebook_opens_and_runs(page: LabPage, lab: Lab) -> None:
     page.load(lab.address)
     notebook = Notebook(page.page).ready()
     expect(notebook.panel.get_by_role("heading", name="Welcome to your lab")).to_be_visible()
@@ -27,11 +27,11 @@ def test_the_welcome_notebook_is_what_opens_first_and_all_of_it_runs(page: LabPa
     expect(notebook.panel.locator('[data-mime-type="application/vnd.jupyter.stderr"]')).to_have_count(0)
 
 
-def test_the_launcher_offers_what_the_machine_has_and_starts_it(page: LabPage, lab: Lab) -> None:
+def test_the_launcher_offers_and_starts_runtime_types(page: LabPage, lab: Lab) -> None:
     page.open()
-    for words in TYPES:
-        expect(page.launcher_card(f"Python 3 ({words})")).to_be_visible()
-    # It would see every card without a lease.
+    for label in TYPES:
+        expect(page.launcher_card(f"Python 3 ({label})")).to_be_visible()
+    # A plain kernel would use every card without a lease.
     expect(page.launcher_card("Python 3 (ipykernel)")).to_have_count(0)
     page.launcher_card("Python 3 (½ × NVIDIA GeForce GTX 1080 Ti)").click()
     notebook = Notebook(page.page).ready()
@@ -43,7 +43,7 @@ def test_the_launcher_offers_what_the_machine_has_and_starts_it(page: LabPage, l
 
 
 @pytest.mark.parametrize("token", ["", "?token=guessed"])
-def test_without_the_token_there_is_no_lab(context: BrowserContext, lab: Lab, token: str) -> None:
+def test_the_lab_requires_the_token(context: BrowserContext, lab: Lab, token: str) -> None:
     context.clear_cookies()
     page = context.new_page()
     page.goto(f"{lab.url}lab{token}")

@@ -1,4 +1,4 @@
-"""A lab with limits: the page shows the time left, warns before the end, and one click gives more time."""
+"""A lab with limits: the page shows the time left, warns before the end, and extends the runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from tests_browser.lab import CARD, Lab, wait_for
 from tests_browser.notebook import LabPage
 
-# Three minutes, of which people are warned two minutes and 59 seconds before the end.
+# A limit of three minutes, with a warning 2 minutes and 59 seconds before the end.
 CONFIG = """
 [limits]
 session_hours = 0.05
@@ -22,7 +22,7 @@ extend_minutes = 90
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """In place of the lab without limits."""
+    """A lab with limits instead of the default one."""
     made = Lab(tmp_path_factory.mktemp("limited"), CONFIG)
     try:
         yield made.up()
@@ -30,7 +30,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         made.clear()
 
 
-def test_a_warning_comes_before_the_end_and_its_button_moves_it(page: LabPage, lab: Lab) -> None:
+def test_a_warning_before_the_end_offers_to_extend(page: LabPage, lab: Lab) -> None:
     notebook = page.notebook(lab.write("long.ipynb", CARD, "print('work')")).ready()
     kernel = lab.kernel_of("long.ipynb")
     expect(notebook.indicator).to_have_accessible_name(re.compile(r"[23] min left"))

@@ -1,4 +1,4 @@
-"""Packages in the page: remembered with the notebook, offered where a runtime lacks them, installed by one click."""
+"""Packages in the page: recorded in the notebook, and installed on request if a runtime lacks them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests_browser.notebook import LabPage, Notebook
 
 @pytest.fixture
 def wheels(tmp_path: Path) -> Path:
-    """From which the cells of a test install, and not from anywhere else."""
+    """The only folder from which the cells of a test install."""
     folder = tmp_path / "wheels"
     make_wheel(folder, "1.0", "first_thing")
     make_wheel(folder, "2.0", "second_thing")
@@ -29,8 +29,8 @@ def write(lab: Lab, name: str, *cells: str, **metadata: Any) -> str:
     return name
 
 
-def beside(lab: Lab, name: str, variables: dict[str, str]) -> None:
-    """pip's folders of a notebook's kernel: a start-up script sets them, and has the folder on the path."""
+def write_startup(lab: Lab, name: str, variables: dict[str, str]) -> None:
+    """Write a startup script that sets pip's folders in a notebook's kernel, and adds the target to the path."""
     script = f"import os, sys\nos.environ.update({variables!r})\nsys.path.insert(0, {variables['PYTHONPATH']!r})\n"
     (lab.folder / name.replace(".ipynb", ".startup.py")).write_text(script)
 
@@ -39,15 +39,13 @@ def saved(lab: Lab, name: str) -> Any:
     return json.loads((lab.folder / name).read_text(encoding="utf-8"))["metadata"]["ownlab"]
 
 
-def notice(page: LabPage, words: str) -> Locator:
-    return page.notification.filter(has_text=words)
+def notification(page: LabPage, message: str) -> Locator:
+    return page.notification.filter(has_text=message)
 
 
-def test_packages_are_remembered_by_pages_and_without_them(
-    page: LabPage, lab: Lab, wheels: Path, tmp_path: Path
-) -> None:
+def test_packages_are_recorded_with_and_without_a_page(page: LabPage, lab: Lab, wheels: Path, tmp_path: Path) -> None:
     name = write(lab, "remember.ipynb", "%pip -q install first-thing", "%pip -q install second-thing", colab=False)
-    beside(lab, name, pip_variables(tmp_path / "place", wheels))
+    write_startup(lab, name, pip_variables(tmp_path / "place", wheels))
     notebook = page.notebook(name).ready()
     notebook.run(0)
     expect(notebook.prompt(0)).to_have_text("[1]:")
@@ -56,41 +54,41 @@ def test_packages_are_remembered_by_pages_and_without_them(
     notebook.run(1)
     page.page.goto("about:blank")
     both = {"colab": False, "packages": {"pip": ["first-thing==1.0", "second-thing==2.0"]}}
-    wait_for(
-        lambda: saved(lab, name) == both, "the notebook's file remembers what was installed while nobody was there"
-    )
+    wait_for(lambda: saved(lab, name) == both, "the file records what was installed while no page was open")
     notebook = page.notebook(name).ready()
     notebook.save()
     assert saved(lab, name) == both
     expect(page.notification).to_have_count(0)
 
 
-def test_what_a_runtime_lacks_is_installed_by_one_click(page: LabPage, lab: Lab, wheels: Path, tmp_path: Path) -> None:
+def test_missing_packages_are_installed(page: LabPage, lab: Lab, wheels: Path, tmp_path: Path) -> None:
     wanted = {"pip": ["first-thing==1.0", "second-thing==2.0"]}
     name = write(lab, "restore.ipynb", "import first_thing, second_thing\nprint(first_thing.VERSION)", packages=wanted)
-    beside(lab, name, pip_variables(tmp_path / "place", wheels))
+    write_startup(lab, name, pip_variables(tmp_path / "place", wheels))
     notebook = page.notebook(name).ready()
-    words = "This notebook needs 2 packages that this runtime has not got: first-thing 1.0, second-thing 2.0."
-    expect(notice(page, words)).to_be_visible()
-    notebook.run(0)  # it fails, after the notebook's own script has said where pip finds things
+    message = (
+        "This notebook needs 2 packages that are not installed in this runtime: first-thing 1.0, second-thing 2.0."
+    )
+    expect(notification(page, message)).to_be_visible()
+    notebook.run(0)  # the import fails; the startup script has configured pip
     expect(notebook.output(0)).to_contain_text("ModuleNotFoundError")
-    notice(page, words).get_by_role("button", name="Install").click()
-    expect(notice(page, "Installed: first-thing 1.0, second-thing 2.0.")).to_be_visible()
+    notification(page, message).get_by_role("button", name="Install").click()
+    expect(notification(page, "Installed: first-thing 1.0, second-thing 2.0.")).to_be_visible()
     notebook.run(0)
     expect(notebook.output(0)).to_have_text("1.0")
     Notebook(page.page).save()
     assert saved(lab, name) == {"packages": wanted}
 
 
-def test_an_install_that_fails_says_why(page: LabPage, lab: Lab, wheels: Path, tmp_path: Path) -> None:
+def test_a_failed_install_shows_the_reason(page: LabPage, lab: Lab, wheels: Path, tmp_path: Path) -> None:
     wanted = {"pip": ["third-thing @ file:///not/here.whl", "--index-url=http://example.org/"]}
     name = write(lab, "failing.ipynb", "pass", packages=wanted)
     notebook = page.notebook(name).ready()
-    offer = notice(page, "This notebook needs a package that this runtime has not got: third-thing.")
+    offer = notification(page, "This notebook needs a package that is not installed in this runtime: third-thing.")
     offer.get_by_role("button", name="Install").click()
     expect(page.dialog).to_contain_text("third-thing @ file:///not/here.whl")
     page.answer("Install")
-    failed = notice(page, "Not all was installed: third-thing came from a file that is not here")
+    failed = notification(page, "Some packages were not installed: third-thing came from a file that is not here")
     failed.get_by_role("button", name="Details").click()
     expect(page.dialog).to_contain_text("third-thing came from a file that is not here: file:///not/here.whl")
     page.answer("Ok")

@@ -1,4 +1,4 @@
-"""A notebook on a card: what the page shows of its runtime, and what can be done to it there."""
+"""A notebook on a card: what the page shows of its runtime, and the actions on it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from playwright.sync_api import expect
 from tests_browser.lab import CARD, CPU, Lab, wait_for
 from tests_browser.notebook import LabPage
 
-WHICH = "import os; print('sees', os.environ['CUDA_VISIBLE_DEVICES'])"
+PRINT_CARDS = "import os; print('sees', os.environ['CUDA_VISIBLE_DEVICES'])"
 ALLOCATE = "held = bytearray(300_000_000); print('held')"
 MIB = 2**20
 
 
 def test_a_runtime_is_shown_with_live_figures(page: LabPage, lab: Lab) -> None:
-    notebook = page.notebook(lab.write("figures.ipynb", CARD, WHICH, ALLOCATE)).ready()
+    notebook = page.notebook(lab.write("figures.ipynb", CARD, PRINT_CARDS, ALLOCATE)).ready()
     notebook.run(0)
     [card] = lab.snapshot()["runtimes"][0]["cards"]
     expect(notebook.output(0)).to_have_text(f"sees {card['index']}")
@@ -25,7 +25,7 @@ def test_a_runtime_is_shown_with_live_figures(page: LabPage, lab: Lab) -> None:
     before = size_of(figure.inner_text())
     notebook.run(1)
     expect(notebook.output(1)).to_have_text("held")
-    wait_for(lambda: size_of(figure.inner_text()) > before + 250 * MIB, "the memory that was taken is shown")
+    wait_for(lambda: size_of(figure.inner_text()) > before + 250 * MIB, "the allocated memory is shown")
 
     row = page.row("figures.ipynb")
     expect(row).to_contain_text("1 × GTX 1080 Ti")
@@ -40,10 +40,10 @@ def test_a_runtime_is_shown_with_live_figures(page: LabPage, lab: Lab) -> None:
 
 
 def test_a_runtime_is_stopped_from_the_panel(page: LabPage, lab: Lab) -> None:
-    notebook = page.notebook(lab.write("stopped.ipynb", CARD, WHICH)).ready()
+    notebook = page.notebook(lab.write("stopped.ipynb", CARD, PRINT_CARDS)).ready()
     kernel = lab.kernel_of("stopped.ipynb")
     page.row("stopped.ipynb").get_by_role("button", name="Stop the runtime of stopped.ipynb").click()
-    expect(page.dialog).to_contain_text("Its variables and the work that it is doing are lost")
+    expect(page.dialog).to_contain_text("Its variables and running work are lost")
     page.answer("Cancel")
     assert lab.runtime(kernel) is not None
 
@@ -52,19 +52,21 @@ def test_a_runtime_is_stopped_from_the_panel(page: LabPage, lab: Lab) -> None:
     expect(page.row("stopped.ipynb")).to_have_count(0)
     expect(notebook.indicator).to_have_count(0)
     expect(page.panel().get_by_role("region", name="Cards").get_by_text("free", exact=True)).to_have_count(4)
-    wait_for(lambda: kernel not in [one["id"] for one in lab.get("api/kernels")], "the server has forgotten the kernel")
+    wait_for(
+        lambda: kernel not in [one["id"] for one in lab.get("api/kernels")], "the server no longer lists the kernel"
+    )
     assert all(card["free_parts"] == 12 for card in lab.snapshot()["cards"])
     expect(page.dialog).to_have_count(0)
 
 
-def test_another_type_keeps_the_notebook_and_says_what_is_lost(page: LabPage, lab: Lab) -> None:
-    notebook = page.notebook(lab.write("change.ipynb", CPU, "mark = 1; print('kept')", WHICH)).ready()
+def test_changing_the_type_keeps_the_notebook_and_warns_of_losses(page: LabPage, lab: Lab) -> None:
+    notebook = page.notebook(lab.write("change.ipynb", CPU, "mark = 1; print('kept')", PRINT_CARDS)).ready()
     notebook.run(0)
     expect(notebook.output(0)).to_have_text("kept")
     notebook.indicator.click()
     page.page.get_by_role("dialog", name="This notebook’s runtime").get_by_role("button", name="Change type…").click()
-    expect(page.dialog).to_contain_text("Its variables and the work that it is doing are lost")
-    expect(page.dialog).to_contain_text("The notebook, its outputs and your files stay")
+    expect(page.dialog).to_contain_text("Its variables and running work are lost")
+    expect(page.dialog).to_contain_text("The notebook, its outputs and your files are kept")
     page.dialog.locator(f'input[value="{CARD}"]').check()
     page.answer("Change")
 
@@ -76,7 +78,9 @@ def test_another_type_keeps_the_notebook_and_says_what_is_lost(page: LabPage, la
     [runtime] = lab.snapshot()["runtimes"]
     expect(notebook.output(1)).to_have_text(f"False {runtime['cards'][0]['index']}")
     page.page.keyboard.press("ControlOrMeta+s")
-    wait_for(lambda: CARD in (lab.folder / "change.ipynb").read_text(encoding="utf-8"), "the type is saved with it")
+    wait_for(
+        lambda: CARD in (lab.folder / "change.ipynb").read_text(encoding="utf-8"), "the type is saved in the notebook"
+    )
 
 
 def size_of(figure: str) -> float:

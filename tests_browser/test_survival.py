@@ -1,4 +1,4 @@
-"""Whatever happens to the page, the network or the server: the notebook shows everything once, in order, and goes on."""
+"""After failures of the page, the network or the server, the notebook shows all output once, in order, and continues."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from tests_browser.cable import Cable
 from tests_browser.lab import CPU, Lab, wait_for
+from tests_browser.network import Network
 from tests_browser.notebook import LabPage, Notebook
 
-# Goes on until it is told to end: how long a page or a server takes does not matter.
+# Runs until the file exists, however long a page or a server takes.
 STREAM = """
 import pathlib, time
 for number in range(900):
@@ -51,7 +51,7 @@ with out:
 print("outside")
 """
 
-MUCH = """
+LARGE_OUTPUT = """
 import pathlib, time
 from IPython.display import HTML, display
 shown = display(HTML("first picture"), display_id=True)
@@ -66,7 +66,7 @@ while not pathlib.Path("stop").exists():
 print("over")
 """
 
-QUESTION = """
+INPUT = """
 import getpass
 name = input("who? ")
 print("hello", name)
@@ -76,13 +76,13 @@ print(len(getpass.getpass("secret? ")), "letters")
 
 @pytest.fixture
 def stop(lab: Lab) -> Iterator[Path]:
-    """What ends the cells above, once it is there."""
+    """The file that ends the cells above."""
     path = lab.folder / "stop"
     yield path
     path.unlink(missing_ok=True)
 
 
-def test_a_tab_closed_during_a_stream(pages: Callable[[], LabPage], lab: Lab, stop: Path) -> None:
+def test_a_tab_is_closed_while_a_cell_prints(pages: Callable[[], LabPage], lab: Lab, stop: Path) -> None:
     name = lab.write("closed.ipynb", CPU, STREAM, "print('queued', number)", "1 / 0", "print('never')")
     first = pages()
     notebook = first.notebook(name).ready()
@@ -93,13 +93,13 @@ def test_a_tab_closed_during_a_stream(pages: Callable[[], LabPage], lab: Lab, st
     first.page.close()
 
     notebook = pages().notebook(name)
-    wait_for(lambda: last_line(notebook) > before + 5, "lines come that were printed after the tab was closed")
+    wait_for(lambda: last_line(notebook) > before + 5, "lines appear that were printed after the tab was closed")
     for number in range(4):
         expect(notebook.prompt(number)).to_have_text("[*]:")
     expect(notebook.cell(0).locator(".ownlab-Elapsed")).to_have_text(re.compile(r"^0:\d\d$"))
     stop.touch()
     expect(notebook.prompt(2)).to_have_text("[3]:")
-    assert_whole(notebook)
+    assert_complete(notebook)
     expect(notebook.prompt(0)).to_have_text("[1]:")
     expect(notebook.output(1)).to_have_text(f"queued {last_line(notebook)}")
     expect(notebook.output(2)).to_contain_text("ZeroDivisionError")
@@ -119,7 +119,7 @@ def test_a_reload_with_widgets(page: LabPage, lab: Lab, stop: Path) -> None:
     label = notebook.cell(0).locator("div.widget-label")
     expect(label).to_have_text(re.compile(r"step \d+"))
     seen = step(label.inner_text())
-    wait_for(lambda: step(label.inner_text()) > seen + 5, "the widget goes on")
+    wait_for(lambda: step(label.inner_text()) > seen + 5, "the widget is updated")
     expect(notebook.cell(0).locator(".widget-hprogress")).to_be_visible()
     stop.touch()
     expect(label).to_have_text("all steps done")
@@ -129,7 +129,7 @@ def test_a_reload_with_widgets(page: LabPage, lab: Lab, stop: Path) -> None:
     assert len(inside) > seen
 
 
-def test_a_reload_while_an_output_widget_takes_what_is_printed(page: LabPage, lab: Lab, stop: Path) -> None:
+def test_a_reload_while_an_output_widget_captures(page: LabPage, lab: Lab, stop: Path) -> None:
     name = lab.write("captured.ipynb", CPU, CAPTURED)
     notebook = page.notebook(name).ready()
     notebook.run(0)
@@ -140,7 +140,7 @@ def test_a_reload_while_an_output_widget_takes_what_is_printed(page: LabPage, la
     widget = notebook.cell(0).locator(".widget-output")
     expect(widget).to_contain_text("inside 4")
     seen = numbers_in(widget.inner_text())[-1]
-    wait_for(lambda: numbers_in(widget.inner_text())[-1] > seen + 5, "the widget goes on")
+    wait_for(lambda: numbers_in(widget.inner_text())[-1] > seen + 5, "the widget is updated")
     stop.touch()
     expect(notebook.prompt(0)).to_have_text("[1]:")
     printed = numbers_in(widget.inner_text())
@@ -151,8 +151,8 @@ def test_a_reload_while_an_output_widget_takes_what_is_printed(page: LabPage, la
     assert outputs[1]["text"] == ["outside\n"]
 
 
-def test_a_question_outlives_its_page_and_is_answered_elsewhere(pages: Callable[[], LabPage], lab: Lab) -> None:
-    name = lab.write("question.ipynb", CPU, QUESTION)
+def test_an_input_box_survives_its_page_and_is_answered_in_another(pages: Callable[[], LabPage], lab: Lab) -> None:
+    name = lab.write("question.ipynb", CPU, INPUT)
     first = pages()
     notebook = first.notebook(name).ready()
     notebook.run(0)
@@ -168,7 +168,7 @@ def test_a_question_outlives_its_page_and_is_answered_elsewhere(pages: Callable[
         expect(notebook.output(0).first).to_have_text("who?  Ada")
         expect(notebook.cell(0)).to_contain_text("hello Ada")
         expect(notebook.cell(0).locator('.jp-Stdin-input[type="password"]')).to_be_visible()
-        expect(notebook.box(0)).to_have_count(1)  # the first one goes away
+        expect(notebook.box(0)).to_have_count(1)  # the first one is closed
     here.box(0).fill("four")
     here.box(0).press("Enter")
     for notebook in here, there:
@@ -190,7 +190,7 @@ def test_two_browsers_show_the_same(pages: Callable[[], LabPage], lab: Lab, stop
         expect(notebook.output(1)).to_have_text("from the other")
         expect(notebook.prompt(1)).to_have_text("[2]:")
         expect(notebook.prompt(0)).to_have_text("[1]:")
-        assert_whole(notebook)
+        assert_complete(notebook)
     here.save()
     cells = lab.get(f"api/contents/{name}")["content"]["cells"]
     assert [cell["execution_count"] for cell in cells] == [1, 2]
@@ -205,7 +205,7 @@ def test_the_server_is_killed_and_nothing_is_missing(page: LabPage, lab: Lab, st
     lab.kill()
     before = last_line(notebook)
     wait_for(lambda: last_line(notebook) > before + 5, "later lines appear")
-    assert_whole(notebook, ended=False)
+    assert_complete(notebook, ended=False)
 
     page.page.goto("about:blank")
     lab.kill()
@@ -215,41 +215,41 @@ def test_the_server_is_killed_and_nothing_is_missing(page: LabPage, lab: Lab, st
     wait_for(lambda: last_line(notebook) > before + 5, "later lines appear")
     stop.touch()
     expect(notebook.prompt(0)).to_have_text("[1]:")
-    assert_whole(notebook)
+    assert_complete(notebook)
 
 
 def test_the_network_is_cut(page: LabPage, lab: Lab, stop: Path) -> None:
     name = lab.write("cut.ipynb", CPU, STREAM, "print('said meanwhile')")
-    with Cable(int(lab.state["port"])) as cable:
-        notebook = page.notebook(name, cable.url).ready()
+    with Network(int(lab.state["port"])) as network:
+        notebook = page.notebook(name, network.url).ready()
         notebook.run(0)
         expect(notebook.output(0)).to_contain_text("line 3")
-        cable.cut()
-        notebook.run(1)  # kept until the server can be told
+        network.cut()
+        notebook.run(1)  # kept until the server is reachable
         expect(page.page.get_by_text("does not answer")).to_be_visible()
         before = last_line(notebook)
-        cable.mend()
+        network.restore()
         wait_for(lambda: last_line(notebook) > before + 5, "later lines appear")
         stop.touch()
         expect(notebook.prompt(1)).to_have_text("[2]:")
         expect(notebook.output(1)).to_have_text("said meanwhile")
         expect(page.dialog).to_have_count(0)
-        assert_whole(notebook)
+        assert_complete(notebook)
 
 
-def test_more_was_said_than_is_kept_word_for_word(page: LabPage, lab: Lab, stop: Path) -> None:
-    """The journal is compacted while the page is away: it is told each cell anew, and goes on."""
-    name = lab.write("much.ipynb", CPU, MUCH, "print('second')")
-    with Cable(int(lab.state["port"])) as cable:
-        notebook = page.notebook(name, cable.url).ready()
+def test_the_journal_is_compacted_while_the_page_is_disconnected(page: LabPage, lab: Lab, stop: Path) -> None:
+    """The page cannot receive the missed messages one by one: each cell is replayed from the compacted journal."""
+    name = lab.write("much.ipynb", CPU, LARGE_OUTPUT, "print('second')")
+    with Network(int(lab.state["port"])) as network:
+        notebook = page.notebook(name, network.url).ready()
         notebook.run(0)
         notebook.run(1)
         expect(notebook.output(0)).to_have_text("first picture")
-        cable.cut()
+        network.cut()
         (lab.folder / "much").touch()
         journal = lab.base / "home" / "journals" / lab.kernel_of(name)
         wait_for(lambda: any(journal.glob("*.folded")), "the journal is compacted")
-        cable.mend()
+        network.restore()
         expect(notebook.cell(0)).to_contain_text("all shown")
         stop.touch()
         expect(notebook.prompt(1)).to_have_text("[2]:")
@@ -258,7 +258,7 @@ def test_more_was_said_than_is_kept_word_for_word(page: LabPage, lab: Lab, stop:
 
 
 def test_a_kernel_restarts(page: LabPage, lab: Lab) -> None:
-    """JupyterLab forgets what ran before; what is run after it is shown, also after a reload in between."""
+    """JupyterLab drops earlier executions; later ones are shown, also after a reload in between."""
     name = lab.write(
         "restart.ipynb", CPU, "import time\nprint('begins')\ntime.sleep(600)", "print('new', 'time' in dir())"
     )
@@ -281,8 +281,8 @@ def test_a_kernel_restarts(page: LabPage, lab: Lab) -> None:
     expect(notebook.prompt(0)).to_have_text("[ ]:")
 
 
-def assert_whole(notebook: Notebook, ended: bool = True) -> None:
-    """Every line that was printed stands there once, in order."""
+def assert_complete(notebook: Notebook, ended: bool = True) -> None:
+    """Check that every printed line is shown once, in order."""
     text = notebook.text(0)
     lines = list(map(int, re.findall(r"line (\d+)\n", text)))
     assert lines == list(range(len(lines)))
@@ -290,7 +290,7 @@ def assert_whole(notebook: Notebook, ended: bool = True) -> None:
 
 
 def last_line(notebook: Notebook) -> int:
-    """The number of the last line that the page shows."""
+    """Return the number of the last line that the page shows."""
     return max(map(int, re.findall(r"line (\d+)", notebook.text(0))), default=-1)
 
 

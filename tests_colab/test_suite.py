@@ -105,7 +105,7 @@ def test_no_secret_is_left_anywhere(runs: Runs) -> None:
         assert [path.parent for path in found] == [store]
 
 
-def test_what_tabs_show_is_in_the_notebook(runs: Runs) -> None:
+def test_the_content_of_tabs_is_in_the_notebook(runs: Runs) -> None:
     widgets = json.dumps(runs.of("tabs_and_grid").notebook["metadata"].get("widgets", {}))
     assert "loss 0.5" in widgets
     assert "loss 0.7" in widgets
@@ -127,6 +127,6 @@ def check_document(case: Case, ran: Ran) -> None:
     assert added <= ({"widgets"} if shows_widgets else set()) | ({"ownlab"} if case.notebook == "pip_local" else set())
 
 
-def test_what_was_installed_is_remembered(runs: Runs) -> None:
+def test_installed_packages_are_remembered(runs: Runs) -> None:
     found = runs.of("pip_local").notebook["metadata"]["ownlab"]
     assert found == {"packages": {"pip": ["tinyshapes @ file:///content/tinyshapes-0.2-py3-none-any.whl"]}}

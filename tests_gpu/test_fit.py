@@ -25,13 +25,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "fit"))
 from examining import MODELS, PART, Examined, Results, check, chosen, look, table
 
-from ownlab.instruments.fit.batch import Range
-from ownlab.instruments.fit.calibration import Calibration
-from ownlab.instruments.fit.calibration_run import calibrate, load_calibrations, save
-from ownlab.instruments.fit.cuda_context import H200
-from ownlab.instruments.fit.experiment import Experiment
-from ownlab.instruments.fit.kv_cache import with_decoding
-from ownlab.instruments.fit.pipeline import wanted
+from ownlab.instruments.fit.batch_search import BatchRange
+from ownlab.instruments.fit.calibration import H200, Calibration, load_calibrations, save_calibration
+from ownlab.instruments.fit.calibration_run import calibrate
+from ownlab.instruments.fit.measurement import Experiment
+from ownlab.instruments.fit.pipeline import parse_goals, with_decoding
 from ownlab.instruments.fit.records import Device, Fit, Request
 
 MIB = 1024**2
@@ -99,8 +97,8 @@ def experiment(decode: int = 0) -> Experiment:
     return Experiment(PYTHON, SECONDS, quietly, decode)
 
 
-def predicted_and_run(request: Request, within: Range | None = None, decode: int = 0) -> Fit:
-    found = experiment(decode).run(request, wanted(None, within))
+def predicted_and_run(request: Request, within: BatchRange | None = None, decode: int = 0) -> Fit:
+    found = experiment(decode).run(request, parse_goals(None, within))
     assert isinstance(found, Fit), found
     return found
 
@@ -211,7 +209,7 @@ def test_the_biggest_batch_that_runs() -> None:
     before = look(PYTHON).free_bytes
     request = Request(target=f"{MODELS}:grows", batch=1024, optimizer="sgd-plain", steps=2)
     with as_people_have_it():
-        fit = predicted_and_run(request, Range(1, 1 << 20))
+        fit = predicted_and_run(request, BatchRange(1, 1 << 20))
     after = look(PYTHON).free_bytes
     RESULTS.say("biggest", {"found": fit.biggest, "free_before": before, "free_after": after})
     assert fit.biggest is not None
@@ -230,7 +228,7 @@ def test_the_biggest_batch_that_runs() -> None:
 
 def decoded() -> Fit:
     request = Request(target=f"{MODELS}:speaks", train=False, precision="bf16", batch=4, seq=512)
-    return with_decoding(predicted_and_run(request, decode=64), 64, wanted(None), PYTHON, deadline=SECONDS)
+    return with_decoding(predicted_and_run(request, decode=64), 64, parse_goals(None), PYTHON, deadline=SECONDS)
 
 
 @needs_traces
@@ -252,7 +250,7 @@ def test_calibration() -> None:
     found: Calibration = side_by_side()["calibrated"].result()
     RESULTS.say("calibration", found)
     with tempfile.TemporaryDirectory() as folder:
-        save(found, {"OWNLAB_HOME": folder})
+        save_calibration(found, {"OWNLAB_HOME": folder})
         assert load_calibrations({"OWNLAB_HOME": folder}) == (found,)
     if found.device.capability == 9.0:
         assert abs(found.workspace_bytes - 32 * MIB) <= 2 * MIB, "what traces take cuBLAS's workspace to be"

@@ -24,8 +24,8 @@ from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import write_specs
 from ownlab.lab.runtimes.live_usage import Figures, Meter
 from ownlab.lab.runtimes.records import RuntimeType, Snapshot
+from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.runtimes.snapshot import take_snapshot
-from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.store.store import Store
 
 SECONDS = 120.0

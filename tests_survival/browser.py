@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Protocol
 import httpx
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 from playwright.sync_api import Error as BrowserError
-from tests_browser.cable import Cable
 from tests_browser.conftest import SIZE, chromium
 from tests_browser.lab import wait_for
+from tests_browser.network import Network
 from tests_survival.compare import Shown, differences, shown
 from tests_survival.page import answer_to
 from tests_survival.scripts import Script, make_script
@@ -107,8 +107,8 @@ def browser() -> Iterator[BrowserContext]:
 class Run:
     """One notebook on one system."""
 
-    def __init__(self, context: BrowserContext, system: System, cable: Cable, script: Script, path: str) -> None:
-        self.context, self.system, self.cable, self.path = context, system, cable, path
+    def __init__(self, context: BrowserContext, system: System, network: Network, script: Script, path: str) -> None:
+        self.context, self.system, self.network, self.path = context, system, network, path
         self.client = httpx.Client(
             headers={"Authorization": f"token {system.token}"}, timeout=PATIENCE, trust_env=False
         )
@@ -152,9 +152,9 @@ class Run:
         self._ready(pages[0])
 
     def _cut(self, pages: list[Page]) -> None:
-        self.cable.cut()
+        self.network.cut()
         time.sleep(2.0)
-        self.cable.mend()
+        self.network.restore()
 
     def _second(self, pages: list[Page]) -> None:
         pages.append(self._open())
@@ -170,7 +170,7 @@ class Run:
     def _open(self) -> Page:
         page = self.context.new_page()
         page.on("dialog", lambda dialog: dialog.accept())
-        page.goto(f"{self.cable.url}lab/tree/{self.path}?reset&token={self.system.token}")
+        page.goto(f"{self.network.url}lab/tree/{self.path}?reset&token={self.system.token}")
         self._ready(page)
         return page
 
@@ -257,19 +257,19 @@ class Run:
 def run_all(system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, *, ours: bool = True) -> list[Outcome]:
     """Each seed once undisturbed, and once with the next kind of interruption. Of ours, differences are printed."""
     outcomes: list[Outcome] = []
-    with browser() as context, Cable(int(system.url.rsplit(":", 1)[1])) as cable:
+    with browser() as context, Network(int(system.url.rsplit(":", 1)[1])) as network:
         for seed in seeds:
             kind = kinds[len(outcomes) % len(kinds)]
             script = make_script(seed, asking=ours, widgets=ours, most=6, slow=3.0)
             for gate in script.gates.values():
                 (system.folder / gate).touch()  # all cells are sent at once, long before
             try:
-                expected, took = Run(context, system, cable, script, f"plain-{seed}.ipynb").undisturbed()
+                expected, took = Run(context, system, network, script, f"plain-{seed}.ipynb").undisturbed()
                 if took < SHORT:
                     print(f"{system.name}, seed {seed}: over in {took:.1f} s, nothing to interrupt", flush=True)
                     continue
                 moment = took * (0.1 + 0.8 * (seed * 0.618 % 1))
-                found = Run(context, system, cable, script, f"run-{seed}.ipynb").disturbed(kind, moment)
+                found = Run(context, system, network, script, f"run-{seed}.ipynb").disturbed(kind, moment)
                 outcomes.append(Outcome(seed, kind, differences(expected, found)))
             except (BrowserError, AssertionError) as stuck:
                 outcomes.append(Outcome(seed, kind, [], f"{type(stuck).__name__}: {str(stuck)[:300]}"))

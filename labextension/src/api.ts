@@ -1,151 +1,152 @@
-/** Everything that the page asks of the server's own routes. */
+/** All requests to ownlab's routes on the server. */
 import { URLExt } from '@jupyterlab/coreutils';
 import { type KernelMessage, ServerConnection } from '@jupyterlab/services';
+import { failureMessage } from './failures';
 import type { Failure, Form, Forms, Proposal, Proposed, Secrets, Snapshot } from './records';
 
 const ROOT = 'ownlab/api';
 
-/** An execution of a cell, from its journal. */
+/** An execution of a cell, from the journal. */
 export interface IExecution {
   msg_id: string;
   cell: string | null;
   state: 'queued' | 'running' | 'done' | 'aborted' | 'cut';
   queued_at: number;
   request: Pick<KernelMessage.IExecuteRequestMsg, 'header' | 'metadata' | 'content'>;
-  /** What the kernel said in it, in as few words as possible. */
+  /** The kernel's messages during the execution, merged. */
   messages: Pick<KernelMessage.IMessage, 'channel' | 'header' | 'parent_header' | 'metadata' | 'content'>[];
 }
 
-/** What a page needs to go on showing cells that run. */
+/** What a notebook needs to show running cells. */
 export interface IAttachment {
   position: number;
   kernel_session: string;
-  /** Output widget -> the execution whose outputs it takes. */
+  /** Output widget -> the execution that it captures. */
   capturing: Record<string, string>;
-  /** What google.colab asks of a page, and nobody has answered. */
+  /** Requests of google.colab that no page has answered. */
   asked: IExecution['messages'];
-  /** What cells have installed, as the message ownlab_packages says it; {}: nothing that the page does not know. */
+  /** What cells have installed, as in the message ownlab_packages; {}: nothing new for the page. */
   packages: object;
   executions: IExecution[];
 }
 
-/** What runs, and what changed after a number; null: that kernel is none of ours. */
+/** Fetch what runs, and what has changed after a position; null: the kernel is not a runtime of ownlab. */
 export async function fetchAttachment(settings: ServerConnection.ISettings, id: string, after: number): Promise<IAttachment | null> {
   const response = await request(settings, `runtimes/${encodeURIComponent(id)}/attach?after=${after}`, {});
-  return response.status === 404 ? null : ((await answer(response)) as IAttachment);
+  return response.status === 404 ? null : ((await parseResponse(response)) as IAttachment);
 }
 
-/** null: this server has no such route; it was not started by `ownlab up`. */
+/** Fetch a snapshot; null: this server was not started by `ownlab up` and has no such route. */
 export async function fetchSnapshot(settings: ServerConnection.ISettings): Promise<Snapshot | null> {
   const response = await request(settings, 'snapshot', {});
   if (response.status === 404) {
     return null;
   }
-  return (await answer(response)) as Snapshot;
+  return (await parseResponse(response)) as Snapshot;
 }
 
 export async function stopRuntime(settings: ServerConnection.ISettings, id: string): Promise<void> {
-  await answer(await request(settings, `runtimes/${encodeURIComponent(id)}/stop`, { method: 'POST', body: '{}' }));
+  await parseResponse(await request(settings, `runtimes/${encodeURIComponent(id)}/stop`, { method: 'POST', body: '{}' }));
 }
 
 export async function extendRuntime(settings: ServerConnection.ISettings, id: string): Promise<void> {
-  await answer(await request(settings, `runtimes/${encodeURIComponent(id)}/extend`, { method: 'POST', body: '{}' }));
+  await parseResponse(await request(settings, `runtimes/${encodeURIComponent(id)}/extend`, { method: 'POST', body: '{}' }));
 }
 
-/** What forms cells have, in their order; null: this server has no such route. `view`: a cell's metadata.cellView. */
+/** Parse the forms of cells, in order; null: this server has no such route. `view` is a cell's metadata.cellView. */
 export async function fetchForms(
   settings: ServerConnection.ISettings,
   cells: readonly { source: string; view: string | null }[]
 ): Promise<readonly (Form | null)[] | null> {
   const response = await request(settings, 'forms', { method: 'POST', body: JSON.stringify({ cells }) });
-  return response.status === 404 ? null : ((await answer(response)) as Forms).forms;
+  return response.status === 404 ? null : ((await parseResponse(response)) as Forms).forms;
 }
 
-/** A file that google.colab gives to the person. */
-export interface IPlace {
+/** A file that google.colab offers to the user. */
+export interface IFileInfo {
   name: string;
   size: number;
-  /** Its path for JupyterLab, where it is in the lab's folder. */
+  /** Its path in JupyterLab; null if it is outside the lab's folder. */
   contents: string | null;
 }
 
-/** Whether there is a secret, and a runtime's notebook may have it. */
-export interface IAccess {
+/** Whether a secret exists, and whether a runtime's notebook may read it. */
+export interface ISecretAccess {
   there: boolean;
   granted: boolean;
 }
 
-/** Send a part of a file into a folder of a runtime; the file's path there. */
-export async function sendPiece(
+/** Upload a part of a file into a folder of a runtime, and return the path of the file. */
+export async function uploadChunk(
   settings: ServerConnection.ISettings,
   id: string,
   { folder, number, offset }: { folder: string; number: number; offset: number },
-  piece: Blob
+  chunk: Blob
 ): Promise<string> {
   const query = URLExt.objectToQueryString({ folder, number, offset });
   const headers = { 'Content-Type': 'application/octet-stream' };
-  const response = await request(settings, `${runtimeAt(id)}/uploads${query}`, { method: 'PUT', body: piece, headers });
-  return ((await answer(response)) as { path: string }).path;
+  const response = await request(settings, `${runtimePath(id)}/uploads${query}`, { method: 'PUT', body: chunk, headers });
+  return ((await parseResponse(response)) as { path: string }).path;
 }
 
-/** What a file is; an Error where it cannot be had. */
-export async function fetchPlace(settings: ServerConnection.ISettings, id: string, path: string): Promise<IPlace> {
-  return (await answer(await request(settings, `${runtimeAt(id)}/files${URLExt.objectToQueryString({ path })}`, {}))) as IPlace;
+/** Return information about a file of a runtime; throws if it cannot be read. */
+export async function fetchFileInfo(settings: ServerConnection.ISettings, id: string, path: string): Promise<IFileInfo> {
+  return (await parseResponse(await request(settings, `${runtimePath(id)}/files${URLExt.objectToQueryString({ path })}`, {}))) as IFileInfo;
 }
 
-/** From where the browser itself downloads a file. */
-export function downloadAddress(settings: ServerConnection.ISettings, id: string, path: string): string {
+/** Return the URL from which the browser downloads a file. */
+export function downloadUrl(settings: ServerConnection.ISettings, id: string, path: string): string {
   const xsrf = /(?:^|; ?)_xsrf=([^;]*)/.exec(document.cookie)?.[1];
   const token = settings.appendToken && settings.token ? { token: settings.token } : {};
   const query = URLExt.objectToQueryString({ path, ...(xsrf ? { _xsrf: xsrf } : {}), ...token });
-  return URLExt.join(settings.baseUrl, ROOT, `${runtimeAt(id)}/download`) + query;
+  return URLExt.join(settings.baseUrl, ROOT, `${runtimePath(id)}/download`) + query;
 }
 
-export async function fetchAccess(settings: ServerConnection.ISettings, id: string, key: string): Promise<IAccess> {
-  return (await answer(await request(settings, `${runtimeAt(id)}/secrets${URLExt.objectToQueryString({ key })}`, {}))) as IAccess;
+export async function fetchSecretAccess(settings: ServerConnection.ISettings, id: string, key: string): Promise<ISecretAccess> {
+  return (await parseResponse(await request(settings, `${runtimePath(id)}/secrets${URLExt.objectToQueryString({ key })}`, {}))) as ISecretAccess;
 }
 
-/** Let a runtime's notebook have a secret; with a value it is set before. */
-export async function grantSecret(settings: ServerConnection.ISettings, id: string, key: string, value: string | null): Promise<IAccess> {
+/** Let a runtime's notebook read a secret; if there is a value, set it first. */
+export async function grantSecret(settings: ServerConnection.ISettings, id: string, key: string, value: string | null): Promise<ISecretAccess> {
   const body = JSON.stringify({ key, value });
-  return (await answer(await request(settings, `${runtimeAt(id)}/secrets`, { method: 'POST', body }))) as IAccess;
+  return (await parseResponse(await request(settings, `${runtimePath(id)}/secrets`, { method: 'POST', body }))) as ISecretAccess;
 }
 
-/** Whether a runtime's kernel is like Colab's. */
+/** Return whether a runtime's kernel is in Colab mode. */
 export async function fetchColabMode(settings: ServerConnection.ISettings, id: string): Promise<boolean> {
-  const response = await request(settings, `${runtimeAt(id)}/colab`, {});
-  return response.status === 404 ? false : ((await answer(response)) as { colab: boolean }).colab;
+  const response = await request(settings, `${runtimePath(id)}/colab`, {});
+  return response.status === 404 ? false : ((await parseResponse(response)) as { colab: boolean }).colab;
 }
 
-/** What a notebook on a runtime type was made for; null: it is on the right one, or does not say. */
+/** Return another runtime type for which a notebook was written; null: it names none, or already has it. */
 export async function fetchProposal(
   settings: ServerConnection.ISettings,
   asked: { metadata: object; runtime: string; type: string }
 ): Promise<Proposal | null> {
   const response = await request(settings, 'proposal', { method: 'POST', body: JSON.stringify(asked) });
-  return response.status === 404 ? null : ((await answer(response)) as Proposed).proposal;
+  return response.status === 404 ? null : ((await parseResponse(response)) as Proposed).proposal;
 }
 
-/** The person's secrets, without their values; after a change, where one is wanted. `notebook`: the one in front, or "". */
+/** Fetch the user's secrets without their values, optionally after a change. `notebook`: the current one, or "". */
 export async function fetchSecrets(
   settings: ServerConnection.ISettings,
   notebook: string,
   change: SecretsChange = { method: 'GET' }
 ): Promise<Secrets> {
-  const named = change.method === 'DELETE' ? { name: change.name } : {};
+  const removed = change.method === 'DELETE' ? { name: change.name } : {};
   const init = change.method === 'POST' || change.method === 'PUT' ? { method: change.method, body: JSON.stringify(change.body) } : change;
-  const query = URLExt.objectToQueryString({ notebook, ...named });
-  return (await answer(await request(settings, `secrets${query}`, init))) as Secrets;
+  const query = URLExt.objectToQueryString({ notebook, ...removed });
+  return (await parseResponse(await request(settings, `secrets${query}`, init))) as Secrets;
 }
 
-/** Add a secret or replace its value; grant it or take a grant back; remove it. */
+/** Add a secret or replace its value; grant or revoke access; remove it. */
 export type SecretsChange =
   | { method: 'GET' }
   | { method: 'POST'; body: { name: string; value: string; replace: boolean } }
   | { method: 'PUT'; body: { name: string; notebook: string; granted: boolean } }
   | { method: 'DELETE'; name: string };
 
-/** The stream of snapshots; authenticated as JupyterLab's own sockets are. */
+/** Open the stream of snapshots, with the same authentication as JupyterLab's sockets. */
 export function openStream(settings: ServerConnection.ISettings): WebSocket {
   let url = URLExt.join(settings.wsUrl, ROOT, 'stream');
   if (settings.appendToken && settings.token) {
@@ -154,7 +155,7 @@ export function openStream(settings: ServerConnection.ISettings): WebSocket {
   return new settings.WebSocket(url);
 }
 
-function runtimeAt(id: string): string {
+function runtimePath(id: string): string {
   return `runtimes/${encodeURIComponent(id)}`;
 }
 
@@ -162,22 +163,22 @@ function request(settings: ServerConnection.ISettings, path: string, init: Reque
   return ServerConnection.makeRequest(URLExt.join(settings.baseUrl, ROOT, path), init, settings);
 }
 
-/** The document, or an Error with the server's own words. */
-async function answer(response: Response): Promise<unknown> {
+/** Return the document, or throw the error that the server reports. */
+async function parseResponse(response: Response): Promise<unknown> {
   if (response.ok) {
     return response.json();
   }
-  const said: unknown = await response
+  const document: unknown = await response
     .clone()
     .json()
-    .catch(() => null); // a proxy's page, not ours
-  if (isFailure(said)) {
-    throw new Error(`${said.error.message}. ${said.error.hint}`.trim());
+    .catch(() => null); // not ours: the page of a proxy
+  if (isFailure(document)) {
+    throw new Error(failureMessage(document));
   }
   throw await ServerConnection.ResponseError.create(response);
 }
 
-/** Whether a document says what went wrong: an answer to a request, or in the stream. */
+/** Return whether a document of a response or of the stream reports a failure. */
 export function isFailure(document: unknown): document is Failure {
   return typeof document === 'object' && document !== null && 'error' in document;
 }

@@ -1,25 +1,28 @@
-/** ownlab in JupyterLab: the list of its plugins. */
+/**
+ * The JupyterLab extension of ownlab: the list of its plugins.
+ *
+ * - session: the connection to the server; sockets that reconnect and replay missed messages
+ * - notebook: cells show what runs in their kernel, also after a reload
+ * - runtimes: the panel of runtimes and cards, the toolbar indicator, dialogs and notifications
+ * - forms: Colab forms; colab: the page's part of google.colab
+ * - packages: packages that a notebook needs; secrets and drive: their side panels
+ */
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import type { ServiceManagerPlugin } from '@jupyterlab/services';
-import { attach } from './plugins/attach';
-import { colab } from './plugins/colab';
-import { connectionLost, connectionNotice, line, ownEnds, reachability, serverSettings } from './plugins/connection';
-import { drive } from './plugins/drive';
-import { forms } from './plugins/forms';
-import { indicator } from './plugins/indicator';
-import { packages } from './plugins/packages';
-import { panel } from './plugins/panel';
-import { proposal } from './plugins/proposal';
-import { queue } from './plugins/queue';
-import { runtimes } from './plugins/runtimes';
-import { secrets } from './plugins/secrets';
-import { stream } from './plugins/stream';
-import { warnings } from './plugins/warnings';
+import { colab } from './colab/plugin';
+import { drive } from './drive/plugin';
+import { forms } from './forms/plugin';
+import { attach } from './notebook/plugin';
+import { packages } from './packages/plugin';
+import { runtimes } from './runtimes/commands';
+import { indicator, panel, proposal, queue, stream, warnings } from './runtimes/plugin';
+import { secrets } from './secrets/plugin';
+import { connectionLost, connectionNotice, journal, ownShutdowns, reachability, serverSettings } from './session/plugin';
 
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
   reachability,
-  ownEnds,
-  line,
+  ownShutdowns,
+  journal,
   serverSettings,
   connectionLost,
   connectionNotice,

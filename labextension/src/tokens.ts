@@ -1,25 +1,30 @@
-/** What plugins of ours provide for each other. */
+/** Tokens and command ids that several plugins use. */
 import { Token } from '@lumino/coreutils';
-import type { ILine as Line } from './attachment';
-import type { ColabModes } from './colab/modes';
-import type { OwnEnds } from './ends';
-import type { LiveSnapshot } from './live';
-import type { Reachability } from './reachability';
+import type { ColabModes } from './colab/colabMode';
+import type { LiveSnapshot } from './runtimes/liveSnapshot';
+import type { ConnectionStates } from './session/connectionState';
+import type { MessageSerializer } from './session/messageSerializer';
+import type { OwnShutdowns } from './session/ownShutdowns';
+import type { Reachability } from './session/reachability';
+import type { SavedPositions } from './session/savedPositions';
 
-export const IReachability = new Token<Reachability>('ownlab:IReachability', 'Whether the server answers.');
+export const IReachability = new Token<Reachability>('ownlab:IReachability', 'Tracks whether the server is reachable.');
 
-export const IOwnEnds = new Token<OwnEnds>('ownlab:IOwnEnds', 'What this page itself ended.');
+export const IOwnShutdowns = new Token<OwnShutdowns>('ownlab:IOwnShutdowns', 'Records what this page shut down.');
 
-export const ILine = new Token<Line>('ownlab:ILine', 'How far this page has come in what each kernel says.');
+/** The page's side of the runtimes' journals. */
+export interface IJournal {
+  connections: ConnectionStates;
+  serializer: MessageSerializer;
+  savedPositions: SavedPositions;
+}
 
-export const ILiveSnapshot = new Token<LiveSnapshot>(
-  'ownlab:ILiveSnapshot',
-  'All runtimes, cards and types of this machine, as they are now.'
-);
+export const IJournal = new Token<IJournal>('ownlab:IJournal', 'The position of this page in the journal of each runtime.');
 
-export const IColabModes = new Token<ColabModes>('ownlab:IColabModes', 'Which notebooks have kernels like Colab’s.');
+export const ILiveSnapshot = new Token<LiveSnapshot>('ownlab:ILiveSnapshot', 'The current runtimes, cards and runtime types of this machine.');
 
-/** Commands that more than one plugin names. */
+export const IColabModes = new Token<ColabModes>('ownlab:IColabModes', 'Which notebooks have kernels in Colab mode.');
+
 export const commandIds = {
   changeType: 'ownlab:change-type',
   colabMode: 'ownlab:colab-mode',

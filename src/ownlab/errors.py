@@ -1,20 +1,20 @@
-"""Every failure that ownlab reports to a person, as one tree.
+"""Every error that ownlab reports to a person, as one tree, with exit codes.
 
-OwnlabError                 3   something went wrong that is not a bug of ours
-├── UsageError              2   the command was called in a way that cannot work
+OwnlabError                 3   an error that is not a bug in ownlab
+├── UsageError              2   wrong arguments
 ├── InputError              3   a file or a pasted text cannot be used
-│   ├── NotRecognised       3   nothing in the text looks like a report that we know
-│   └── RecordError         3   a saved record is damaged, or of a newer format
-├── DeviceUnusable          1   an accelerator is there and cannot be used, or is required and missing
-├── CardsTaken              1   the cards that were asked for are in other hands
-├── CellFailed              1   a cell of a notebook that was run has failed
-├── LabError                3   a lab or a runtime is not as it should be: not running, not answering, not yours
+│   ├── NotRecognised       3   the text contains no report of a known kind
+│   └── RecordError         3   a saved record is damaged or has a newer format
+├── DeviceUnusable          1   an accelerator cannot be used, or is required and missing
+├── CardsTaken              1   the requested cards are in use
+├── CellFailed              1   a cell of a notebook run failed
+├── LabError                3   a lab or a runtime is not running, does not answer, or belongs to somebody else
 │   └── StoreError          3   the store of runtimes and leases cannot be used
-├── InterpreterError        4   the Python that was asked about cannot be run
-└── DeadlineError           5   something did not answer in its time
+├── InterpreterError        4   the given Python cannot be run
+└── DeadlineError           5   something did not answer in time
 
-The doors (`cli/main.py`, `server/routes.py`) alone turn these into exit codes and HTTP statuses. A message says
-what happened; `meaning` what it usually means; `hint` what to do.
+Only `cli/main.py` and `lab/server/routes.py` turn these into exit codes and HTTP statuses. The message says what
+happened, `meaning` what it usually means, `hint` what to do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class OwnlabError(Exception):
-    """Something went wrong that is not a bug of ours."""
+    """An error that is not a bug in ownlab."""
 
     exit_code: ClassVar[int] = 3
     http_status: ClassVar[int] = 500
@@ -51,7 +51,7 @@ class OwnlabError(Exception):
 
 
 class UsageError(OwnlabError):
-    """The command was called in a way that cannot work."""
+    """Wrong arguments."""
 
     exit_code = 2
     http_status = 400
@@ -65,31 +65,31 @@ class InputError(OwnlabError):
 
 
 class NotRecognised(InputError):
-    """Nothing in the text looks like a report that we know."""
+    """The text contains no report of a known kind."""
 
 
 class RecordError(InputError):
     """A saved record is damaged, or was written by a newer ownlab."""
 
-    meaning = "The file was cut, edited by hand, or saved by another version of ownlab."
+    meaning = "The file is truncated, was edited by hand, or was saved by another version of ownlab."
 
 
 class DeviceUnusable(OwnlabError):
-    """An accelerator is there and cannot be used, or one is required and there is none."""
+    """An accelerator cannot be used, or one is required and missing."""
 
     exit_code = 1
     http_status = 409
 
 
 class CardsTaken(OwnlabError):
-    """The cards that were asked for are in other hands. The message says who holds which, and since when."""
+    """The requested cards are in use. The message says by whom, and since when."""
 
     exit_code = 1
     http_status = 409
 
 
 class CellFailed(OwnlabError):
-    """A cell of a notebook that was run has failed, or its kernel died in it. `report` says how each cell went."""
+    """A cell of a notebook run failed, or its kernel died. `report` has the outcome of each cell."""
 
     exit_code = 1
     http_status = 422
@@ -100,7 +100,7 @@ class CellFailed(OwnlabError):
 
 
 class LabError(OwnlabError):
-    """A lab or a runtime is not as it should be: not running, not answering, not yours."""
+    """A lab or a runtime is not running, does not answer, or belongs to somebody else."""
 
     exit_code = 3
     http_status = 409
@@ -110,11 +110,11 @@ class StoreError(LabError):
     """The store of runtimes and leases cannot be used."""
 
     http_status = 503
-    meaning = "The disk is full, the folder may not be written, or the store belongs to a newer ownlab."
+    meaning = "The disk is full, the folder is not writable, or the store belongs to a newer ownlab."
 
 
 class InterpreterError(OwnlabError):
-    """The Python that was asked about cannot be run."""
+    """The given Python cannot be run."""
 
     exit_code = 4
     http_status = 422
@@ -122,7 +122,7 @@ class InterpreterError(OwnlabError):
 
 
 class DeadlineError(OwnlabError):
-    """Something did not answer in its time."""
+    """Something did not answer in time."""
 
     exit_code = 5
     http_status = 504

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from ownlab.errors import OwnlabError
 from ownlab.text import Text
 
-__all__ = ["encode_json", "to_builtins"]
+__all__ = ["encode_json", "error_to_builtins", "to_builtins", "to_typed_builtins"]
 
 
 def encode_json(value: object) -> bytes:
@@ -19,6 +20,43 @@ def encode_json(value: object) -> bytes:
 def to_builtins(value: object) -> Any:
     """Convert a record into dicts, lists and plain values."""
     return msgspec.to_builtins(value, enc_hook=_plain)
+
+
+def to_typed_builtins(value: object) -> Any:
+    """Convert a record so that a kernel without ownlab can rebuild it with its types (ownlab_guest/kernel/host_records.py)."""
+    if isinstance(value, msgspec.Struct):
+        kind = type(value)
+        properties = [name for name in dir(kind) if isinstance(getattr(kind, name, None), property)]
+        return {
+            "module": kind.__module__,
+            "type": kind.__name__,
+            "fields": {name: to_typed_builtins(getattr(value, name)) for name in kind.__struct_fields__},
+            "properties": {name: to_typed_builtins(getattr(value, name)) for name in properties},
+        }
+    if isinstance(value, list | tuple):
+        return [to_typed_builtins(item) for item in value]
+    if isinstance(value, dict):
+        return {"mapping": [[to_typed_builtins(key), to_typed_builtins(item)] for key, item in value.items()]}
+    return str(value) if isinstance(value, Text) else value
+
+
+def error_to_builtins(error: OwnlabError) -> dict[str, Any]:
+    """Convert an error for the same purpose: its class with its base classes, and its attributes."""
+    types = [kind for kind in type(error).__mro__ if issubclass(kind, OwnlabError)]
+    return {
+        "types": [
+            {
+                "module": kind.__module__,
+                "type": kind.__name__,
+                "doc": kind.__doc__,
+                "exit_code": kind.exit_code,
+                "http_status": kind.http_status,
+                "meaning": str(kind.meaning),
+            }
+            for kind in types
+        ],
+        "attributes": {name: to_typed_builtins(value) for name, value in vars(error).items()},
+    }
 
 
 def _plain(value: object) -> str:

@@ -1,7 +1,6 @@
-"""Bytes, seconds, FLOP/s: parsed and formatted here, and nowhere else.
+"""Parses and formats bytes, seconds, FLOP/s and prices.
 
-This is the only place where 1024 and 1e9 stand. A number carries its unit in its name or beside it; text for people is
-made from it at the last moment.
+Only this module converts units. A number carries its unit in its name; it becomes text when it is shown.
 """
 
 from __future__ import annotations

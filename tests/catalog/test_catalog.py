@@ -56,14 +56,14 @@ def test_every_file_has_a_record() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_file_fits_its_record_and_names_sources_and_date(name: str) -> None:
+def test_every_table_matches_its_record_and_names_sources_and_date(name: str) -> None:
     table = load_json(name, TABLES[name])
     assert table.source
     assert all(len(source) > 5 for source in table.source)
     assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", table.as_of)
 
 
-def test_a_file_that_does_not_fit_is_refused() -> None:
+def test_a_table_that_does_not_match_is_refused() -> None:
     raw = (files("ownlab.catalog") / "data" / "cuda_drivers.json").read_bytes()
     with pytest.raises(msgspec.ValidationError, match="cuda_major"):
         msgspec.json.decode(raw.replace(b'"cuda_major": 13', b'"cuda_major": "13"'), type=Drivers)
@@ -202,14 +202,14 @@ def test_maxwells_first_toolkits() -> None:
     assert maxwell.first_cuda == {"5.0": "6.0", "5.2": "6.5", "5.3": "7.0"}
 
 
-def test_who_computes_in_bf16() -> None:
+def test_architectures_with_bf16() -> None:
     answers = {
         found: (row := architecture_of(found)) is not None and row.bf16 for found in ("7.0", "7.5", "8.0", "9.0")
     }
     assert answers == {"7.0": False, "7.5": False, "8.0": True, "9.0": True}
 
 
-def test_whom_the_compatibility_library_serves() -> None:
+def test_cards_that_the_compatibility_library_supports() -> None:
     assert is_datacentre("Tesla T4") is True
     assert is_datacentre("NVIDIA GeForce RTX 4090") is False
     assert is_datacentre("NVIDIA Whatever 9000") is None
@@ -266,7 +266,7 @@ def test_which_wheel_has_code_for_which_card(torch: str, cuda: str, capability: 
     assert runs_on(build.arch_list, capability) is runs
 
 
-def test_a_build_that_was_never_made() -> None:
+def test_a_build_that_does_not_exist() -> None:
     assert build_of("2.11.0", "9.0") is None
     assert build_of("0.1", "12.8") is None
 
@@ -303,12 +303,12 @@ def test_the_newest_wheel_for_a_python(python: str, torch: str) -> None:
     assert wheel.torch == torch
 
 
-def test_no_wheel_for_a_python_that_none_is_made_for() -> None:
+def test_no_wheel_for_an_unsupported_python() -> None:
     assert wheel_for("12.0", "580.159.04", python="3.8") is None  # Blackwell came with torch 2.7
     assert wheel_for("6.1", "580.159.04", python="3.15") is None  # Pascal ended with torch 2.14
 
 
-def test_the_platform_and_the_drivers_numbers_are_two_things() -> None:
+def test_wheel_platform_and_driver_family_are_independent() -> None:
     wsl = wheel_for("8.6", "527.41", platform="linux-x86_64", family="windows")
     windows = wheel_for("8.6", "527.41", platform="windows-x86_64", family="windows")
     linux = wheel_for("8.6", "527.41")
@@ -399,7 +399,7 @@ def test_the_allocators_variable() -> None:
         ("", ()),
     ],
 )
-def test_whose_library_it_is(file: str, majors: tuple[int, ...]) -> None:
+def test_the_cuda_of_a_library(file: str, majors: tuple[int, ...]) -> None:
     assert cuda_majors(file) == majors
 
 
@@ -437,6 +437,6 @@ def test_xids() -> None:
     assert xid(100_000) is None
 
 
-def test_no_xid_stands_twice() -> None:
+def test_no_xid_is_listed_twice() -> None:
     numbers = [row.xid for row in load_json("xid", Xids).xids]
     assert len(numbers) == len(set(numbers))

@@ -1,4 +1,4 @@
-"""`ownlab gpus` as a person starts it."""
+"""`ownlab gpus` on the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_table(ownlab: Ownlab, env: dict[str, str], valid: Callable[[str, st
     ran = ownlab("gpus", env=env)
     assert ran.returncode == 0, ran.stderr
     assert "RTX 4090" in ran.stdout
-    assert "are not known (?)" in ran.stdout
+    assert "are unknown (?)" in ran.stdout
     assert max(map(len, ran.stdout.splitlines()[:-3])) <= 80
     found = valid(ownlab("gpus", "--json", env=env).stdout, "gpus")
     assert len(found["cards"]) >= 95
@@ -54,7 +54,7 @@ def test_one_card_in_full(ownlab: Ownlab, env: dict[str, str]) -> None:
     assert "could be checked" in ran.stdout
 
 
-def test_a_card_that_nobody_knows(ownlab: Ownlab, env: dict[str, str]) -> None:
+def test_an_unknown_card(ownlab: Ownlab, env: dict[str, str]) -> None:
     ran = ownlab("gpus", "rtx4091", env=env)
     assert ran.returncode == 2
     assert "RTX 4090" in ran.stderr
@@ -79,18 +79,18 @@ def test_the_ladder(ownlab: Ownlab, env: dict[str, str], valid: Callable[[str, s
     assert found["own"] == ["H200 SXM"]
 
 
-def test_a_ladder_that_ones_own_card_is_not_on(ownlab: Ownlab, env: dict[str, str]) -> None:
+def test_an_own_card_that_cannot_be_ranked(ownlab: Ownlab, env: dict[str, str]) -> None:
     ran = ownlab("gpus", "ladder", "--by", "price", env=env)
-    assert "This machine's H200 SXM is not on it" in ran.stdout
+    assert "This machine's H200 SXM is not ranked" in ran.stdout
 
 
-def test_ones_own_card_that_is_not_in_the_catalogue(ownlab: Ownlab, env: dict[str, str], machines: Path) -> None:
+def test_an_own_card_that_is_not_in_the_catalog(ownlab: Ownlab, env: dict[str, str], machines: Path) -> None:
     laptop = {"OWNLAB_MACHINE": str(machines / "windows-rtx4080.json")}
     ran = ownlab("gpus", "ladder", "--cards", "t4", env=env | laptop)
-    assert "RTX 4080 Laptop GPU is not on it: it is not in the catalogue" in " ".join(ran.stdout.split())
+    assert "RTX 4080 Laptop GPU is not ranked: it is not in the catalog" in " ".join(ran.stdout.split())
 
 
-def test_a_ladder_of_nothing_and_a_picture_nowhere(ownlab: Ownlab, env: dict[str, str]) -> None:
+def test_an_empty_ladder_and_an_impossible_plot(ownlab: Ownlab, env: dict[str, str]) -> None:
     ran = ownlab("gpus", "ladder", "--cards", "tpu v4", env=env)
     assert ran.returncode == 2
     assert "TPU" in ran.stderr
@@ -98,7 +98,7 @@ def test_a_ladder_of_nothing_and_a_picture_nowhere(ownlab: Ownlab, env: dict[str
     assert ownlab("gpus", "ladder", "--plot", "/nowhere/ladder.svg", env=env).returncode == 3
 
 
-def test_newer_figures(ownlab: Ownlab, env: dict[str, str], tmp_path: Path) -> None:
+def test_an_update_and_its_reset(ownlab: Ownlab, env: dict[str, str], tmp_path: Path) -> None:
     shipped = Path(__file__).resolve().parents[2] / "src/ownlab/catalog/data/cards.toml"
     newer = tmp_path / "cards.toml"
     newer.write_text(shipped.read_text().replace('name = "T4"', 'name = "T5"'))
@@ -124,19 +124,20 @@ def test_newer_figures(ownlab: Ownlab, env: dict[str, str], tmp_path: Path) -> N
         ("", 3),
     ],
 )
-def test_sources_that_are_not_taken(ownlab: Ownlab, env: dict[str, str], source: str, code: int) -> None:
+def test_update_sources_that_are_refused(ownlab: Ownlab, env: dict[str, str], source: str, code: int) -> None:
     ran = ownlab("gpus", "update", source, env=env)
     assert ran.returncode == code, ran.stderr
     assert "Traceback" not in ran.stderr
 
 
-def test_a_home_that_cannot_be_used(ownlab: Ownlab, env: dict[str, str], tmp_path: Path) -> None:
+def test_a_state_folder_that_cannot_be_used(ownlab: Ownlab, env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     shipped = Path(__file__).resolve().parents[2] / "src/ownlab/catalog/data/cards.toml"
     there = env | {"OWNLAB_HOME": str(tmp_path / "file")}
     ran = ownlab("gpus", "update", str(shipped), env=there)
     assert ran.returncode == 3
-    assert "cannot be made: Not a directory" in ran.stderr
+    assert "cannot create" in ran.stderr
+    assert "Not a directory" in ran.stderr
     assert ownlab("gpus", "t4", env=there).returncode == 0
     (tmp_path / "home" / "catalog" / "cards.toml").mkdir(parents=True)
     ran = ownlab("gpus", "update", "--reset", env=env)

@@ -17,9 +17,9 @@ from ownlab.catalog.platforms import (
     choose_platforms,
     find_platform,
     is_old,
-    load_origins,
+    load_platform_sources,
     load_platforms,
-    read_platforms,
+    parse_platforms,
 )
 from ownlab.errors import RecordError, UsageError
 
@@ -35,13 +35,13 @@ def figures(platform: Platform) -> list[Figure | Unstated]:
 
 
 @pytest.mark.parametrize("platform", load_platforms(), ids=lambda platform: platform.name)
-def test_every_figure_has_a_source_and_a_day_or_a_reason(platform: Platform) -> None:
-    origins = load_origins()
+def test_every_figure_has_a_source_and_a_date_or_a_reason(platform: Platform) -> None:
+    sources = load_platform_sources()
     for figure in figures(platform):
         if isinstance(figure, Unstated):
             assert figure.reason
             continue
-        assert figure.as_of == origins[figure.source].as_of
+        assert figure.as_of == sources[figure.source].as_of
         assert figure.value >= 0
     assert platform.address.startswith("https://")
     assert bool(platform.ended) == (platform.alive is False)
@@ -52,9 +52,9 @@ def test_every_source_was_read_and_is_used() -> None:
         figure.source for platform in load_platforms() for figure in figures(platform) if isinstance(figure, Figure)
     }
     used |= {platform.ended_source for platform in load_platforms()}
-    for key, origin in load_origins().items():
-        assert origin.address.startswith("https://"), key
-        assert date.fromisoformat(origin.as_of) <= date.fromisoformat(origin.read), key
+    for key, source in load_platform_sources().items():
+        assert source.address.startswith("https://"), key
+        assert date.fromisoformat(source.as_of) <= date.fromisoformat(source.read), key
         assert key in used, key
 
 
@@ -68,7 +68,7 @@ def test_offers(offer: Offer) -> None:
     assert offer.per == "free" or 0.02 < offer.hourly / offer.count < 15
 
 
-def test_the_platforms_that_people_ask_for() -> None:
+def test_well_known_platforms_are_in_the_table() -> None:
     names = (
         "colab,kaggle,gradient,amazon sagemaker,studio lab,azure,aws,gcp,lambda,runpod,vast,易学智能,floydhub,onepanel"
     )
@@ -80,11 +80,11 @@ def test_the_platforms_that_people_ask_for() -> None:
     assert found["AWS"].session_hours == Unstated(NO_LIMIT)
 
 
-def test_one_name_means_one_platform() -> None:
+def test_platform_names_are_unique() -> None:
     words = [word.casefold() for platform in load_platforms() for word in (platform.name, *platform.aliases)]
     assert len(words) == len(set(words))
     assert find_platform("Paperspace").name == "Paperspace Gradient"
-    with pytest.raises(UsageError, match="may be"):
+    with pytest.raises(UsageError, match="ambiguous"):
         find_platform("sage")
     with pytest.raises(UsageError) as caught:
         find_platform("kagle")
@@ -93,12 +93,12 @@ def test_one_name_means_one_platform() -> None:
         choose_platforms(" , ")
 
 
-def test_units_become_money() -> None:
+def test_compute_units_are_converted_to_money() -> None:
     units = next(offer for offer in find_platform("colab").offers if offer.per == "unit-hour" and offer.card == "T4")
     assert units.hourly == pytest.approx(0.119)
 
 
-def test_what_is_old() -> None:
+def test_old_prices() -> None:
     price = Figure(1.0, "list", "2026-01-01")
     day = date(2026, 1, 1).toordinal()
     assert not is_old(price, date.fromordinal(day + OLD_DAYS))
@@ -116,6 +116,6 @@ def test_what_is_old() -> None:
     ],
     ids=["no TOML", "no such source", "a bare number", "a wrong name", "an end without a source"],
 )
-def test_a_table_that_is_wrong_is_refused(broken: str) -> None:
+def test_an_invalid_table_is_refused(broken: str) -> None:
     with pytest.raises(RecordError):
-        read_platforms(broken)
+        parse_platforms(broken)

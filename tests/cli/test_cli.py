@@ -51,10 +51,10 @@ def on_a_terminal(arguments: Sequence[str], columns: int, env: dict[str, str] | 
     return seen.decode().replace("\r\n", "\n")
 
 
-def test_help_lists_every_command_under_its_question(ownlab: Ownlab) -> None:
+def test_help_lists_every_command_in_its_section(ownlab: Ownlab) -> None:
     shown = ownlab("--help").stdout
     for name, entry in COMMANDS.items():
-        assert entry.question in shown
+        assert entry.section in shown
         assert re.search(rf"^  {name} +{re.escape(entry.summary)}$", shown, re.MULTILINE)
 
 
@@ -159,7 +159,7 @@ def test_an_error_says_what_it_means_and_what_to_do(tmp_path: Path, ownlab: Ownl
     ran = ownlab("machine", "--machine", str(tmp_path / "m.json"))
     assert ran.returncode == 3
     assert "is not a saved machine" in ran.stderr
-    assert "The file was cut" in ran.stderr
+    assert "The file is truncated" in ran.stderr
     assert "ownlab machine --save" in ran.stderr
     assert "Traceback" not in ran.stderr
 

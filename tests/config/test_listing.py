@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.config.listing import ConfigFile, read_configuration, write_first_config
-from ownlab.config.loader import LabOptions, resolve_lab_options
-from ownlab.config.presets import PRESETS
-from ownlab.config.settings import SETTINGS, UNITS
+from ownlab.config.listing import ConfigFile, read_configuration, write_initial_config
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import PRESET_LIMITS, PRESETS, SETTINGS, UNITS, LabOptions
 from ownlab.errors import InputError
 
 
@@ -28,18 +27,18 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
 
 def test_the_first_file_changes_nothing_and_is_never_overwritten(tmp_path: Path) -> None:
     environ = {"OWNLAB_CONFIG": str(tmp_path / "new" / "config.toml")}
-    path = write_first_config(environ)
+    path = write_initial_config(environ)
     options = resolve_lab_options(environ=environ)
     assert options == LabOptions(origins=options.origins)
     path.write_text("[lab]\n")
-    with pytest.raises(InputError, match="is there already"):
-        write_first_config(environ)
+    with pytest.raises(InputError, match="exists already"):
+        write_initial_config(environ)
     assert path.read_text() == "[lab]\n"
 
 
 def test_every_line_of_the_first_file_can_be_used(tmp_path: Path) -> None:
     environ = {"OWNLAB_CONFIG": str(tmp_path / "config.toml")}
-    path = write_first_config(environ)
+    path = write_initial_config(environ)
     path.write_text(re.sub(r'(?m)^# (?=[\w"][\w ]*"? = )', "", path.read_text()))
     options = resolve_lab_options(environ=environ)
     written = {name for name, origin in options.origins.items() if origin == str(path)}
@@ -49,6 +48,6 @@ def test_every_line_of_the_first_file_can_be_used(tmp_path: Path) -> None:
 
 def test_every_figure_of_a_preset_has_a_source() -> None:
     for preset in PRESETS.values():
-        figures = [value for value in (preset.idle_minutes, preset.session_hours, preset.gpu_hours_per_week) if value]
-        assert len(preset.sources) == len(figures)
+        assert len(preset.sources) == len(preset.limits)
+        assert set(preset.limits) <= set(PRESET_LIMITS)
         assert all(re.search(r"20\d\d-\d\d", source) for source in preset.sources)

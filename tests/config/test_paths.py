@@ -42,7 +42,7 @@ def test_the_nearest_word_counts(environ: dict[str, str], expected: str) -> None
 
 def test_a_state_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LabError, match="cannot be made") as raised:
+    with pytest.raises(LabError, match="Cannot create the state folder") as raised:
         state_folder({"OWNLAB_HOME": str(tmp_path / "file" / "state")})
     assert "OWNLAB_HOME" in raised.value.hint
 

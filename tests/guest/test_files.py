@@ -71,7 +71,7 @@ def test_upload_into_a_folder(notebook: Notebook) -> None:
     assert notebook.run("print(list(files.upload('data')))").endswith("['data/a.txt']\n")
 
 
-def test_upload_file_takes_the_one_that_is_meant(notebook: Notebook) -> None:
+def test_upload_file_takes_the_file_of_the_same_name(notebook: Notebook) -> None:
     (notebook.uploads / "any name.csv").write_text("only")
     notebook.run("files.upload_file('train.csv')")
     assert (notebook.folder / "train.csv").read_text() == "only"
@@ -91,7 +91,7 @@ def test_download_copies_and_never_overwrites(notebook: Notebook) -> None:
     assert notebook.run("files.download('none')") == "FileNotFoundError Cannot find file: none\n"
 
 
-def test_without_folders_it_says_what_to_do(notebook: Notebook) -> None:
+def test_without_folders_the_error_names_the_option(notebook: Notebook) -> None:
     notebook.environ["OWNLAB_UPLOADS"] = ""
     assert "ownlab run NOTEBOOK --uploads DIR" in notebook.run("files.upload()")
     del notebook.environ["OWNLAB_OUTPUTS"]

@@ -57,7 +57,7 @@ def restore(folder: Path, changes: dict[str, str], **wanted: list[str]) -> dict[
 
 
 @pytest.mark.parametrize("colab", ["0", "1"], ids=["plain", "colab"])
-def test_what_a_cell_installs_is_told_with_its_exact_version(tmp_path: Path, colab: str) -> None:
+def test_installed_packages_are_reported_with_exact_versions(tmp_path: Path, colab: str) -> None:
     wheels = tmp_path / "wheels"
     make_wheel(wheels, "1.0", "first_thing", requires="Second.Thing")
     make_wheel(wheels, "2.1", "second_thing")
@@ -73,7 +73,7 @@ def test_what_a_cell_installs_is_told_with_its_exact_version(tmp_path: Path, col
         assert told.run(gone) == [{"pip": {"second-thing": None}, "apt": {}}]
 
 
-def test_where_it_came_from_is_told_without_passwords(tmp_path: Path) -> None:
+def test_origins_are_reported_without_passwords(tmp_path: Path) -> None:
     here = (tmp_path / "a file.whl").as_uri()
     (tmp_path / "a file.whl").touch()
     origins = {
@@ -154,7 +154,7 @@ def test_only_what_is_missing_is_installed(tmp_path: Path) -> None:
     assert done == {"installed": ["first-thing==2.0", "second-thing==2.0"], "failed": ""}
 
 
-def test_why_it_failed(tmp_path: Path) -> None:
+def test_installation_errors_are_explained(tmp_path: Path) -> None:
     make_wheel(tmp_path / "wheels", "1.0", "first_thing")
     wanted = ["first-thing==1.0", "other @ file:///not/here.whl", "third==3"]
     done = restore(tmp_path, {}, pip=wanted[:2])
@@ -170,7 +170,7 @@ def test_why_it_failed(tmp_path: Path) -> None:
     assert done == {"installed": ["second-thing==1.0"], "failed": failed}
 
 
-def test_an_address_however_it_is_written(tmp_path: Path) -> None:
+def test_equivalent_addresses_are_recognised(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "a b", "1.0", "first_thing").as_uri()
     assert "%20" in wheel
     wanted = f"First_Thing @ {wheel}#egg=first"
@@ -185,7 +185,7 @@ def test_an_address_however_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")
-def test_who_is_not_root_is_told_what_to_type() -> None:
+def test_without_root_the_command_to_run_is_shown() -> None:
     code = f"import os, sys\nsys.path.insert(0, {str(LAUNCH.parents[1])!r})\n"
     code += (
         "from ownlab_guest.shell.packages import restore\nos.seteuid(65534)\nprint(restore(apt=['ffmpeg'])['failed'])"

@@ -15,7 +15,7 @@ import pytest
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.interpreter import read_interpreter
 from ownlab.machine.records import Framework, Interpreter
-from ownlab.processes.background import each_beside
+from ownlab.processes.background import call_each
 
 ROOT = Path(__file__).parents[2]
 FAKES = ROOT / "tests" / "fakes"
@@ -154,7 +154,7 @@ def test_an_interpreter_that_may_not_be_executed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("#!/bin/sh\necho hello\n", "ended with exit code 0 without an answer"),
+        ("#!/bin/sh\necho hello\n", "ended with exit code 0 without a valid answer"),
         ("#!/bin/sh\necho 'cannot find libpython3.12.so' >&2; exit 127\n", "cannot find libpython3.12.so"),
         ("#!/bin/sh\nkill -BUS $$\n", "died of SIGBUS without an answer"),
         ("no program at all", "cannot be started: Exec format error"),
@@ -215,11 +215,11 @@ def test_threads_run_together_and_keep_the_order() -> None:
         meeting.wait()
         return number * 10
 
-    assert each_beside(work, [3, 1, 2]) == (30, 10, 20)
+    assert call_each(work, [3, 1, 2]) == (30, 10, 20)
 
 
 def test_interpreters_can_be_read_in_several_threads_at_once() -> None:
-    answers = each_beside(lambda scene: by_name(read(scene))["torch"], ["old_driver", "broken", "rocm"])
+    answers = call_each(lambda scene: by_name(read(scene))["torch"], ["old_driver", "broken", "rocm"])
     assert [answer.failure for answer in answers] == [None, "import", None]
     assert [value_of(answer.version) for answer in answers] == ["2.1.0+cu121", None, "2.5.1+rocm6.2"]
 

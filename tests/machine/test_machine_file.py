@@ -14,7 +14,7 @@ from ownlab.errors import InputError, RecordError
 from ownlab.machine.facts import Known
 from ownlab.machine.machine_file import decode_machine, encodable, load_machine, save_machine
 from ownlab.machine.records import Card, Interpreter, Machine, Variable
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
 
 MACHINE = Machine(cards=Known((Card(vendor="nvidia", index=0, memory_total=Known(80 * 1024**3, "NVML", "B")),), "NVML"))
 
@@ -25,10 +25,10 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="Cannot write"):
         save_machine(MACHINE, tmp_path / "no-folder" / "m.json")
     (tmp_path / "m.json").mkdir()
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="Cannot write"):
         save_machine(MACHINE, tmp_path / "m.json")
     assert [path.name for path in tmp_path.iterdir()] == ["m.json"]
 
@@ -82,7 +82,7 @@ def test_a_link_stays_and_the_file_behind_it_is_written(tmp_path: Path) -> None:
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    read = Beside(pipe.read_bytes)
+    read = BackgroundCall(pipe.read_bytes)
     save_machine(MACHINE, pipe)
     assert decode_machine(read.result(within=10), "pipe") == MACHINE
     assert stat.S_ISFIFO(pipe.stat().st_mode)

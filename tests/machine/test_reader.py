@@ -16,32 +16,32 @@ from ownlab.machine.facts import Known, Unknown, unread, value_of
 from ownlab.machine.reader import DEADLINES, Probes, collect, start_probes
 from ownlab.machine.records import Card, Cpu, Host, Interpreter, Machine, Nvidia, Toolkits
 from ownlab.machine.vendors.reader import OtherVendors, unread_vendors
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
 
 NOTHING = Unknown("nothing was asked")
 
 
 @pytest.fixture
-def never() -> Iterator[Beside[Any]]:
+def never() -> Iterator[BackgroundCall[Any]]:
     """A call that hangs for as long as the test takes, as one on a dead network mount does."""
     end = threading.Event()
-    yield Beside(lambda: end.wait(60))
+    yield BackgroundCall(lambda: end.wait(60))
     end.set()
 
 
-def probes(**given: Beside[Any]) -> Probes:
-    made: dict[str, Beside[Any]] = {
-        "interpreter": Beside(lambda: unread(Interpreter, NOTHING)),
-        "nvidia": Beside(lambda: (unread(Nvidia, NOTHING), Known((), source="NVML"))),
-        "others": Beside(lambda: unread_vendors(NOTHING)._replace(cards=Known((), source="sysfs"))),
-        "libraries": Beside(lambda: NOTHING),
-        "host": Beside(lambda: unread(Host, NOTHING)),
-        "toolkits": Beside(lambda: unread(Toolkits, NOTHING)),
+def probes(**given: BackgroundCall[Any]) -> Probes:
+    made: dict[str, BackgroundCall[Any]] = {
+        "interpreter": BackgroundCall(lambda: unread(Interpreter, NOTHING)),
+        "nvidia": BackgroundCall(lambda: (unread(Nvidia, NOTHING), Known((), source="NVML"))),
+        "others": BackgroundCall(lambda: unread_vendors(NOTHING)._replace(cards=Known((), source="sysfs"))),
+        "libraries": BackgroundCall(lambda: NOTHING),
+        "host": BackgroundCall(lambda: unread(Host, NOTHING)),
+        "toolkits": BackgroundCall(lambda: unread(Toolkits, NOTHING)),
     }
     return Probes(**{**made, **given})
 
 
-def without(name: str, never: Beside[Any]) -> Machine:
+def without(name: str, never: BackgroundCall[Any]) -> Machine:
     return collect(probes(**{name: never}), {**DEADLINES, name: 0.1})
 
 
@@ -57,7 +57,7 @@ def test_this_machine() -> None:
     assert isinstance(machine.toolkits.libraries, Known)
 
 
-def test_a_host_that_hangs_is_unknown_and_the_rest_is_there(never: Beside[Any]) -> None:
+def test_a_host_that_hangs_is_unknown_and_the_rest_is_there(never: BackgroundCall[Any]) -> None:
     began = time.monotonic()
     machine = without("host", never)
     assert time.monotonic() - began < 5
@@ -66,29 +66,29 @@ def test_a_host_that_hangs_is_unknown_and_the_rest_is_there(never: Beside[Any]) 
     assert value_of(machine.cards) == ()
 
 
-def test_toolkits_and_libraries_that_hang(never: Beside[Any]) -> None:
+def test_toolkits_and_libraries_that_hang(never: BackgroundCall[Any]) -> None:
     machine = without("toolkits", never)
     assert (machine.toolkits.nvcc, machine.toolkits.libraries) == (WHY, NOTHING)
     machine = without("libraries", never)
     assert (machine.toolkits.nvcc, machine.toolkits.libraries) == (NOTHING, WHY)
 
 
-def test_an_interpreter_that_hangs(never: Beside[Any]) -> None:
+def test_an_interpreter_that_hangs(never: BackgroundCall[Any]) -> None:
     assert without("interpreter", never).interpreter.version == WHY
 
 
 @pytest.mark.parametrize("name", ["nvidia", "others"])
-def test_where_a_vendor_hangs_it_is_not_said_that_there_are_no_cards(name: str, never: Beside[Any]) -> None:
+def test_where_a_vendor_hangs_it_is_not_said_that_there_are_no_cards(name: str, never: BackgroundCall[Any]) -> None:
     machine = without(name, never)
     assert machine.cards == WHY
     assert (machine.nvidia.driver == WHY) is (name == "nvidia")
     assert (machine.amd.driver == WHY) is (name == "others")
 
 
-def test_cards_of_one_vendor_are_shown_where_another_hangs(never: Beside[Any]) -> None:
+def test_cards_of_one_vendor_are_shown_where_another_hangs(never: BackgroundCall[Any]) -> None:
     card = Card("amd", 0)
     seen = OtherVendors(*unread_vendors(NOTHING)[:3], cards=Known((card,), source="sysfs"))
-    machine = collect(probes(nvidia=never, others=Beside(lambda: seen)), {**DEADLINES, "nvidia": 0.1})
+    machine = collect(probes(nvidia=never, others=BackgroundCall(lambda: seen)), {**DEADLINES, "nvidia": 0.1})
     assert value_of(machine.cards) == (card,)
 
 
@@ -96,13 +96,13 @@ def test_an_apple_card_is_judged_by_the_python_that_is_asked_about() -> None:
     card = Card("apple", 0, health=Known("OK", source="sysctl.proc_translated"))
     seen = unread_vendors(NOTHING)._replace(cards=Known((card,), source="sysctl"))
     python = replace(unread(Interpreter, NOTHING), architecture=Known("x86_64", source="platform.machine()"))
-    machine = collect(probes(others=Beside(lambda: seen), interpreter=Beside(lambda: python)))
+    machine = collect(probes(others=BackgroundCall(lambda: seen), interpreter=BackgroundCall(lambda: python)))
     assert "Rosetta" in (value_of((value_of(machine.cards) or ())[0].health) or "")
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:
     host = replace(unread(Host, NOTHING), system=Known("Linux \udcff", source="/etc"))
-    assert value_of(collect(probes(host=Beside(lambda: host))).host.system) == "Linux ?"
+    assert value_of(collect(probes(host=BackgroundCall(lambda: host))).host.system) == "Linux ?"
 
 
 def test_a_record_of_which_nothing_is_known() -> None:

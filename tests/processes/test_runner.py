@@ -20,7 +20,7 @@ def script(folder: Path, text: str) -> str:
 
 def test_both_streams_and_the_exit_code_come_back(tmp_path: Path) -> None:
     ran = runner.run([script(tmp_path, "echo out; echo err >&2; exit 3")], deadline=10)
-    assert (ran.returncode, ran.stdout, ran.stderr, ran.said) == (3, "out\n", "err\n", "out\nerr")
+    assert (ran.returncode, ran.stdout, ran.stderr, ran.output) == (3, "out\n", "err\n", "out\nerr")
 
 
 def test_nothing_is_sent(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_nothing_is_sent(tmp_path: Path) -> None:
 
 
 def test_a_program_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
-    with pytest.raises(DeadlineError, match="said more than 64 MiB"):
+    with pytest.raises(DeadlineError, match="printed more than 64 MiB"):
         runner.run(["yes"], deadline=60)
 
 
@@ -80,9 +80,9 @@ def test_no_child_is_left_in_the_list() -> None:
 def test_at_our_end_no_child_is_started_any_more() -> None:
     """A thread may go on for a moment after the children were ended."""
     script = (
-        "import os\nfrom ownlab.errors import DeadlineError\nfrom ownlab.guests import children\nchildren._end_all()\n"
+        "import os\nfrom ownlab.errors import DeadlineError\nfrom ownlab.processes import runner\nrunner._end_all()\n"
         "try:\n    runner.run(['sleep', '60'], deadline=60)\n"
         "except DeadlineError as exc:\n    print(exc.message, runner._alive)\n"
     )
     ran = runner.run([sys.executable, "-c", script], deadline=30)
-    assert ran.stdout == "sleep is not started any more set()\n"
+    assert ran.stdout == "sleep was not started: the program is ending set()\n"

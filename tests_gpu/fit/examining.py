@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from ownlab.instruments.fit.guest_client import ask_trace
 from ownlab.instruments.fit.measurement import Answer, Settings, ask_measure
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Device, Fit, GuestCard, Request
 
 __all__ = ["MODELS", "PART", "Examined", "Results", "check", "chosen", "look", "table"]

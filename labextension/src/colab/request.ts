@@ -1,4 +1,4 @@
-/** What google.colab asks of the page by a `colab_request`, and how that is answered: on stdin, first that somebody is there. */
+/** A request of google.colab (`colab_request`). It is answered on stdin, after an acknowledgement that a page is present. */
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 
 type Answer = { ack: true } | { data: unknown } | { error: { name: string; message: string } };
@@ -18,16 +18,16 @@ export class Request {
   }
 
   readonly type: string;
-  /** '': no answer is wanted. */
+  /** '': the kernel expects no answer. */
   readonly id: string;
   readonly body: Record<string, unknown>;
-  /** The message, most often a cell's, in which it is asked. */
+  /** The message, usually a cell's execute request, during which it was sent. */
   readonly execution: string;
-  /** Whether this page sent that message: of several pages on a notebook, it acts. */
+  /** Whether this page sent that message: of several pages with the notebook, this one answers. */
   readonly own: boolean;
 
-  /** A text in the request. */
-  text(name: string): string {
+  /** Return a string of the request; '' if it is not there. */
+  stringField(name: string): string {
     const value = this.body[name];
     return typeof value === 'string' ? value : '';
   }
@@ -56,6 +56,6 @@ export class Request {
       content as unknown as KernelMessage.IInputReplyMsg['content'],
       this._message.header as unknown as KernelMessage.IInputReplyMsg['parent_header']
     );
-    this.kernel.hasPendingInput = hasPendingInput; // a box of input(), which may be there too, is not answered by this
+    this.kernel.hasPendingInput = hasPendingInput; // this does not answer an input box that may be open as well
   }
 }

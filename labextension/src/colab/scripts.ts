@@ -1,93 +1,95 @@
 /**
- * JavaScript as Colab runs it: at the top level, so that functions which one output defines are there for the next.
+ * Runs JavaScript as Colab does: as global code, so that later outputs can use functions that one output defines.
  *
- * On Colab each cell's outputs are a document of their own, and scripts add to its body. Here they are a part of the page:
- * where a script says `document.body`, it gets `element`, a place in its cell.
+ * On Colab the outputs of each cell are a document of their own, and scripts append to its body. Here they are part of the
+ * page: in a script, `document.body` is replaced by `element`, an element in the script's cell.
  */
 import type { CodeCell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Widget } from '@lumino/widgets';
+import { errorMessage } from '../failures';
+import { text } from '../text';
 
 type Registry = NotebookPanel['content']['rendermime'];
 type Renderer = ReturnType<Registry['createRenderer']>;
 type Factory = Parameters<Registry['addFactory']>[0];
 
 const TYPES = ['application/javascript', 'text/javascript'];
-/** Before other forms of the same output, as in JupyterLab. */
+/** Before other types of the same output, as in JupyterLab. */
 const RANK = 0;
 const BODY = /\bdocument\s*\.\s*(?:body\b|querySelector\(\s*(['"`])#output-(?:area|body)\1\s*\)|getElementById\(\s*(['"`])output-(?:area|body)\2\s*\))/g;
 const OWN_ELEMENT = /\b(?:var|let|const|function|class)\s+element\b/;
 
-/** Where scripts find the element of the one that runs. */
-const PLACES = '__ownlab_places';
-const places: Record<number, HTMLElement> = {};
+/** The global variable in which a script finds its element. */
+const ELEMENTS = '__ownlab_elements';
+const elements: Record<number, HTMLElement> = {};
 let count = 0;
 
-/** Whose script runs now, where the page itself runs it. */
-export interface ISpeaker {
+/** The notebook and cell of the running script, if the page itself runs it. */
+export interface IScriptOrigin {
   panel: NotebookPanel;
   cell: CodeCell | undefined;
 }
 
-let speaking: ISpeaker | null = null;
+let current: IScriptOrigin | null = null;
 
-/** Until its first `await`. */
-export function speaker(): ISpeaker | null {
-  return speaking;
+/** Return the origin of the running script, until its first `await`. */
+export function currentOrigin(): IScriptOrigin | null {
+  return current;
 }
 
-/** What a script results in; promises are awaited. `place` is called where it speaks of its output. */
-export async function evaluate(script: string, by: ISpeaker, place: () => HTMLElement): Promise<unknown> {
+/** Return the result of a script; promises are awaited. `getElement` is called if the script uses its output element. */
+export async function evaluate(script: string, origin: IScriptOrigin, getElement: () => HTMLElement): Promise<unknown> {
   const code = script.replace(BODY, 'element');
   const number = ++count;
-  let begin = '';
+  let prologue = '';
   if (/\belement\b/.test(code) && !OWN_ELEMENT.test(code)) {
-    Object.assign(window, { [PLACES]: places });
-    places[number] = place();
-    // Kept by the script's own functions, which may be called long after; nobody else sees it.
-    begin = `let element = window.${PLACES}[${number}]; `;
+    Object.assign(window, { [ELEMENTS]: elements });
+    elements[number] = getElement();
+    // A local variable of the script: its functions keep it, and no other script sees it.
+    prologue = `let element = window.${ELEMENTS}[${number}]; `;
   }
   try {
-    return await spoken(by, () => run(begin, code));
+    return await withOrigin(origin, () => run(prologue, code));
   } finally {
-    delete places[number];
+    delete elements[number];
   }
 }
 
-function spoken<Result>(by: ISpeaker, script: () => Result): Result {
-  const before = speaking;
-  speaking = by;
+function withOrigin<Result>(origin: IScriptOrigin, script: () => Result): Result {
+  const previous = current;
+  current = origin;
   try {
     return script();
   } finally {
-    speaking = before;
+    current = previous;
   }
 }
 
-/** Indirectly, so that it is global code: what it declares by `var` and `function` stays. */
-function run(begin: string, code: string): unknown {
+/** Use indirect eval, so that the code is global: what it declares with `var` and `function` persists. */
+function run(prologue: string, code: string): unknown {
   const global = window.eval.bind(window);
   try {
-    return global(begin + code);
+    return global(prologue + code);
   } catch (reason) {
     if (!(reason instanceof SyntaxError) || !/\bawait\b/.test(code)) {
       throw reason;
     }
   }
   try {
-    return global(`(async () => { ${begin} return (${code.replace(/[\s;]+$/, '')}\n); })()`);
+    return global(`(async () => { ${prologue} return (${code.replace(/[\s;]+$/, '')}\n); })()`);
   } catch {
-    return global(`(async () => { ${begin}${code}\n })()`);
+    return global(`(async () => { ${prologue}${code}\n })()`);
   }
 }
 
-/** Show the JavaScript of a notebook's outputs in Colab's way where its kernel is in that mode, else in JupyterLab's. */
+/** Render the JavaScript of a notebook's outputs like Colab if its kernel is in Colab mode, otherwise like JupyterLab. */
 export function renderScripts(panel: NotebookPanel, inColabMode: () => boolean): void {
   const { rendermime } = panel.content;
   for (const type of TYPES) {
-    const usual = rendermime.getFactory(type);
-    if (usual) {
-      const createRenderer: Factory['createRenderer'] = options => (inColabMode() ? new RenderedScript(type, panel) : usual.createRenderer(options));
+    const defaultFactory = rendermime.getFactory(type);
+    if (defaultFactory) {
+      const createRenderer: Factory['createRenderer'] = options => (inColabMode() ? new RenderedScript(type, panel) : defaultFactory.createRenderer(options));
       rendermime.addFactory({ safe: false, mimeTypes: [type], createRenderer }, RANK);
     }
   }
@@ -107,16 +109,16 @@ class RenderedScript extends Widget implements Renderer {
     if (!trusted || typeof script !== 'string') {
       return;
     }
-    // Not awaited: what comes after it in the cell need not wait for a person.
+    // Not awaited: later outputs of the cell need not wait for a script that waits for a person.
     void evaluate(script, { panel: this._panel, cell: running(this._panel) }, () => this.node).catch(reason => {
-      const words = document.createElement('pre');
-      words.textContent = `Javascript Error: ${reason instanceof Error ? reason.message : String(reason)}`;
-      this.node.append(words);
+      const message = document.createElement('pre');
+      message.textContent = text('JavaScript error: {error}', { error: errorMessage(reason) });
+      this.node.append(message);
     });
   }
 }
 
-/** The cell that shows something new: an output is not in its cell yet when it is drawn. */
+/** Return the running cell: an output is not in its cell yet when it is rendered. */
 function running({ content }: NotebookPanel): CodeCell | undefined {
   const cells = content.widgets.filter(cell => cell.model.type === 'code') as CodeCell[];
   return cells.find(cell => cell.model.executionState === 'running');

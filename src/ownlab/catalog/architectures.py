@@ -1,4 +1,4 @@
-"""GPU architectures: what a compute capability can do, and which code runs on it."""
+"""GPU architectures: what a compute capability supports, and which compiled code runs on it. PCIe rates."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Architecture(Struct, frozen=True):
     tf32: bool
     fp8: bool
     last_cuda: str | None = None  # the last toolkit that compiles for it; None: the newest does
-    last_cuda_by_capability: dict[str, str] = field(default_factory=dict)  # where it differs within the architecture
-    last_driver_branch: int | None = None  # None: the newest serves it
+    last_cuda_by_capability: dict[str, str] = field(default_factory=dict)  # exceptions within the architecture
+    last_driver_branch: int | None = None  # None: the newest supports it
 
     def last_cuda_for(self, capability: str) -> str | None:
-        """The last toolkit that compiles for one of its compute capabilities; None: the newest does."""
+        """Return the last toolkit that compiles for one of its compute capabilities; None: the newest does."""
         return self.last_cuda_by_capability.get(capability, self.last_cuda)
 
 
@@ -45,9 +45,9 @@ class Architectures(Struct, frozen=True):
     cards: tuple[NamedCard, ...]
 
 
-# Jetson parts: code for them runs on themselves alone, and other code of their major version does not run on them
-# (torch's own table, DEVICE_REQUIREMENT in torch/cuda/__init__.py of 2.11 to 2.15). Wheels from CUDA 13.2 on are said to
-# serve Orin with server code as well; their arch list does not show it.
+# Jetson parts: code for them runs only on themselves, and other code of their major version does not run on them (torch's own
+# table, DEVICE_REQUIREMENT in torch/cuda/__init__.py of 2.11 to 2.15). Wheels from CUDA 13.2 on are said to support Orin with
+# server code as well; their arch list does not show it.
 _ONLY_ON_ITSELF = {(5, 3), (6, 2), (7, 2), (8, 7), (11, 0)}
 # Thor was 10.1 up to CUDA 12.9 and is 11.0 since.
 _RENAMED: dict[tuple[int, ...], tuple[int, ...]] = {(10, 1): (11, 0)}
@@ -59,29 +59,29 @@ def _table() -> Architectures:
 
 
 def architecture_of(capability: str) -> Architecture | None:
-    """The architecture of a compute capability: "8.6" -> Ampere."""
+    """Return the architecture of a compute capability: "8.6" -> Ampere."""
     return next((row for row in _table().architectures if capability in row.compute_capabilities), None)
 
 
 @lru_cache(maxsize=256)
-def _named(name: str) -> NamedCard | None:
+def _row_by_name(name: str) -> NamedCard | None:
     return next((row for row in _table().cards if re.search(row.match, name, re.IGNORECASE)), None)
 
 
 def capability_of(name: str) -> str | None:
-    """The compute capability of a card by its name, as nvidia-smi prints it; None for a name not in the table."""
-    card = _named(name)
-    return card.compute_capability if card else None
+    """Return the compute capability of a card by its nvidia-smi name; None for a name that is not in the table."""
+    row = _row_by_name(name)
+    return row.compute_capability if row else None
 
 
 def is_datacentre(name: str) -> bool | None:
-    """Whether forward compatibility (cuda-compat) serves this card; None for a name not in the table."""
-    card = _named(name)
-    return card.datacentre if card else None
+    """Return whether forward compatibility (cuda-compat) supports this card; None for a name that is not in the table."""
+    row = _row_by_name(name)
+    return row.datacentre if row else None
 
 
 def runs_on(arch_list: Iterable[str], capability: str) -> bool:
-    """Whether a build with this arch list has code for a card: ("sm_80", "sm_86") runs on 8.9, not on 9.0.
+    """Return whether a build with this arch list has code for a card: ("sm_80", "sm_86") runs on 8.9, not on 9.0.
 
     Machine code (sm_XY) runs on cards of the same major version and an equal or higher minor one; PTX (compute_XY) is
     compiled by the driver for any newer card; an architecture-specific target (sm_90a) runs on just that card.

@@ -1,9 +1,9 @@
-"""The ladder: how fast cards are beside each other, by kind of work; measured where somebody did, computed else.
+"""The relative speed of cards by kind of work: measured where a measurement was published, computed otherwise.
 
-Computed: the time of a step on the reference card (V100 SXM2) is split into three shares, which a card shortens as its
-tensor rate, its fp32 rate and its bandwidth are greater. Shares were fitted to the measured rows (data/throughput.toml).
-The formula carries a measured speed to a card from the nearest one of its make; where none of that was measured, from
-all cards at once. tests/catalog/test_ladder.py leaves each card out in turn, and prints how far off it is.
+Computed: the time of a step on the reference card (V100 SXM2) is split into three shares. A card shortens them as its tensor
+rate, its fp32 rate and its bandwidth are higher. The shares were fitted to the measured rows (data/throughput.toml). The
+formula transfers a measured speed to a card from the nearest measured card of its family; where none of the family was
+measured, from all cards at once. tests/catalog/test_card_speeds.py leaves each card out in turn and prints the error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from ownlab.catalog.cards import Card, Figure, Source, Unstated, load_cards
 from ownlab.catalog.data_files import read_data, tomllib
+from ownlab.text import listing, text
 
 __all__ = [
     "REFERENCE",
@@ -27,29 +28,26 @@ __all__ = [
     "Speed",
     "Throughput",
     "Workload",
+    "computed_log_speed",
     "family",
-    "formula",
-    "ladder",
     "load_throughput",
-    "measured_in",
-    "nearest",
+    "measured_log_speed",
+    "nearest_measured",
     "price_of",
+    "ranked_speeds",
     "speed_of",
 ]
 
 Workload: TypeAlias = Literal["vision", "transformer", "recurrent", "decoding"]
 WORKLOADS: tuple[Workload, ...] = get_args(Workload)
 REFERENCE = "V100 SXM2 16GB"
-# Lambda measured the H100 SXM5 on some forty machines: they differ by so much.
-_MACHINES_DIFFER = 0.06
-_TWO = 2
-# Rows by which the formula misses, and why: said beside what is computed for such cards.
-_ADA = "caches of Ada cards are large: the formula may be a fourth too low or too high for them"
-_NEW = "new chips may be slower: the B200 reached half to three quarters of what the formula says"
+# Lambda measured the H100 SXM5 on about forty machines; their results differ by this share.
+_MACHINE_SPREAD = 0.06
+_PAIR = 2
 
 
 class Speed(Struct, frozen=True):
-    """How fast a card is beside the reference, and how sure that is."""
+    """The speed of a card relative to the reference, and its uncertainty."""
 
     card: str
     relative: float  # V100 SXM2 16GB = 1
@@ -61,7 +59,7 @@ class Speed(Struct, frozen=True):
 
 
 class Shares(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the time on the reference card goes into; the rest is bandwidth."""
+    """The shares of the time on the reference card; the rest is bandwidth."""
 
     tasks: tuple[str, ...]
     tensor: float
@@ -71,7 +69,7 @@ class Shares(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MeasuredSet(Struct, frozen=True, forbid_unknown_fields=True):
-    """Figures that were measured with one method and software of one time."""
+    """Throughputs that were measured with one method and the software of one time."""
 
     name: str
     source: str
@@ -92,8 +90,8 @@ class Throughput(Struct, frozen=True, forbid_unknown_fields=True):
     prices: dict[str, tuple[float, str]]
 
 
-class _Anchor(NamedTuple):
-    """A measured card, as the formula and the measurement have it: logarithms."""
+class _MeasuredCard(NamedTuple):
+    """A measured card: logarithms of its speed by the formula and by the measurement."""
 
     card: Card
     computed: float
@@ -103,33 +101,36 @@ class _Anchor(NamedTuple):
 
 @lru_cache(maxsize=1)
 def load_throughput() -> Throughput:
-    """What was measured. A file that does not fit is a bug of ours, and raises."""
-    text = read_data("throughput.toml")
-    return msgspec.convert(tomllib.loads(text), Throughput)
+    """Return the measurements. A file that does not match the record is a bug and raises."""
+    return msgspec.convert(tomllib.loads(read_data("throughput.toml")), Throughput)
 
 
 def speed_of(card: Card, workload: Workload) -> Speed | Unstated:
-    """How fast it is at such work."""
-    anchors = _anchors(workload)
-    own = next((anchor for anchor in anchors if anchor.card.name == card.name), None)
+    """Return the relative speed of a card at this kind of work."""
+    measured_cards = _measured_cards(workload)
+    own = next((measured for measured in measured_cards if measured.card.name == card.name), None)
     if own is not None:
-        return _measured(own, workload)
+        return _measured_speed(own, workload)
     if card.vendor == "AMD" and workload == "decoding":
-        return Unstated("no AMD card was measured: in decoding fp32 rates stand for latency, which AMD's do not tell")
-    computed = formula(card, load_throughput().workloads[workload])
+        return Unstated(
+            text(
+                "no AMD card was measured, and the formula for decoding does not hold for AMD: its fp32 share is latency"
+            )
+        )
+    computed = computed_log_speed(card, load_throughput().workloads[workload])
     if isinstance(computed, Unstated):
         return computed
-    return _computed(card, computed, workload, anchors)
+    return _computed_speed(card, computed, workload, measured_cards)
 
 
-def ladder(workload: Workload, cards: tuple[Card, ...] | None = None) -> tuple[Speed, ...]:
-    """Fastest first; cards of which nothing can be said are left out."""
-    found = [speed_of(card, workload) for card in (load_cards() if cards is None else cards)]
-    return tuple(sorted((each for each in found if isinstance(each, Speed)), key=lambda speed: -speed.relative))
+def ranked_speeds(workload: Workload, cards: tuple[Card, ...] | None = None) -> tuple[Speed, ...]:
+    """Return the speeds, fastest first, without the cards whose speed is unknown."""
+    speeds = [speed_of(card, workload) for card in (load_cards() if cards is None else cards)]
+    return tuple(sorted((speed for speed in speeds if isinstance(speed, Speed)), key=lambda speed: -speed.relative))
 
 
 def price_of(card: Card) -> Figure | Unstated:
-    """Its list price, or what Lambda asked for one."""
+    """Return the list price, or what Lambda asked."""
     asked = load_throughput().prices.get(card.name)
     if isinstance(card.launch_usd, Figure) or asked is None:
         return card.launch_usd
@@ -137,77 +138,78 @@ def price_of(card: Card) -> Figure | Unstated:
     return Figure(price, source, load_throughput().sources[source].read)
 
 
-def formula(card: Card, shares: Shares) -> float | Unstated:
-    """The logarithm of its speed beside the reference."""
+def computed_log_speed(card: Card, shares: Shares) -> float | Unstated:
+    """Return the logarithm of the speed relative to the reference, by the formula."""
     reference = _by_name()[REFERENCE]
     if card.vendor == "Google":
-        return Unstated("no TPU was measured beside these cards, and the formula was fitted to NVIDIA's")
+        return Unstated(text("no TPU was measured with these cards, and the formula was fitted to NVIDIA cards"))
     time = 0.0
     for share, rate in (
         (shares.tensor, _tensor),
         (shares.fp32, _fp32),
         (1 - shares.tensor - shares.fp32, _bandwidth),
     ):
-        have, base = rate(card), rate(reference)
-        if isinstance(have, Unstated):
-            return have
+        own, base = rate(card), rate(reference)
+        if isinstance(own, Unstated):
+            return own
         if isinstance(base, Unstated):
-            return Unstated(f"nothing can be set beside the {REFERENCE}: {base.reason}")
-        time += share * base / have
+            return Unstated(text("the reference {card} has no speed: {reason}", card=REFERENCE, reason=base.reason))
+        time += share * base / own
     return -math.log(time)
 
 
 def family(card: Card) -> tuple[str, str]:
-    """Cards of one make: B200 and RTX 5090 are both Blackwell, and different chips."""
+    """Return what cards of one family share. B200 and RTX 5090 are both Blackwell, but different chips."""
     return card.architecture, card.capability.partition(".")[0]
 
 
-def measured_in(measured: MeasuredSet, card: str, tasks: tuple[str, ...]) -> float | None:
-    """The mean logarithm of what a card did in these tasks; None where it did not do all of them."""
+def measured_log_speed(measured: MeasuredSet, card: str, tasks: tuple[str, ...]) -> float | None:
+    """Return the mean logarithm of a card's throughput in these tasks; None where one of them is missing."""
     row = measured.rows.get(card)
     if row is None or not set(tasks) <= set(measured.columns):
         return None
     return sum(math.log(row[measured.columns.index(task)]) for task in tasks) / len(tasks)
 
 
-def nearest(card: Card, computed: float, others: Sequence[tuple[Card, float]]) -> int | None:
-    """The place of the measured card from which a speed is carried to this one; None where none is of its make.
+def nearest_measured(card: Card, computed: float, others: Sequence[tuple[Card, float]]) -> int | None:
+    """Return the index of the measured card whose speed is transferred to this one; None where none is of its family.
 
-    One of the same capability if there is one; then by speed, and by the balance of arithmetic and bandwidth: by speed alone
-    an RTX 3090 Ti would be computed from an RTX A5500, which has twice the tensor rate for each byte.
+    A card of the same compute capability is preferred; then the distance in speed and in the ratio of arithmetic to
+    bandwidth counts. By speed alone an RTX 3090 Ti would be computed from an RTX A5500, which has twice the tensor rate per
+    byte.
     """
-    siblings = [place for place, (other, _) in enumerate(others) if family(other) == family(card)]
+    siblings = [index for index, (other, _) in enumerate(others) if family(other) == family(card)]
 
-    def distance(place: int) -> tuple[bool, float]:
-        other, speed = others[place]
+    def distance(index: int) -> tuple[bool, float]:
+        other, speed = others[index]
         return card.capability != other.capability, math.hypot(computed - speed, _imbalance(card, other))
 
     return min(siblings, key=distance, default=None)
 
 
 def _tensor(card: Card) -> float | Unstated:
-    """Cards without tensor cores multiply on their fp32 units."""
+    """Return the tensor rate; cards without tensor cores multiply on their fp32 units."""
     if card.lacks("fp16_tflops"):
         return _fp32(card)
     if isinstance(card.fp16_tflops, Unstated):
-        return Unstated(f"its fp16 rate is not known: {card.fp16_tflops.reason}")
+        return Unstated(text("its fp16 rate is unknown: {reason}", reason=card.fp16_tflops.reason))
     return card.fp16_tflops.value * _achieved(card)
 
 
 def _fp32(card: Card) -> float | Unstated:
     if isinstance(card.fp32_tflops, Unstated):
-        return Unstated(f"its fp32 rate is not known: {card.fp32_tflops.reason}")
+        return Unstated(text("its fp32 rate is unknown: {reason}", reason=card.fp32_tflops.reason))
     return card.fp32_tflops.value * _achieved(card)
 
 
 def _achieved(card: Card) -> float:
-    """What products reach of its rates, where that is less than NVIDIA's share."""
+    """Return the share of its rates that matrix products reach, relative to NVIDIA cards."""
     return load_throughput().achieved.get(card.vendor, (1.0, ""))[0]
 
 
 def _bandwidth(card: Card) -> float | Unstated:
     if isinstance(card.bandwidth_gb_s, Unstated):
-        return Unstated(f"its bandwidth is not known: {card.bandwidth_gb_s.reason}")
+        return Unstated(text("its bandwidth is unknown: {reason}", reason=card.bandwidth_gb_s.reason))
     return card.bandwidth_gb_s.value
 
 
@@ -217,60 +219,77 @@ def _by_name() -> dict[str, Card]:
 
 
 @lru_cache(maxsize=8)
-def _anchors(workload: Workload) -> tuple[_Anchor, ...]:
-    """Every measured card once, by the newest set that has it; measured speeds beside the reference."""
+def _measured_cards(workload: Workload) -> tuple[_MeasuredCard, ...]:
+    """Return every measured card once, from the newest set that has it; speeds are relative to the reference."""
     table = load_throughput()
     shares = table.workloads[workload]
-    found: dict[str, _Anchor] = {}
+    cards: dict[str, _MeasuredCard] = {}
     for measured in table.sets:
         rows = [
             (card, value, computed)
             for name in measured.rows
-            if (value := measured_in(measured, name, shares.tasks)) is not None
+            if (value := measured_log_speed(measured, name, shares.tasks)) is not None
             and (card := _by_name().get(name)) is not None
-            and isinstance(computed := formula(card, shares), float)
+            and isinstance(computed := computed_log_speed(card, shares), float)
         ]
         if not rows:
             continue
-        # Without a reference in the set, it is the formula's: the mean over all rows.
+        # Where the set does not include the reference, its speed comes from the formula: the mean over all rows.
         zero = sum(value - computed for _, value, computed in rows) / len(rows)
         if measured.reference is not None:
-            zero = measured_in(measured, measured.reference, shares.tasks) or zero
+            zero = measured_log_speed(measured, measured.reference, shares.tasks) or zero
         for card, value, computed in rows:
-            found.setdefault(card.name, _Anchor(card, computed, value - zero, measured))
-    return tuple(found.values())
+            cards.setdefault(card.name, _MeasuredCard(card, computed, value - zero, measured))
+    return tuple(cards.values())
 
 
-def _measured(own: _Anchor, workload: Workload) -> Speed:
+def _measured_speed(own: _MeasuredCard, workload: Workload) -> Speed:
     relative = math.exp(own.measured)
-    tasks = ", ".join(load_throughput().workloads[workload].tasks)
-    against = "" if own.set.reference else "; no V100 was measured beside it: its speed there is the formula's"
+    template = (
+        "{set}: {tasks} ({software})"
+        if own.set.reference
+        else "{set}: {tasks} ({software}); no V100 was measured with it, so its speed relative to a V100 is computed"
+    )
+    why = text(
+        template,
+        set=own.set.name,
+        tasks=listing(load_throughput().workloads[workload].tasks, "{items}, {last}"),
+        software=own.set.software,
+    )
     return Speed(
         own.card.name,
         relative,
-        relative * (1 - _MACHINES_DIFFER),
-        relative * (1 + _MACHINES_DIFFER),
+        relative * (1 - _MACHINE_SPREAD),
+        relative * (1 + _MACHINE_SPREAD),
         "measured",
         own.set.source,
-        f"{own.set.name}: {tasks} ({own.set.software}){against}",
+        why,
     )
 
 
-def _computed(card: Card, computed: float, workload: Workload, anchors: tuple[_Anchor, ...]) -> Speed:
+def _computed_speed(
+    card: Card, computed: float, workload: Workload, measured_cards: tuple[_MeasuredCard, ...]
+) -> Speed:
     shares = load_throughput().workloads[workload]
-    place = nearest(card, computed, [(anchor.card, anchor.computed) for anchor in anchors])
-    used = anchors if place is None else (anchors[place],)
-    if place is None:
-        spread, why = shares.far, f"no {card.architecture} card of its kind was measured: from the rates alone"
-    else:
-        spread, why = (
-            _spread(anchors[place], anchors, shares),
-            f"from the {anchors[place].card.name}, which was measured",
+    index = nearest_measured(card, computed, [(measured.card, measured.computed) for measured in measured_cards])
+    if index is None:
+        used = measured_cards
+        spread = shares.far
+        why = text(
+            "computed from its rates: no {architecture} card like it was measured", architecture=card.architecture
         )
-        if abs(_imbalance(card, anchors[place].card)) > math.log(2):
-            spread, why = shares.far, f"{why}, though its balance of arithmetic and bandwidth is another"
-    known = _known_miss(card, place is not None)
-    relative = math.exp(computed + sum(anchor.measured - anchor.computed for anchor in used) / len(used))
+    else:
+        nearest = measured_cards[index]
+        used = (nearest,)
+        if abs(_imbalance(card, nearest.card)) > math.log(2):
+            spread = shares.far
+            template = "computed from the measured {card}, although its balance of arithmetic and bandwidth differs"
+        else:
+            spread = _spread(nearest, measured_cards, shares)
+            template = "computed from the measured {card}"
+        why = text(template, card=nearest.card.name)
+    caveat = _caveat(card, has_siblings=index is not None)
+    relative = math.exp(computed + sum(measured.measured - measured.computed for measured in used) / len(used))
     return Speed(
         card.name,
         relative,
@@ -278,26 +297,33 @@ def _computed(card: Card, computed: float, workload: Workload, anchors: tuple[_A
         relative * math.exp(spread),
         "computed",
         used[0].set.source,
-        f"{why}; {known}" if known else why,
+        listing([why, caveat], "{items}; {last}") if caveat else why,
     )
 
 
-def _spread(used: _Anchor, anchors: tuple[_Anchor, ...], shares: Shares) -> float:
-    """As far as four of five lay off; where two of a make alone were measured, no less than these two contradict each other."""
-    make = [anchor.measured - anchor.computed for anchor in anchors if family(anchor.card) == family(used.card)]
-    return max(shares.near, max(make) - min(make)) if len(make) == _TWO else shares.near
+def _spread(nearest: _MeasuredCard, measured_cards: tuple[_MeasuredCard, ...], shares: Shares) -> float:
+    """The error that four of five cards stay within; where only two of a family were measured, at least their difference."""
+    errors = [
+        measured.measured - measured.computed
+        for measured in measured_cards
+        if family(measured.card) == family(nearest.card)
+    ]
+    return max(shares.near, max(errors) - min(errors)) if len(errors) == _PAIR else shares.near
 
 
 def _imbalance(card: Card, other: Card) -> float:
-    """By which factor (a logarithm) one has more arithmetic for each byte that it moves. Both have the rates."""
+    """The logarithm of the factor by which a card has more arithmetic per byte than another. Both have the rates."""
     rates = [(_tensor(each), _bandwidth(each)) for each in (card, other)]
     (here, moved), (there, also) = [(a, b) for a, b in rates if isinstance(a, float) and isinstance(b, float)]
     return math.log((here / moved) / (there / also))
 
 
-def _known_miss(card: Card, has_siblings: bool) -> str:
+def _caveat(card: Card, *, has_siblings: bool) -> str:
+    """What is known about errors of the formula for such cards."""
     if card.vendor == "AMD":
-        return "of AMD's rates products reach two thirds of the share that they reach of NVIDIA's, which is counted in"
+        return text("AMD cards reach two thirds of the share of their rates that NVIDIA cards reach, which is included")
     if card.architecture == "Ada":
-        return _ADA
-    return _NEW if card.architecture == "Blackwell" and not has_siblings else ""
+        return text("Ada cards have large caches, so the formula may be a quarter too low or too high")
+    if card.architecture == "Blackwell" and not has_siblings:
+        return text("new chips may be slower: the B200 reached half to three quarters of what the formula predicts")
+    return ""

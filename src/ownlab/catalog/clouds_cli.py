@@ -1,4 +1,4 @@
-"""`ownlab clouds`: platforms with their offers, prices and limits; `ownlab clouds cost`: what a job costs there."""
+"""The command `ownlab clouds`: platforms with their offers, prices and limits. `ownlab clouds cost` is in instruments/advise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["command"]
 
 
 class _Clouds(click.Group):
-    """What is no command is the name of a platform. `cost` belongs to the advice and is loaded when it is called."""
+    """A word that is not a command is the name of a platform. `cost` is loaded from instruments/advise when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*super().list_commands(ctx), "cost"]
@@ -35,9 +35,10 @@ class _Clouds(click.Group):
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Show platforms that rent or lend GPUs: cards, prices, limits, and the day that each is of.
+    """Show cloud platforms with GPUs: their cards, prices and limits, each with its date.
 
-    `ownlab clouds kaggle` shows one in full, with its sources; `ownlab clouds cost` computes what a job costs on each.
+    `ownlab clouds kaggle` shows one platform in full, with its sources. `ownlab clouds cost` compares what a job costs on
+    each.
     """
     if context.invoked_subcommand is None:
         _print((), as_json)
@@ -49,7 +50,7 @@ def command(context: click.Context, as_json: bool) -> None:
 @click.argument("names", nargs=-1)
 @json_option
 def _show(names: tuple[str, ...], as_json: bool) -> None:
-    """Show the platforms that are named."""
+    """Show these platforms in full."""
     _print(names, as_json)
 
 

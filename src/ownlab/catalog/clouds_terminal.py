@@ -1,4 +1,4 @@
-"""`ownlab clouds` in the terminal: all platforms at a glance, one in full with its sources; what is old is grey."""
+"""`ownlab clouds` in the terminal: all platforms in short, or one in full with its sources. Old prices are dimmed."""
 
 from __future__ import annotations
 
@@ -11,54 +11,56 @@ from ownlab.catalog.cards import Figure, Unstated
 from ownlab.catalog.platforms import (
     LIMITS,
     NO_LIMIT,
+    Limit,
     Offer,
     Platform,
     days_old,
     is_old,
-    load_origins,
+    load_platform_sources,
     load_platforms,
 )
 from ownlab.render.console import labelled
+from ownlab.text import listing, text
 from ownlab.units import format_price
 
 __all__ = ["show_platform", "show_platforms"]
 
-_LABELS = {
-    "session_hours": ("a session", "hours"),
-    "weekly_hours": ("a week", "hours"),
-    "idle_minutes": ("idle", "minutes"),
-    "storage_gb": ("storage", "GB"),
+_LIMITS: dict[Limit, tuple[str, str]] = {
+    "session_hours": (text("session"), "{value:g} hours"),
+    "weekly_hours": (text("week"), "{value:g} hours"),
+    "idle_minutes": (text("idle"), "{value:g} minutes"),
+    "storage_gb": (text("storage"), "{value:g} GB"),
 }
-_WIDTH = 11
-_WIDE = 60  # columns; in a terminal that has fewer, offers begin at the left
-_YEAR = 365
-_MONTH = 30.4
+_LABEL_WIDTH = 11
+_WIDE = 60  # columns; in a narrower terminal the offers start at the left
+_DAYS_PER_YEAR = 365
+_DAYS_PER_MONTH = 30.4
 
 
 def show_platforms(out: Console, today: date) -> None:
-    """Print all of them, a line or two each."""
+    """Print all platforms, one or two lines each."""
     platforms = load_platforms()
     width = max(Text(each.name).cell_len for each in platforms) + 2
     for platform in platforms:
         name = Text(platform.name, style="bold" if platform.alive else "dim")
         name.append(" " * (width - name.cell_len))
-        out.print(Text("  ") + name + _limits(platform), no_wrap=True, overflow="ignore", crop=False)
+        out.print(Text("  ") + name + _time_limits(platform), no_wrap=True, overflow="ignore", crop=False)
         offers = [offer for offer in platform.offers if not offer.gone]
         if offers:
             labelled(out, "", _offers(offers, today), indent=2 + width if out.width >= _WIDE else 4, width=0)
     out.print()
-    labelled(out, "", Text(_closing(platforms, today), style="dim"), width=0)
+    labelled(out, "", Text(_summary(platforms, today), style="dim"), width=0)
 
 
 def show_platform(platform: Platform, out: Console, today: date) -> None:
-    """Print one: limits, offers with the day of each price, notes, sources."""
+    """Print one platform: limits, offers with the date of each price, notes, and sources."""
     out.print(Text(platform.name, style="bold") + Text(f"  {platform.address}", style="dim"))
     if platform.alive is not True:
         labelled(out, "", Text(_state(platform), style="red"), width=0)
     if platform.alive is not False:
         for name in LIMITS:
-            label, unit = _LABELS[name]
-            labelled(out, label, _limit(platform.limit(name), unit), width=_WIDTH)
+            label, template = _LIMITS[name]
+            labelled(out, label, _limit(platform.limit(name), template), width=_LABEL_WIDTH)
     if platform.offers:
         out.print()
         _table(platform, out, today)
@@ -72,45 +74,48 @@ def show_platform(platform: Platform, out: Console, today: date) -> None:
 
 def _state(platform: Platform) -> str:
     if platform.alive is False:
-        return f"has ended ({platform.ended})"
-    return "nothing was heard of it for years"
+        return text("shut down ({date})", date=platform.ended)
+    return text("no information for years")
 
 
-def _limits(platform: Platform) -> Text:
+def _time_limits(platform: Platform) -> Text:
     if platform.alive is not True:
         return Text(_state(platform), style="red" if platform.alive is False else "yellow")
-    found = []
-    for name, words in (("session_hours", "{:g} h a session"), ("weekly_hours", "{:g} h a week")):
-        limit = platform.session_hours if name == "session_hours" else platform.weekly_hours
-        if isinstance(limit, Figure):
-            found.append(words.format(limit.value))
+    limits: list[str] = []
+    if isinstance(platform.session_hours, Figure):
+        limits.append(text("{hours:g} h per session", hours=platform.session_hours.value))
+    if isinstance(platform.weekly_hours, Figure):
+        limits.append(text("{hours:g} h per week", hours=platform.weekly_hours.value))
+    if limits:
+        return Text(listing(limits, "{items}, {last}"))
     unlimited = isinstance(platform.session_hours, Unstated) and platform.session_hours.reason == NO_LIMIT
-    return Text(", ".join(found) if found else "no limit of time" if unlimited else "")
+    return Text(text("no time limit") if unlimited else "")
 
 
 def _offers(offers: list[Offer], today: date) -> Text:
-    """ "T4 free, L4 $0.17, 8 × H200 SXM $63.30"; the cheapest of each card."""
+    """ "T4 free, L4 $0.17, 8 × H200 SXM $63.30": the cheapest offer of each card."""
     best: dict[tuple[str, int], Offer] = {}
     for offer in offers:
         key = offer.card, offer.count
-        kept = best.get(key)
-        if kept is None or (offer.hourly or 0.0) < (kept.hourly or 0.0):
+        cheapest = best.get(key)
+        if cheapest is None or (offer.hourly or 0.0) < (cheapest.hourly or 0.0):
             best[key] = offer
     line = Text()
     for number, offer in enumerate(best.values()):
-        card = f"{offer.count} × {offer.card}" if offer.count > 1 else offer.card
-        old = _grey(offer, today)
-        line.append(", " if number else "").append(f"{card} {_hourly(offer)}{'*' * old}", style="dim" if old else "")
+        old = _is_dimmed(offer, today)
+        line.append(", " if number else "").append(
+            f"{_card(offer)} {_hourly(offer)}{'*' * old}", style="dim" if old else ""
+        )
     return line
 
 
 def _hourly(offer: Offer) -> str:
     if offer.per == "free":
-        return "free"
+        return text("free")
     return "?" if offer.hourly is None else format_price(offer.hourly, offer.currency)
 
 
-def _grey(offer: Offer, today: date) -> bool:
+def _is_dimmed(offer: Offer, today: date) -> bool:
     return bool(offer.gone) or (is_old(offer.price, today) and offer.per != "free")
 
 
@@ -119,18 +124,18 @@ def _table(platform: Platform, out: Console, today: date) -> None:
     cards = max(len(_card(offer)) for offer in platform.offers) + 2
     regions = dict.fromkeys(offer.region for offer in platform.offers)
     for offer in platform.offers:
-        style = "dim" if _grey(offer, today) else ""
+        style = "dim" if _is_dimmed(offer, today) else ""
         price = _hourly(offer) if offer.per == "free" else f"{_hourly(offer)}/h"
         when = "" if offer.per == "free" else offer.price.as_of
         line = Text(f"  {offer.name.ljust(names)}{_card(offer).ljust(cards)}{price.rjust(9)}  {when}", style=style)
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
         region = offer.region if len(regions) > 1 else ""
-        details = (_age(offer, today), _units(offer), region, offer.note, _gone(offer))
-        if any(details):
-            labelled(out, "", Text("; ".join(filter(None, details)), style="dim"), indent=4, width=0)
+        details = [detail for detail in (_age(offer, today), _units(offer), region, offer.note, _gone(offer)) if detail]
+        if details:
+            labelled(out, "", Text(listing(details, "{items}; {last}"), style="dim"), indent=4, width=0)
     if len(regions) == 1 and platform.offers[0].region:
-        labelled(out, "", Text(f"prices of {platform.offers[0].region}", style="dim"), width=0)
+        labelled(out, "", Text(text("prices in {region}", region=platform.offers[0].region), style="dim"), width=0)
 
 
 def _card(offer: Offer) -> str:
@@ -138,23 +143,25 @@ def _card(offer: Offer) -> str:
 
 
 def _units(offer: Offer) -> str:
-    return f"{offer.price.value:g} units an hour" if offer.per == "unit-hour" else ""
+    return text("{units:g} units per hour", units=offer.price.value) if offer.per == "unit-hour" else ""
 
 
 def _gone(offer: Offer) -> str:
-    return f"not to be had any more: {offer.gone}" if offer.gone else ""
+    return text("no longer offered: {reason}", reason=offer.gone) if offer.gone else ""
 
 
 def _age(offer: Offer, today: date) -> str:
     if offer.per == "free" or not is_old(offer.price, today):
         return ""
     days = days_old(offer.price.as_of, today)
-    return f"{days / _YEAR:.1f} years old" if days > _YEAR else f"{days / _MONTH:.0f} months old"
+    if days > _DAYS_PER_YEAR:
+        return text("{years:.1f} years old", years=days / _DAYS_PER_YEAR)
+    return text("{months:.0f} months old", months=days / _DAYS_PER_MONTH)
 
 
-def _limit(limit: Figure | Unstated, unit: str) -> Text:
+def _limit(limit: Figure | Unstated, template: str) -> Text:
     if isinstance(limit, Figure):
-        return Text(f"{limit.value:g} {unit}") + Text(f"  ({limit.source}, {limit.as_of})", style="dim")
+        return Text(text(template, value=limit.value)) + Text(f"  ({limit.source}, {limit.as_of})", style="dim")
     return Text(limit.reason, style="" if limit.reason == NO_LIMIT else "dim")
 
 
@@ -165,24 +172,28 @@ def _sources(platform: Platform, out: Console) -> None:
     used = dict.fromkeys([figure.source for figure in figures if isinstance(figure, Figure)])
     if platform.ended_source:
         used[platform.ended_source] = None
-    origins = load_origins()
+    sources = load_platform_sources()
     for key in used:
-        origin = origins[key]
-        labelled(out, "", Text(f"{key}: {origin.title}, of {origin.as_of}", style="dim"), width=0)
-        labelled(out, "", Text(origin.address, style="dim"), indent=4, width=0, wrapped=False)
+        source = sources[key]
+        line = text("{key}: {title}, {date}", key=key, title=source.title, date=source.as_of)
+        labelled(out, "", Text(line, style="dim"), width=0)
+        labelled(out, "", Text(source.address, style="dim"), indent=4, width=0, wrapped=False)
 
 
-def _closing(platforms: tuple[Platform, ...], today: date) -> str:
+def _summary(platforms: tuple[Platform, ...], today: date) -> str:
     offers = [offer for each in platforms for offer in each.offers if not offer.gone and offer.per != "free"]
-    old = sum(_grey(offer, today) for offer in offers)
+    old = sum(_is_dimmed(offer, today) for offer in offers)
     gaps = sum(
         isinstance(each.limit(name), Unstated) and each.limit(name) != Unstated(NO_LIMIT)
         for each in platforms
         if each.alive is not False
         for name in LIMITS
     )
-    return (
-        f"Dollars an hour for the whole machine, lists without tax and storage. {old} of {len(offers)} prices are older than "
-        f"half a year (*); {gaps} limits are not published or were not found. One in full: ownlab clouds NAME. What a job "
-        "costs: ownlab clouds cost."
+    return text(
+        "Prices are in dollars per hour for the whole machine, without tax and storage. {old} of {prices} prices are older "
+        "than half a year (*). {gaps} limits are not published or were not found. Details: ownlab clouds NAME. The cost of a "
+        "job: ownlab clouds cost.",
+        old=old,
+        prices=len(offers),
+        gaps=gaps,
     )

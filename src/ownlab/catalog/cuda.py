@@ -1,4 +1,4 @@
-"""Which driver runs which CUDA.
+"""Which driver runs which CUDA, and which CUDA a shared library and NVIDIA's wheels belong to.
 
 NVIDIA's rule since CUDA 11: a program built with any 11.x (12.x, 13.x) runs on every driver from its family's floor on
 ("minor-version compatibility"), and every driver runs all older CUDA. Up to 10.2 each release has its own floor.
@@ -60,7 +60,7 @@ def _drivers() -> Drivers:
 
 
 def driver_floor(cuda: str, family: str = "linux") -> str | None:
-    """The oldest driver that runs programs built with this CUDA; None where no source says."""
+    """Return the oldest driver that runs programs built with this CUDA; None where no source states it."""
     version = parse_version(cuda)
     if not version:
         return None
@@ -71,7 +71,7 @@ def driver_floor(cuda: str, family: str = "linux") -> str | None:
 
 
 def toolkit_driver(cuda: str, family: str = "linux") -> str | None:
-    """The driver that came with this toolkit: it serves all of its features."""
+    """Return the driver that came with this toolkit; it supports all of its features."""
     for row in _drivers().toolkits:
         if row.cuda == major_minor(cuda):
             return row.windows_driver if family == "windows" else row.linux_driver
@@ -79,9 +79,9 @@ def toolkit_driver(cuda: str, family: str = "linux") -> str | None:
 
 
 def branch_of(driver: str, family: str = "linux") -> Branch | None:
-    """The branch that a driver version belongs to: "535.104.05" -> R535.
+    """Return the branch of a driver version: "535.104.05" -> R535.
 
-    Windows drivers of a branch run a few numbers above it (R550: 551 to 553), so there the nearest branch below is meant.
+    Windows drivers of a branch are numbered slightly above it (R550: 551 to 553), so the nearest branch below is taken.
     """
     version = parse_version(driver)
     if not version:
@@ -93,9 +93,9 @@ def branch_of(driver: str, family: str = "linux") -> Branch | None:
 
 
 def newest_cuda(driver: str, family: str = "linux") -> str | None:
-    """The newest CUDA that a driver serves, as nvidia-smi's header says it."""
-    known = branch_of(driver, family)
-    return known.newest_cuda if known else None
+    """Return the newest CUDA that a driver supports, as the header of nvidia-smi shows it."""
+    branch = branch_of(driver, family)
+    return branch.newest_cuda if branch else None
 
 
 _NAME = re.compile(r"(?:lib)?(?P<name>[A-Za-z-]+?)(?:\.so\.(?P<unix>\d+)|64_(?P<windows>\d+)\.dll|\.so$)")
@@ -109,7 +109,9 @@ class CudaLibrary(Struct, frozen=True):
     wheel: str  # the part of the wheel's name between nvidia- and -cu12
     pinned: bool = False  # the wheel's version is CUDA's
     suffix: bool = False  # the wheel keeps its -cuNN from CUDA 13 on
-    numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by the number in its name; else that is CUDA's
+    numbers: dict[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # CUDA majors by the number in the file name; else that number is CUDA's
 
 
 class CudaLibraries(Struct, frozen=True):
@@ -123,23 +125,23 @@ def _libraries() -> tuple[CudaLibrary, ...]:
 
 
 def library_names() -> tuple[str, ...]:
-    """cudart, cublas, …: without what stands before and after them in a file's name."""
+    """Return cudart, cublas, …: names without prefix and suffix of the file."""
     return tuple(row.name for row in _libraries())
 
 
 def cuda_majors(file: str) -> tuple[int, ...]:
-    """The CUDA majors that have a library of this name: "libcufft.so.11" -> (12,); () where the name does not tell."""
+    """Return the CUDA majors that have a library of this file name: "libcufft.so.11" -> (12,); () where it is unknown."""
     row, number = _parse(file)
     if row is None or number is None:
         return ()
-    known = row.numbers.get(str(number))
-    if known is not None:
-        return known
+    majors = row.numbers.get(str(number))
+    if majors is not None:
+        return majors
     return (number,) if not row.numbers or number <= _ALL_NUMBERED_AS_CUDA else ()
 
 
 def library_wheel(file: str, cuda_major: int) -> str | None:
-    """The requirement of NVIDIA's wheel with a library for this CUDA, as pip takes it; None where there is none."""
+    """Return the pip requirement of NVIDIA's wheel with a library for this CUDA; None where there is none."""
     row, _ = _parse(file)
     if row is None or cuda_major < _FIRST_WITH_WHEELS:
         return None
@@ -160,7 +162,7 @@ def _parse(file: str) -> tuple[CudaLibrary | None, int | None]:
 
 
 def _windows_number(digits: str) -> int:
-    """Windows leaves out the point of older versions: 110 is 11.0, 92 is 9.2; 12 is 12."""
+    """Windows omits the point of older versions: 110 is 11.0, 92 is 9.2; 12 is 12."""
     if len(digits) == 3:
         return int(digits[:2])
     return int(digits[0]) if len(digits) == 2 and int(digits) >= 50 else int(digits)

@@ -1,4 +1,4 @@
-"""What CUDA and cuDNN frameworks were built with, their packages for a CUDA major, and torch's allocator variable."""
+"""The CUDA and cuDNN that frameworks are built with, their packages per CUDA major, and torch's allocator variable."""
 
 from __future__ import annotations
 
@@ -86,34 +86,34 @@ def _frameworks() -> Frameworks:
 
 
 def tensorflow_build(version: str) -> TensorflowBuild | None:
-    """What a TensorFlow release was built with; None where the table has none."""
+    """Return what a TensorFlow release was built with; None where the table does not have it."""
     return next((row for row in _frameworks().tensorflow if row.version == major_minor(version)), None)
 
 
 def tensorflow_windows_last() -> str:
-    """The last TensorFlow that uses an NVIDIA card on Windows itself (later ones do in WSL)."""
+    """Return the last TensorFlow that supports NVIDIA cards on native Windows (later ones need WSL)."""
     return _frameworks().tensorflow_windows_last_gpu
 
 
 def jax_extras() -> tuple[JaxExtra, ...]:
-    """JAX's builds for CUDA, the newest CUDA first."""
+    """Return JAX's builds for CUDA, the newest CUDA first."""
     return tuple(sorted(_frameworks().jax, key=lambda row: row.cuda_major, reverse=True))
 
 
 def cupy_packages() -> tuple[CupyPackage, ...]:
-    """CuPy's packages, the newest CUDA first."""
+    """Return CuPy's packages, the newest CUDA first."""
     return tuple(reversed(_frameworks().cupy))
 
 
 def allocator_names() -> AllocatorNames:
-    """How the variable of torch's allocator is called, and since when."""
+    """Return the names of the variable that configures torch's allocator."""
     return _frameworks().torch_alloc_conf
 
 
 def cudnn_wheel(cudnn: str, cuda_major: int) -> str | None:
-    """The requirement of NVIDIA's wheel with this cuDNN (or a newer one of its major) for a CUDA major.
+    """Return the requirement of NVIDIA's wheel with this cuDNN (or a newer one of its major) for a CUDA major.
 
-    None where there is no such wheel: cuDNN 7 and older have none, and each CUDA major has but some releases.
+    None where there is no such wheel: cuDNN 7 and older have none, and each CUDA major has only some releases.
     """
     wanted = parse_version(cudnn)
     row = next((row for row in load_json("cudnn", Cudnn).wheels if row.cuda_major == cuda_major), None)
@@ -127,7 +127,7 @@ def cudnn_wheel(cudnn: str, cuda_major: int) -> str | None:
 
 
 def cudnn_of_torch(torch: str, cuda: str | None = None) -> str | None:
-    """The cuDNN that an official torch wheel brings: of its build for this CUDA, or of the one that pip installs."""
+    """Return the cuDNN of an official torch wheel: of the build for this CUDA, or of the one that pip installs."""
     row = next((row for row in load_json("cudnn", Cudnn).torch_cudnn if row.torch == major_minor(torch)), None)
     if row is None or cuda is None:
         return row.cudnn if row else None

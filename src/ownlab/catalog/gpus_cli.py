@@ -1,4 +1,4 @@
-"""`ownlab gpus`: what each card can do, with sources; the ladder; newer figures."""
+"""The command `ownlab gpus`: specifications of cards with their sources, the ladder, and updates of the figures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from ownlab.cli.options import json_option
 from ownlab.errors import InputError, UsageError
+from ownlab.text import plural, text
 
 if TYPE_CHECKING:
     from ownlab.catalog.card_speeds import Workload
@@ -23,14 +24,14 @@ _SHOW = "show"
 
 
 class _Gpus(click.Group):
-    """What is no command is a card: `ownlab gpus h200`."""
+    """A word that is not a command is a card: `ownlab gpus h200`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         first = next((word for word in args if not word.startswith("-")), None)
         if first in self.list_commands(ctx):
             rest = list(args)
             rest.remove(first)
-            args = [first, *rest]  # `ownlab gpus --json ladder` is as good as `ownlab gpus ladder --json`
+            args = [first, *rest]  # `ownlab gpus --json ladder` means `ownlab gpus ladder --json`
         elif not {"-h", "--help"} & set(args):
             args = [_SHOW, *args]
         return super().parse_args(ctx, args)
@@ -40,22 +41,22 @@ class _Gpus(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "advise":
-            found: click.Command = importlib.import_module("ownlab.instruments.advise.cli").command
-            return found
+            advise: click.Command = importlib.import_module("ownlab.instruments.advise.cli").command
+            return advise
         return super().get_command(ctx, cmd_name)
 
 
 @click.group("gpus", cls=_Gpus, subcommand_metavar="[NAME]... | COMMAND [ARGS]...")
 @json_option
-def command(as_json: bool) -> None:  # every command below has --json itself, and is given it
-    """Show what cards there are and what each can do; of a NAME everything, with the source of each figure.
+def command(as_json: bool) -> None:  # each subcommand has its own --json
+    """Show the specifications of cards; with a NAME in full, with the source of each figure.
 
-    Figures are of one device as programs see it; rates are dense, and tensor rates add up in fp32.
+    Figures describe one device as programs see it. Rates are dense, and tensor rates accumulate in fp32.
 
     \b
-    ownlab gpus                     all of them
-    ownlab gpus a100 4090           these, in full
-    ownlab gpus ladder              how fast they are beside each other
+    ownlab gpus                     all cards
+    ownlab gpus a100 4090           these cards in full
+    ownlab gpus ladder              cards ranked by speed
     """
 
 
@@ -63,10 +64,10 @@ def command(as_json: bool) -> None:  # every command below has --json itself, an
 @click.argument("names", nargs=-1)
 @json_option
 def show(names: tuple[str, ...], as_json: bool) -> None:
-    """Show the cards, or some in full."""
+    """Show all cards, or these in full."""
     from ownlab.catalog.ladder import list_cards
 
-    cards = _chosen(",".join(names) if names else None)
+    cards = _choose(",".join(names) if names else None)
     if as_json:
         from ownlab.render.documents import echo_record
 
@@ -85,106 +86,125 @@ def show(names: tuple[str, ...], as_json: bool) -> None:
 
 
 @command.command("ladder")
-@click.option("--workload", type=click.Choice(_WORKLOADS), default="transformer", help="Default: transformer.")
+@click.option(
+    "--workload", type=click.Choice(_WORKLOADS), default="transformer", help="Kind of work.  [default: transformer]"
+)
 @click.option(
     "--by",
     "order",
     type=click.Choice(("speed", "price", "watt")),
     default="speed",
-    help="Speed, or speed for the money, or for the power.",
+    help="Rank by speed, speed per price, or speed per watt.  [default: speed]",
 )
-@click.option("--cards", "asked", metavar="LIST", help="Only these: a100,4090,t4.")
+@click.option("--cards", "names", metavar="LIST", help="Only these cards: a100,4090,t4.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Draw it into FILE.png, .svg or .html.",
+    help="Save a chart as FILE.png, .svg or .html.",
 )
-@click.option("--machine", metavar="FILE", help="A saved machine whose card is marked instead of this one's.")
+@click.option("--machine", metavar="FILE", help="Mark the cards of this saved machine instead of this computer's.")
 @json_option
 def ladder(
-    workload: Workload, order: Order, asked: str | None, plot: Path | None, machine: str | None, as_json: bool
+    workload: Workload, order: Order, names: str | None, plot: Path | None, machine: str | None, as_json: bool
 ) -> None:
-    """Show how fast cards are beside a V100, by kind of work; this machine's own are marked.
+    """Show how fast cards are relative to a V100, by kind of work; the cards of this machine are marked.
 
-    Measured speeds where somebody measured them, else computed from the rates, with the span in which they may lie.
+    Speeds are measured where a measurement was published; otherwise they are computed from the rates, with their uncertainty.
     """
     from ownlab.catalog.ladder import rank
     from ownlab.config.target import resolve_machine_options
     from ownlab.machine.installed_cards import own_cards
 
-    cards = _chosen(asked)
+    cards = _choose(names)
     own = own_cards(resolve_machine_options(machine=machine))
-    found = rank(cards, workload, order, own.known, own.unknown)
-    if not found.rungs:
-        raise UsageError(f"of none of these cards it can be said: {found.left_out[0].card}: {found.left_out[0].reason}")
+    ranked = rank(cards, workload, order, own.known, own.unknown)
+    if not ranked.rungs:
+        first = ranked.left_out[0]
+        raise UsageError(
+            text("none of these cards can be ranked; {card}: {reason}", card=first.card, reason=first.reason)
+        )
     if plot is not None:
         from ownlab.catalog.ladder_chart import ladder_chart
         from ownlab.render.charts import save_chart
 
-        save_chart(ladder_chart(found), plot)
+        save_chart(ladder_chart(ranked), plot)
     if as_json:
         from ownlab.render.documents import echo_record
 
-        echo_record(found)
+        echo_record(ranked)
         return
     from ownlab.catalog.gpus_terminal import show_ladder
     from ownlab.render.console import console
 
-    show_ladder(found, console())
+    show_ladder(ranked, console())
     if plot is not None:
-        click.echo(f"Drawn into {plot}.")
+        click.echo(text("Saved the chart as {path}.", path=plot))
 
 
 @command.command("update")
 @click.argument("source", required=False, metavar="FILE|URL")
-@click.option("--reset", is_flag=True, help="Go back to the figures that came with ownlab.")
+@click.option("--reset", is_flag=True, help="Restore the figures that came with ownlab.")
 @json_option
 def update(source: str | None, reset: bool, as_json: bool) -> None:
-    """Take newer figures from a file, or from an https address, once they have been checked.
+    """Add newer figures from a file or an https address, after they have been checked.
 
-    The file is written as ownlab's own catalog/data/cards.toml: cards of the same name are replaced, others are added.
+    The file has the format of ownlab's own catalog/data/cards.toml. Cards of the same name are replaced, others are added.
     """
-    from ownlab.catalog.card_update import accept, forget
+    from ownlab.catalog import card_update
 
     if reset == (source is not None):
-        raise UsageError("name a file or an address, or --reset", hint="ownlab gpus update cards.toml")
-    done = forget() if source is None else accept(_read(source))
+        raise UsageError(
+            text("give either a file or address, or --reset"), hint=text("For example: ownlab gpus update cards.toml")
+        )
+    done = card_update.reset() if source is None else card_update.update(_read(source))
     if as_json:
         from ownlab.render.documents import echo_record
 
         echo_record(done)
     elif done.as_of is None:
-        click.echo("The figures are those that came with ownlab.")
+        click.echo(text("The figures are now those that came with ownlab."))
     else:
-        cards = "one card" if done.cards == 1 else f"{done.cards} cards"
-        click.echo(f"Taken: {cards} of {done.as_of}, {len(done.new)} new, {len(done.changed)} changed.")
+        click.echo(
+            plural(
+                done.cards,
+                "Updated: one card ({date}), {new} new, {changed} changed.",
+                "Updated: {n} cards ({date}), {new} new, {changed} changed.",
+                date=done.as_of,
+                new=len(done.new),
+                changed=len(done.changed),
+            )
+        )
 
 
-def _chosen(asked: str | None) -> tuple[Card, ...]:
+def _choose(names: str | None) -> tuple[Card, ...]:
     from ownlab.catalog.cards import choose_cards, load_cards
 
-    if asked is None:
+    if names is None:
         return load_cards()
-    return choose_cards(asked, sizes=False)
+    return choose_cards(names, sizes=False)
 
 
 def _read(source: str) -> str:
-    from ownlab.catalog.card_update import LARGEST
+    from ownlab.catalog.card_update import MAX_BYTES
 
     try:
         if "://" in source:
             if not source.lower().startswith("https://"):
-                raise UsageError("figures are taken by https alone", hint="Or download the file, and name that.")
+                raise UsageError(
+                    text("only https addresses are accepted"), hint=text("Or download the file and pass its path.")
+                )
             from ownlab.download import download
 
-            return download(source, max_bytes=LARGEST).data.decode()
+            return download(source, max_bytes=MAX_BYTES).data.decode()
         with open(source, "rb") as file:
-            data = file.read(LARGEST + 1)  # a pipe, or a device, has no size to look at
-        if len(data) > LARGEST:
-            raise InputError(f"{source} is larger than {LARGEST / 2**20:g} MB, which no catalogue should be")
+            data = file.read(MAX_BYTES + 1)  # a pipe or a device has no size to check first
+        if len(data) > MAX_BYTES:
+            raise InputError(
+                text("{source} is larger than the limit of {limit:g} MB", source=source, limit=MAX_BYTES / 2**20)
+            )
         return data.decode("utf-8-sig")
     except OSError as exc:
-        raise InputError(f"cannot read {source}: {exc.strerror}") from exc
+        raise InputError(text("cannot read {source}: {cause}", source=source, cause=exc.strerror)) from exc
     except UnicodeDecodeError as exc:
-        raise InputError(f"{source} is no text") from exc
+        raise InputError(text("{source} is not a text file", source=source)) from exc

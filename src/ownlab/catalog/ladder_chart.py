@@ -1,4 +1,4 @@
-"""The ladder as a drawing: one dot for each card on a scale of ratios, the span in which it may lie, one's own marked."""
+"""The ladder as a chart: a dot per card on a logarithmic scale, its uncertainty as a line, the machine's own cards marked."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ import json
 from typing import Any
 
 from ownlab.catalog.cards import Figure
-from ownlab.catalog.ladder import WORK, Ladder, Order, Rung
+from ownlab.catalog.ladder import WORKLOAD_TITLES, Ladder, Order, Rung
+from ownlab.text import listing, text
 
 __all__ = ["ladder_chart"]
 
 Spec = dict[str, Any]
 
-# Colours that people with any sight tell apart (Okabe and Ito, 2008).
-_OWN = "in this machine"
+# Colours that colour-blind people can tell apart (Okabe and Ito, 2008).
+_OWN = text("in this machine")
 _COLOURS = {"measured": "#0072B2", "computed": "#E69F00", _OWN: "#D55E00"}
 _AXES: dict[Order, str] = {
-    "speed": "speed beside a V100 SXM2 (= 1)",
-    "price": "speed for 1000 USD of its price at launch, or of what Lambda asked (V100 SXM2's speed = 1)",
-    "watt": "speed for 100 W of its power limit (V100 SXM2's speed = 1)",
+    "speed": text("speed relative to a V100 SXM2 (= 1)"),
+    "price": text("speed per 1000 USD of the launch price or of what Lambda asked (speed of a V100 SXM2 = 1)"),
+    "watt": text("speed per 100 W of the power limit (speed of a V100 SXM2 = 1)"),
 }
 _ROW = 13  # height of one card, in pixels
 _WIDTH = 560
-_LEGEND_ROWS = 12  # of so many there is room for the legend among them
+_LEGEND_ROWS = 12  # from so many rows on, the legend fits inside the chart
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 
 def ladder_chart(ladder: Ladder) -> Spec:
-    """The Vega-Lite specification."""
+    """Return the Vega-Lite specification."""
     values = [_value(rung) for rung in ladder.rungs]
     low, high = min(value["low"] for value in values), max(value["high"] for value in values)
-    room = max(high / low, 2.0)  # to the right of the last line there are figures
-    across: Spec = {
+    room = max(high / low, 2.0)  # numbers stand to the right of the last line
+    x_axis: Spec = {
         "type": "quantitative",
         "scale": {"type": "log", "domain": [round(low * room**-0.02, 5), round(high * room**0.07, 5)], "nice": False},
         "axis": {
@@ -40,11 +41,11 @@ def ladder_chart(ladder: Ladder) -> Spec:
         },
     }
     ticks = [tick for tick in _TICKS if low <= tick <= high]
-    if len(ticks) > 1:  # else all lie between two of them, and Vega finds others
-        across["axis"]["values"] = ticks
+    if len(ticks) > 1:  # otherwise all values lie between two of them, and Vega chooses others
+        x_axis["axis"]["values"] = ticks
     place = "bottom-right" if len(values) >= _LEGEND_ROWS else "right"
     own = [value["card"] for value in values if value["how"] == _OWN]
-    down = {
+    y_axis = {
         "field": "card",
         "type": "nominal",
         "sort": None,
@@ -63,7 +64,7 @@ def ladder_chart(ladder: Ladder) -> Spec:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "title": {
-            "text": WORK[ladder.workload],
+            "text": WORKLOAD_TITLES[ladder.workload],
             "subtitle": _subtitle(ladder),
             "anchor": "start",
             "fontSize": 15,
@@ -76,14 +77,14 @@ def ladder_chart(ladder: Ladder) -> Spec:
         "height": {"step": _ROW},
         "config": {"axis": {"gridColor": "#eeeeee", "labelFontSize": 10}, "view": {"stroke": "#dddddd"}},
         "data": {"values": values},
-        "layer": [_spans(across, down, place), _dots(across, down, place), _numbers(across, down)],
+        "layer": [_spans(x_axis, y_axis, place), _dots(x_axis, y_axis, place), _numbers(x_axis, y_axis)],
     }
 
 
 def _value(rung: Rung) -> Spec:
     scale = rung.score / rung.speed.relative
     memory = f", {rung.memory_gb.value:.0f} GB" if isinstance(rung.memory_gb, Figure) else ""
-    sized = "GB" in rung.card  # the name says it already
+    sized = "GB" in rung.card  # the name has the size already
     return {
         "card": f"{rung.card}{'' if sized else memory}",
         "score": round(rung.score, 5),
@@ -97,7 +98,10 @@ def _value(rung: Rung) -> Spec:
 
 def _subtitle(ladder: Ladder) -> list[str]:
     sources = dict.fromkeys(ladder.sources[rung.speed.source].title.split(":")[0] for rung in ladder.rungs)
-    return [f"measured: {'; '.join(sources)}", "computed: from rates and bandwidth; lines: where it may lie"]
+    return [
+        text("measured: {sources}", sources=listing(sources, "{items}; {last}")),
+        text("computed: from rates and bandwidth; lines: the uncertainty"),
+    ]
 
 
 def _colour(place: str) -> Spec:
@@ -109,32 +113,32 @@ def _colour(place: str) -> Spec:
     }
 
 
-def _spans(across: Spec, down: Spec, place: str) -> Spec:
+def _spans(x_axis: Spec, y_axis: Spec, place: str) -> Spec:
     return {
         "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.35},
         "encoding": {
-            "x": {**across, "field": "low"},
+            "x": {**x_axis, "field": "low"},
             "x2": {"field": "high"},
-            "y": down,
+            "y": y_axis,
             "color": _colour(place),
         },
     }
 
 
-def _dots(across: Spec, down: Spec, place: str) -> Spec:
+def _dots(x_axis: Spec, y_axis: Spec, place: str) -> Spec:
     return {
         "mark": {"type": "point", "filled": True, "opacity": 1, "size": 42},
         "encoding": {
-            "x": {**across, "field": "score"},
-            "y": down,
+            "x": {**x_axis, "field": "score"},
+            "y": y_axis,
             "color": _colour(place),
             "tooltip": [{"field": "card"}, {"field": "score"}, {"field": "why"}],
         },
     }
 
 
-def _numbers(across: Spec, down: Spec) -> Spec:
+def _numbers(x_axis: Spec, y_axis: Spec) -> Spec:
     return {
         "mark": {"type": "text", "align": "left", "dx": 5, "fontSize": 9, "color": "#333333"},
-        "encoding": {"x": {**across, "field": "high"}, "y": down, "text": {"field": "text"}},
+        "encoding": {"x": {**x_axis, "field": "high"}, "y": y_axis, "text": {"field": "text"}},
     }

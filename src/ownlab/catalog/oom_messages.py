@@ -1,6 +1,6 @@
-"""Reads messages about memory that ran out, as frameworks, CUDA and Linux word them, in pasted text.
+"""Parse out-of-memory messages of frameworks, CUDA and Linux in pasted text.
 
-Wordings: torch's CUDACachingAllocator.cpp (0.4 to 1.3: "… cached"; 1.4 to 2.0: "… reserved in total by PyTorch"; 2.1:
+Sources of the wordings: torch's CUDACachingAllocator.cpp (0.4 to 1.3: "… cached"; 1.4 to 2.0: "… reserved in total by PyTorch"; 2.1:
 "total capacty"; then "of which … is free"), XPU's and MPS's allocators, THC of torch 0.3, TensorFlow's bfc_allocator.cc,
 XLA, ggml-cuda, Linux's oom_kill.c. tests/oom has real ones of each, with their sources.
 """
@@ -17,28 +17,28 @@ from msgspec.structs import replace
 
 from ownlab.units import GIB, KIB, parse_bytes
 
-__all__ = ["Holder", "OomMessage", "read_messages"]
+__all__ = ["Holder", "OomMessage", "parse_messages"]
 
 Speaker = Literal["torch", "CUDA", "library", "TensorFlow", "JAX", "llama.cpp", "Linux", "shell"]
 
-_WINDOW = 1500  # characters that a message may have; what lies further away is of another
+_WINDOW = 1500  # the most characters of a message; text further away belongs to another
 _QUOTED = 300
 
 
 class Holder(Struct, frozen=True):
-    """A process that holds memory of the card."""
+    """A process that holds memory on the card."""
 
     pid: int
     bytes: int
 
 
 class OomMessage(Struct, frozen=True, kw_only=True):
-    """What one message says. None: it does not say it."""
+    """The figures of one message. None: the message does not contain it."""
 
     speaker: Speaker
     quoted: str
     backend: Literal["cuda", "hip", "xpu", "npu", "mps", "cpu"] = "cuda"  # cpu: the computer's own memory ran out
-    device: int | None = None  # as the program counts them
+    device: int | None = None  # index within the program
     tried_bytes: int | None = None
     total_bytes: int | None = None
     free_bytes: int | None = None
@@ -47,33 +47,33 @@ class OomMessage(Struct, frozen=True, kw_only=True):
     allocated_bytes: int | None = None  # held by tensors
     unallocated_bytes: int | None = None  # held by the framework for later use
     pools_bytes: int | None = None  # of the allocated: in private pools (CUDA graphs)
-    outside_bytes: int | None = None  # of this process, not by the framework's allocator, where the message says it
-    program_bytes: int | None = None  # XLA: what the compiled program needs in all
+    outside_bytes: int | None = None  # of this process, outside the framework's allocator, where the message has it
+    program_bytes: int | None = None  # XLA: the total of the compiled program
     others: tuple[Holder, ...] = ()
-    # What this torch has against memory in pieces, by its wording: expandable_segments, max_split_size_mb, or nothing.
+    # The option against fragmentation that this version of torch has, judged by its wording.
     against_pieces: Literal["expandable_segments", "max_split_size_mb", ""] = ""
-    variable: str = "PYTORCH_CUDA_ALLOC_CONF"  # where it is set
+    variable: str = "PYTORCH_CUDA_ALLOC_CONF"  # the variable that sets it
     victim: str = ""  # Linux: the process that was killed
-    confined: bool = False  # Linux: the limit of a container, job or service, not of the machine
+    confined: bool = False  # Linux: the limit is that of a container, job or service, not of the machine
 
     @property
     def reserved_bytes(self) -> int | None:
-        """What the framework's allocator holds in all."""
+        """The total that the framework's allocator holds."""
         if self.allocated_bytes is None or self.unallocated_bytes is None:
             return None
         return self.allocated_bytes + self.unallocated_bytes
 
     @property
-    def told(self) -> int:
-        """How many figures it has."""
+    def figure_count(self) -> int:
+        """How many figures the message has."""
         figures = [name for name in self.__struct_fields__ if name.endswith("_bytes")]
         return sum(getattr(self, name) is not None for name in figures)
 
 
-class _Found(NamedTuple):
+class _Candidate(NamedTuple):
     match: re.Match[str]
     window: str  # the message, from its first word on
-    text: str  # everything that was pasted
+    text: str  # the whole pasted text
 
     @property
     def quoted(self) -> str:
@@ -83,16 +83,17 @@ class _Found(NamedTuple):
 _SIZE = r"(\d+(?:\.\d+)? ?(?:bytes|[KMGT]i?B))\b"
 
 
-def read_messages(lines: Sequence[str]) -> tuple[OomMessage, ...]:
-    """Every message in the lines about memory that ran out, in their order; each once, though eight ranks said it."""
+def parse_messages(lines: Sequence[str]) -> tuple[OomMessage, ...]:
+    """Return the out-of-memory messages in the lines, in order; each once, even if eight ranks printed it."""
     text = " ".join(" ".join(lines).split())  # consoles and pages break lines anywhere
-    found = sorted(
-        ((match, read) for sign, read in _SIGNS for match in sign.finditer(text)), key=lambda pair: pair[0].start()
+    matches = sorted(
+        ((match, parse) for pattern, parse in _PATTERNS for match in pattern.finditer(text)),
+        key=lambda pair: pair[0].start(),
     )
-    starts = [match.start() for match, _ in found] + [len(text)]
+    starts = [match.start() for match, _ in matches] + [len(text)]
     messages = [
-        read(_Found(match, text[match.start() : min(end, match.start() + _WINDOW)], text))
-        for (match, read), end in zip(found, starts[1:], strict=True)
+        parse(_Candidate(match, text[match.start() : min(end, match.start() + _WINDOW)], text))
+        for (match, parse), end in zip(matches, starts[1:], strict=True)
     ]
     messages += [] if messages else _killed(lines)
     return tuple({replace(message, quoted=""): message for message in reversed(messages)}.values())[::-1]
@@ -105,7 +106,7 @@ def _bytes(size: str, *, binary: bool = False) -> int:
 
 
 def _size(text: str, *patterns: str) -> int | None:
-    """The size that stands for @ in the first of the patterns that is found."""
+    """Return the size at the @ of the first pattern that matches."""
     for pattern in patterns:
         match = re.search(pattern.replace("@", _SIZE), text)
         if match is not None:
@@ -118,8 +119,8 @@ def _number(text: str, pattern: str) -> int | None:
     return None if match is None else int(next(part for part in match.groups() if part is not None))
 
 
-def _of_torch(found: _Found) -> OomMessage:
-    words = found.window
+def _parse_torch(candidate: _Candidate) -> OomMessage:
+    words = candidate.window
     allocated = _size(words, "memory @ is allocated by PyTorch", "@ already allocated")
     # Before torch 1.4 "cached" is what is held without use; after it "reserved in total" is both.
     unallocated = _size(words, "@ is reserved by PyTorch but unallocated", "@ cached")
@@ -134,10 +135,10 @@ def _of_torch(found: _Found) -> OomMessage:
         process, held = _find_own(held, allocated + (unallocated or 0))
     return OomMessage(
         speaker="torch",
-        quoted=found.quoted,
-        backend=(found.match["backend"] or "cuda").lower(),  # type: ignore[arg-type]  # the sign has no others
+        quoted=candidate.quoted,
+        backend=(candidate.match["backend"] or "cuda").lower(),  # type: ignore[arg-type]  # the pattern has no others
         device=_number(words, r"\((?:GPU|NPU|XPU) (\d+);|\b(?:GPU|NPU|XPU) (\d+) has a total"),
-        tried_bytes=_bytes(found.match["tried"]) if found.match["tried"] else None,
+        tried_bytes=_bytes(candidate.match["tried"]) if candidate.match["tried"] else None,
         total_bytes=_size(words, "total capaci?ty of @", "@ total capacity"),
         free_bytes=_size(words, "of which @ is free", "; @ free"),
         allowed_bytes=_size(words, "@ allowed"),
@@ -147,7 +148,7 @@ def _of_torch(found: _Found) -> OomMessage:
         pools_bytes=_size(words, "with @ allocated in private pools"),
         others=tuple(held),
         against_pieces=_against_pieces(words),
-        variable=_variable(words, found.match["backend"]),
+        variable=_variable(words, candidate.match["backend"]),
     )
 
 
@@ -158,24 +159,26 @@ def _against_pieces(words: str) -> Literal["expandable_segments", "max_split_siz
 
 
 def _variable(words: str, backend: str | None) -> str:
-    """Where the allocator is told. For CUDA always the older name: 2.9 ignores the newer one (pytorch#183387)."""
+    """Return the variable that configures the allocator. For CUDA always the older name: 2.9 ignores the newer (pytorch#183387)."""
     named = re.search(r"PYTORCH_\w*ALLOC_CONF", words)
     return named[0] if named and backend == "HIP" else "PYTORCH_CUDA_ALLOC_CONF"
 
 
 def _find_own(held: list[Holder], reserved: int) -> tuple[int | None, list[Holder]]:
-    """Which of the processes is the one that speaks. In a container it does not know its own number outside."""
-    own = min((one for one in held if one.bytes >= reserved * 0.98), key=lambda one: one.bytes, default=None)
+    """Find the process that wrote the message: in a container it does not know its own pid outside."""
+    own = min(
+        (holder for holder in held if holder.bytes >= reserved * 0.98), key=lambda holder: holder.bytes, default=None
+    )
     if own is None or own.bytes > reserved + 2 * GIB:
         return None, held
-    return own.bytes, [one for one in held if one is not own]
+    return own.bytes, [holder for holder in held if holder is not own]
 
 
-def _of_mps(found: _Found) -> OomMessage:
-    sizes = [_bytes(size, binary=True) for size in found.match.groups() if size]
+def _parse_mps(candidate: _Candidate) -> OomMessage:
+    sizes = [_bytes(size, binary=True) for size in candidate.match.groups() if size]
     return OomMessage(
         speaker="torch",
-        quoted=found.quoted,
+        quoted=candidate.quoted,
         backend="mps",
         allocated_bytes=sizes[0],
         outside_bytes=sizes[1],
@@ -184,30 +187,30 @@ def _of_mps(found: _Found) -> OomMessage:
     )
 
 
-def _of_cuda(found: _Found) -> OomMessage:
-    # Before torch 0.4.1 its allocator gave no figures; the file in which it failed tells that it was the allocator.
+def _parse_cuda(candidate: _Candidate) -> OomMessage:
+    # Before torch 0.4.1 the allocator printed no figures; the file name shows that the allocator failed.
     return OomMessage(
-        speaker="torch" if "THCStorage" in found.window[:_QUOTED] else "CUDA",
-        quoted=found.quoted,
-        backend="hip" if "hip" in found.match[0].lower() else "cuda",
+        speaker="torch" if "THCStorage" in candidate.window[:_QUOTED] else "CUDA",
+        quoted=candidate.quoted,
+        backend="hip" if "hip" in candidate.match[0].lower() else "cuda",
     )
 
 
-def _of_library(found: _Found) -> OomMessage:
-    return OomMessage(speaker="library", quoted=found.quoted)
+def _parse_library(candidate: _Candidate) -> OomMessage:
+    return OomMessage(speaker="library", quoted=candidate.quoted)
 
 
-def _of_ggml(found: _Found) -> OomMessage:
+def _parse_ggml(candidate: _Candidate) -> OomMessage:
     return OomMessage(
         speaker="llama.cpp",
-        quoted=found.quoted,
-        backend="hip" if "ROCm" in found.window else "cuda",
-        device=int(found.match["device"]),
-        tried_bytes=_bytes(found.match["tried"]),
+        quoted=candidate.quoted,
+        backend="hip" if "ROCm" in candidate.window else "cuda",
+        device=int(candidate.match["device"]),
+        tried_bytes=_bytes(candidate.match["tried"]),
     )
 
 
-# TensorFlow's names of types; what is not here is taken for four bytes.
+# Bytes of TensorFlow's types; those not listed here have four.
 _WIDTHS = {
     "half": 2,
     "bfloat16": 2,
@@ -221,111 +224,111 @@ _WIDTHS = {
 }
 
 
-def _of_tensorflow(found: _Found) -> OomMessage:
-    """The shape says the size. The allocator's own report, where it was pasted too, says how much it may have."""
-    shape = [int(part) for part in found.match["shape"].split(",") if part]
-    on_host = found.match["where"] == "CPU" or "Allocator (cuda_host_bfc) ran out" in found.text
+def _parse_tensorflow(candidate: _Candidate) -> OomMessage:
+    """The shape gives the size; the allocator's own report, where it was pasted too, gives its limit."""
+    shape = [int(part) for part in candidate.match["shape"].split(",") if part]
+    on_host = candidate.match["where"] == "CPU" or "Allocator (cuda_host_bfc) ran out" in candidate.text
     return OomMessage(
         speaker="TensorFlow",
-        quoted=found.quoted,
+        quoted=candidate.quoted,
         backend="cpu" if on_host else "cuda",
-        device=int(found.match["device"]) if found.match["device"] and not on_host else None,
-        tried_bytes=math.prod(shape) * _WIDTHS.get(found.match["type"] or "float", 4),
-        allowed_bytes=_number(found.text, r"\bLimit: +(\d+)"),
-        allocated_bytes=_number(found.text, r"\bInUse: +(\d+)"),
+        device=int(candidate.match["device"]) if candidate.match["device"] and not on_host else None,
+        tried_bytes=math.prod(shape) * _WIDTHS.get(candidate.match["type"] or "float", 4),
+        allowed_bytes=_number(candidate.text, r"\bLimit: +(\d+)"),
+        allocated_bytes=_number(candidate.text, r"\bInUse: +(\d+)"),
     )
 
 
-def _of_jax(found: _Found) -> OomMessage:
-    tried = _number(found.window, r"allocat\w+ (\d+) bytes|\((\d+)B\) on device")
+def _parse_jax(candidate: _Candidate) -> OomMessage:
+    tried = _number(candidate.window, r"allocat\w+ (\d+) bytes|\((\d+)B\) on device")
     return OomMessage(
         speaker="JAX",
-        quoted=found.quoted,
-        device=_number(found.window, r"device ordinal (\d+)"),
-        tried_bytes=tried if tried is not None else _size(found.window, "request for @", "allocate @"),
-        program_bytes=_size(found.window, "total allocation: +@"),
+        quoted=candidate.quoted,
+        device=_number(candidate.window, r"device ordinal (\d+)"),
+        tried_bytes=tried if tried is not None else _size(candidate.window, "request for @", "allocate @"),
+        program_bytes=_size(candidate.window, "total allocation: +@"),
     )
 
 
-def _of_linux(found: _Found) -> OomMessage:
-    words = found.window
+def _parse_linux(candidate: _Candidate) -> OomMessage:
+    words = candidate.window
     held = _number(words, r"anon-rss: ?(\d+) ?kB")
     return OomMessage(
         speaker="Linux",
-        quoted=found.quoted,
+        quoted=candidate.quoted,
         backend="cpu",
-        victim=found.match["victim"] or "",
+        victim=candidate.match["victim"] or "",
         process_bytes=None if held is None else held * KIB,
-        confined="cgroup" in found.match[0] or "CONSTRAINT_MEMCG" in found.text,
+        confined="cgroup" in candidate.match[0] or "CONSTRAINT_MEMCG" in candidate.text,
     )
 
 
-def _of_host_allocator(found: _Found) -> OomMessage:
+def _parse_host_allocator(candidate: _Candidate) -> OomMessage:
     return OomMessage(
         speaker="torch",
-        quoted=found.quoted,
+        quoted=candidate.quoted,
         backend="cpu",
-        tried_bytes=int(found.match["tried"]) if found.match["tried"] else None,
-        victim="DataLoader worker" if "DataLoader" in found.match[0] else "",
+        tried_bytes=int(candidate.match["tried"]) if candidate.match["tried"] else None,
+        victim="DataLoader worker" if "DataLoader" in candidate.match[0] else "",
     )
 
 
 def _killed(lines: Sequence[str]) -> Iterator[OomMessage]:
-    """A shell's bare word for a process that got SIGKILL."""
+    """Find what a shell prints for a process that got SIGKILL."""
     for line in lines:
         if re.search(r"(?:^|\s|\d|\])Killed(?:\s+python.*)?$", line):
             yield OomMessage(speaker="shell", quoted=line.strip()[-_QUOTED:], backend="cpu")
             return
 
 
-_SIGNS: tuple[tuple[re.Pattern[str], Callable[[_Found], OomMessage]], ...] = (
+_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[_Candidate], OomMessage]], ...] = (
     (
         # Before torch 2.5 people often paste it without its first words. A size that cannot be read is left out.
         re.compile(
             r"(?:(?P<backend>CUDA|HIP|XPU|NPU) out of memory[.:]? *)?Tried to allocate "
             rf"(?:(?P<tried>{_SIZE})(?! on \w+ pool)|(?<=memory\. Tried to allocate ))"
         ),
-        _of_torch,
+        _parse_torch,
     ),
     (
         re.compile(
             rf"MPS backend out of memory \(MPS allocated: {_SIZE}, other allocations: {_SIZE}, max allowed: {_SIZE}\)\."
             rf"(?: Tried to allocate {_SIZE})?"
         ),
-        _of_mps,
+        _parse_mps,
     ),
     (
         re.compile(
             r"(?:CUDA|HIP) error: ?out of memory|cuda runtime error ?\(2\) ?: ?out of memory|CUDA_ERROR_OUT_OF_MEMORY|"
             r"cudaErrorMemoryAllocation|hipErrorOutOfMemory|(?:CUDA|HIP) out of memory(?![.:]? *Tried)"
         ),
-        _of_cuda,
+        _parse_cuda,
     ),
-    (re.compile(r"\bCU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_ALLOC_FAILED"), _of_library),
+    (re.compile(r"\bCU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_ALLOC_FAILED"), _parse_library),
     (
         re.compile(r"allocating (?P<tried>[\d.]+ MiB) on device (?P<device>\d+): (?:cuda|hip)Malloc failed: out of memory"),
-        _of_ggml,
+        _parse_ggml,
     ),
     (
         re.compile(
             r"OOM when allocating tensor with shape ?\[(?P<shape>[\d,]*)\](?: and type (?P<type>\w+))?"
             r"(?: on \S*device:(?P<where>GPU|CPU):(?P<device>\d+))?"
         ),
-        _of_tensorflow,
+        _parse_tensorflow,
     ),
-    (re.compile(r"R(?:ESOURCE_EXHAUSTED|esource exhausted): ?(?:Out of memory|Failed to allocate)"), _of_jax),
+    (re.compile(r"R(?:ESOURCE_EXHAUSTED|esource exhausted): ?(?:Out of memory|Failed to allocate)"), _parse_jax),
     (
         re.compile(
             r"(?:Memory cgroup out of memory|(?<!cgroup )Out of memory): Kill(?:ed)? process \d+ \((?P<victim>[^)]*)\)|"
             r"\d+ oom-kill event\(s\) in (?:\S+ )?\S+ cgroup"
         ),
-        _of_linux,
+        _parse_linux,
     ),
     (
         re.compile(
             r"DefaultCPUAllocator: (?:can't allocate|not enough) memory: you tried to allocate (?P<tried>\d+) ?bytes|"
             r"DataLoader worker \(pid[^)]*\) is killed by signal: Killed"
         ),
-        _of_host_allocator,
+        _parse_host_allocator,
     ),
 )  # fmt: skip

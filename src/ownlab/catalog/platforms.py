@@ -1,6 +1,6 @@
-"""Platforms that rent or lend cards: offers, prices and limits, every figure with its source and the day it is of.
+"""Cloud platforms: their offers, prices and limits, every figure with its source and date.
 
-`data/platforms.toml` is the table; it says how it is written.
+`data/platforms.toml` is the table; its header explains the format.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec import Struct
 from ownlab.catalog.cards import Figure, Unstated
 from ownlab.catalog.data_files import read_data, tomllib
 from ownlab.errors import RecordError, UsageError
+from ownlab.text import listing, sentences, text
 
 __all__ = [
     "LIMITS",
@@ -24,32 +25,32 @@ __all__ = [
     "OLD_DAYS",
     "Limit",
     "Offer",
-    "Origin",
     "Platform",
     "PlatformList",
+    "PlatformSource",
     "choose_platforms",
     "days_old",
     "find_platform",
     "is_old",
     "list_platforms",
-    "load_origins",
+    "load_platform_sources",
     "load_platforms",
-    "read_platforms",
+    "parse_platforms",
 ]
 
-# The reason that is a fact: others say that a figure was not found, this one that there is no limit.
+# A reason that is a fact: there is no limit. Other reasons say that no source was found.
 NO_LIMIT = "no limit"
-# Prices moved by up to 40 % within a year (an H100 SXM at RunPod by 21 % from 2026-08 to 2026-11): older than this is old.
+# Prices moved by up to 40 % within a year (an H100 SXM at RunPod by 21 % from 2026-08 to 2026-11): prices older than this count as old.
 OLD_DAYS = 183
 
 Limit: TypeAlias = Literal["session_hours", "weekly_hours", "idle_minutes", "storage_gb"]
 LIMITS: tuple[Limit, ...] = ("session_hours", "weekly_hours", "idle_minutes", "storage_gb")
 Per: TypeAlias = Literal["hour", "unit-hour", "free"]
-_Written: TypeAlias = tuple[float, str] | str
+_RawFigure: TypeAlias = tuple[float, str] | str
 
 
-class Origin(Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that was read, and the day that it speaks of."""
+class PlatformSource(Struct, frozen=True, forbid_unknown_fields=True):
+    """A document from which figures were taken, and the date that it describes."""
 
     title: str
     address: str
@@ -63,33 +64,33 @@ class Offer(Struct, frozen=True):
     platform: str
     name: str
     card: str  # a name of cards.toml
-    count: int  # of cards; all of them are paid
-    price: Figure  # of the whole machine; per "unit-hour": units an hour
+    count: int  # number of cards; all of them are paid
+    price: Figure  # of the whole machine; with per = "unit-hour": units per hour
     currency: str
     per: Per
     region: str
-    host_extra: bool  # the card alone is priced: the machine around it costs more
+    host_extra: bool  # the price is for the card only; the host costs extra
     session_hours: Figure | Unstated
     weekly_hours: Figure | Unstated
-    unit_price: Figure | Unstated  # of one unit, where units are paid
-    gone: str  # why it can no longer be had; "": it can
+    unit_price: Figure | Unstated  # of one compute unit
+    gone: str  # why the offer no longer exists; "": it does
     note: str
 
     @property
     def hourly(self) -> float | None:
-        """What an hour costs in `currency`; None where the price of a unit is not known."""
+        """The price per hour in `currency`; None where the price of a unit is unknown."""
         if self.per == "unit-hour":
             return self.price.value * self.unit_price.value if isinstance(self.unit_price, Figure) else None
         return self.price.value
 
 
 class Platform(Struct, frozen=True):
-    """Who rents or lends cards, and within which limits."""
+    """A platform that rents or provides cards, and its limits."""
 
     name: str
     address: str
-    alive: bool | None  # None: nothing was heard of it for years
-    ended: str  # "2021-08"; "" where it has not
+    alive: bool | None  # None: no information for years
+    ended: str  # "2021-08"; "" where it has not shut down
     ended_source: str
     session_hours: Figure | Unstated
     weekly_hours: Figure | Unstated
@@ -100,19 +101,19 @@ class Platform(Struct, frozen=True):
     aliases: tuple[str, ...]
 
     def limit(self, name: Limit) -> Figure | Unstated:
-        """One of its limits."""
-        found: Figure | Unstated = getattr(self, name)
-        return found
+        """Return one of its limits."""
+        limit: Figure | Unstated = getattr(self, name)
+        return limit
 
 
 class PlatformList(Struct, frozen=True):
     """`ownlab clouds --json`."""
 
     platforms: tuple[Platform, ...]
-    sources: dict[str, Origin]
+    sources: dict[str, PlatformSource]
 
 
-# -- as it is written ----------------------------------------------------------------------------------------------------
+# -- the table ----------------------------------------------------------------------------------------------------------
 
 
 class _OfferRow(Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,8 +125,8 @@ class _OfferRow(Struct, frozen=True, forbid_unknown_fields=True):
     per: Per = "hour"
     region: str = ""
     host_extra: bool = False
-    session_hours: _Written | None = None  # None: as the platform's
-    weekly_hours: _Written | None = None
+    session_hours: _RawFigure | None = None  # None: the platform's
+    weekly_hours: _RawFigure | None = None
     gone: str = ""
     note: str = ""
 
@@ -133,36 +134,38 @@ class _OfferRow(Struct, frozen=True, forbid_unknown_fields=True):
 class _PlatformRow(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     address: str
-    session_hours: _Written
-    weekly_hours: _Written
-    idle_minutes: _Written
-    storage_gb: _Written
+    session_hours: _RawFigure
+    weekly_hours: _RawFigure
+    idle_minutes: _RawFigure
+    storage_gb: _RawFigure
     alive: bool | None = None
     ended: tuple[str, str] | None = None
-    unit_price: _Written = "nothing is paid in units"
+    unit_price: _RawFigure = "no compute units are sold"
     offers: tuple[_OfferRow, ...] = ()
     notes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 
 
-class _File(Struct, frozen=True, forbid_unknown_fields=True):
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
     as_of: str
-    sources: dict[str, Origin]
+    sources: dict[str, PlatformSource]
     platforms: tuple[_PlatformRow, ...]
 
 
-def read_platforms(text: str) -> tuple[tuple[Platform, ...], dict[str, Origin]]:
-    """The table and what it was read from, by the schema; every source that a figure names is there."""
+def parse_platforms(source: str) -> tuple[tuple[Platform, ...], dict[str, PlatformSource]]:
+    """Parse a platforms.toml and check that every source that a figure names exists."""
     try:
-        file = msgspec.convert(tomllib.loads(text), _File)
-        return tuple(_platform(row, file.sources) for row in file.platforms), file.sources
+        table = msgspec.convert(tomllib.loads(source), _Table)
+        return tuple(_platform(row, table.sources) for row in table.platforms), table.sources
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as exc:
-        raise RecordError(f"this is no table of platforms: {exc}") from exc
+        raise RecordError(text("this is not a table of platforms: {cause}", cause=exc)) from exc
     except KeyError as exc:
-        raise RecordError(f"a figure names the source {exc}, which is not in the table of sources") from exc
+        raise RecordError(
+            text("a figure names the source {key}, which is not in the table of sources", key=exc)
+        ) from exc
 
 
-def _platform(row: _PlatformRow, sources: dict[str, Origin]) -> Platform:
+def _platform(row: _PlatformRow, sources: dict[str, PlatformSource]) -> Platform:
     limits = {name: _figure(getattr(row, name), sources) for name in LIMITS}
     ended, ended_source = row.ended or ("", "")
     if ended_source and ended_source not in sources:
@@ -181,10 +184,10 @@ def _platform(row: _PlatformRow, sources: dict[str, Origin]) -> Platform:
 
 
 def _offer(
-    platform: _PlatformRow, row: _OfferRow, limits: dict[Limit, Figure | Unstated], sources: dict[str, Origin]
+    platform: _PlatformRow, row: _OfferRow, limits: dict[Limit, Figure | Unstated], sources: dict[str, PlatformSource]
 ) -> Offer:
-    def own(name: Limit, written: _Written | None) -> Figure | Unstated:
-        return limits[name] if written is None else _figure(written, sources)
+    def own_or_platform(name: Limit, raw: _RawFigure | None) -> Figure | Unstated:
+        return limits[name] if raw is None else _figure(raw, sources)
 
     price = _figure(row.price, sources)
     assert isinstance(price, Figure)
@@ -198,78 +201,86 @@ def _offer(
         per=row.per,
         region=row.region,
         host_extra=row.host_extra,
-        session_hours=own("session_hours", row.session_hours),
-        weekly_hours=own("weekly_hours", row.weekly_hours),
+        session_hours=own_or_platform("session_hours", row.session_hours),
+        weekly_hours=own_or_platform("weekly_hours", row.weekly_hours),
         unit_price=_figure(platform.unit_price, sources),
         gone=row.gone,
         note=row.note,
     )
 
 
-def _figure(written: _Written, sources: dict[str, Origin]) -> Figure | Unstated:
-    if isinstance(written, str):
-        return Unstated(written)
-    value, source = written
+def _figure(raw: _RawFigure, sources: dict[str, PlatformSource]) -> Figure | Unstated:
+    if isinstance(raw, str):
+        return Unstated(raw)
+    value, source = raw
     return Figure(value, source, sources[source].as_of)
 
 
-# -- questions -----------------------------------------------------------------------------------------------------------
+# -- queries ------------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> tuple[tuple[Platform, ...], dict[str, Origin]]:
-    return read_platforms(read_data("platforms.toml"))
+def _shipped() -> tuple[tuple[Platform, ...], dict[str, PlatformSource]]:
+    return parse_platforms(read_data("platforms.toml"))
 
 
 def load_platforms() -> tuple[Platform, ...]:
-    """All of them: those that live first, as the table has them."""
+    """Return all platforms in the order of the table: those that exist first."""
     return _shipped()[0]
 
 
-def load_origins() -> dict[str, Origin]:
-    """What was read, by the key that figures name."""
+def load_platform_sources() -> dict[str, PlatformSource]:
+    """Return the sources by the keys that figures name."""
     return _shipped()[1]
 
 
 def list_platforms(platforms: tuple[Platform, ...] | None = None) -> PlatformList:
-    """Those that are meant, or all, with what they were read from."""
-    return PlatformList(load_platforms() if platforms is None else platforms, load_origins())
+    """Return these platforms, or all, with the sources of their figures."""
+    return PlatformList(load_platforms() if platforms is None else platforms, load_platform_sources())
 
 
 def find_platform(name: str) -> Platform:
-    """The platform that is meant; a part of its name will do where only one has it."""
-    wanted = _plain(name)
+    """Find a platform by its name or alias, or by a part of it that only one platform has."""
+    wanted = _normalised(name)
     platforms = load_platforms()
-    exact = [each for each in platforms if wanted in map(_plain, (each.name, *each.aliases))]
-    some = [each for each in platforms if wanted and any(wanted in _plain(word) for word in (each.name, *each.aliases))]
-    found = exact or some
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"{name!r} may be {' or '.join(each.name for each in found)}", hint="Write more of its name.")
-    names = {_plain(word): each.name for each in platforms for word in (each.name, *each.aliases)}
-    close = dict.fromkeys(names[each] for each in difflib.get_close_matches(wanted, names, n=3, cutoff=0.5))
-    hint = f"Did you mean {' or '.join(close)}? " if close else ""
-    raise UsageError(f"no platform is known by the name {name!r}", hint=f"{hint}All names: ownlab clouds")
+    exact = [each for each in platforms if wanted in map(_normalised, (each.name, *each.aliases))]
+    partial = [
+        each for each in platforms if wanted and any(wanted in _normalised(word) for word in (each.name, *each.aliases))
+    ]
+    matches = exact or partial
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = listing([each.name for each in matches], "{items} or {last}")
+        raise UsageError(
+            text("the platform {name!r} is ambiguous: it may be {names}", name=name, names=names),
+            hint=text("Write more of the name."),
+        )
+    known = {_normalised(word): each.name for each in platforms for word in (each.name, *each.aliases)}
+    close = dict.fromkeys(known[word] for word in difflib.get_close_matches(wanted, known, n=3, cutoff=0.5))
+    suggestion = text("Did you mean {names}?", names=listing(close, "{items} or {last}")) if close else None
+    raise UsageError(
+        text("unknown platform {name!r}", name=name), hint=sentences(suggestion, text("All names: ownlab clouds"))
+    )
 
 
-def choose_platforms(asked: str) -> tuple[Platform, ...]:
-    """ "kaggle,colab" -> both, each once."""
-    words = [word for word in asked.split(",") if word.strip()]
+def choose_platforms(names: str) -> tuple[Platform, ...]:
+    """ "kaggle,colab" -> both platforms, each once."""
+    words = [word for word in names.split(",") if word.strip()]
     if not words:
-        raise UsageError("no platform is named", hint="Write names: --platforms kaggle,colab")
-    return tuple({found.name: found for found in map(find_platform, words)}.values())
+        raise UsageError(text("no platform is named"), hint=text("Write names: --platforms kaggle,colab"))
+    return tuple({platform.name: platform for platform in map(find_platform, words)}.values())
 
 
 def days_old(as_of: str, today: date) -> int:
-    """How long ago a figure was so."""
+    """Return the age of a figure in days."""
     return (today - date.fromisoformat(as_of)).days
 
 
 def is_old(figure: Figure, today: date) -> bool:
-    """Whether a price may have changed since."""
+    """Return whether a price is too old to rely on."""
     return days_old(figure.as_of, today) > OLD_DAYS
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.casefold())

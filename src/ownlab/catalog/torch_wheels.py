@@ -1,4 +1,4 @@
-"""Which torch wheel runs on which card and driver, and the command that installs it."""
+"""Choose the torch wheel for a card and driver, with the command that installs it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Build(Struct, frozen=True):
     cuda: str
     tag: str  # cu126
     arch: tuple[str, ...] | None = None  # compute capabilities with machine code
-    ptx: tuple[str, ...] | None = None  # compute capabilities with PTX, which newer cards compile for themselves
+    ptx: tuple[str, ...] | None = None  # compute capabilities with PTX, which the driver compiles for newer cards
     platform: str = "linux-x86_64"
 
     @property
     def arch_list(self) -> tuple[str, ...] | None:
-        """As torch names it: sm_90, compute_90; None where no source says."""
+        """The list in torch's notation: sm_90, compute_90; None where no source states it."""
         if self.arch is None:
             return None
         machine = tuple(f"sm_{capability.replace('.', '')}" for capability in self.arch)
@@ -41,7 +41,7 @@ class Release(Struct, frozen=True):
     rocm: tuple[str, ...] | None = None
 
     def serves_python(self, version: str) -> bool:
-        """Whether it has wheels for this Python; True where no source says."""
+        """Return whether it has wheels for this Python; True where no source states it."""
         ours = parse_version(version)[:2]
         if self.python is None or len(ours) < 2:
             return True
@@ -66,7 +66,7 @@ class Wheel(Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """The pip line that installs it."""
+        """The pip command that installs it."""
         pin = "" if self.newest else f"=={self.torch}.*"
         name = f"'torch{pin}'" if pin else "torch"
         return f"pip install --force-reinstall {name} --index-url https://download.pytorch.org/whl/{self.tag}"
@@ -77,13 +77,13 @@ def _wheels() -> Wheels:
 
 
 def newest_rocm() -> str:
-    """The newest ROCm that torch has wheels for: "7.2", of the index rocm7.2."""
+    """Return the newest ROCm that torch has wheels for: "7.2" for the index rocm7.2."""
     known = [version for release in _wheels().releases for version in release.rocm or ()]
     return max(known, key=parse_version)
 
 
 def build_of(torch: str, cuda: str, platform: str = "linux-x86_64") -> Build | None:
-    """The official build of a release for a CUDA version; None where the table has none."""
+    """Return the official build of a release for a CUDA version; None where the table has none."""
     for release in _wheels().releases:
         if release.torch == major_minor(torch):
             for build in release.builds:
@@ -100,9 +100,9 @@ def wheel_for(
     family: str = "linux",
     python: str | None = None,
 ) -> Wheel | None:
-    """The newest torch that runs on this card with this driver, in its newest CUDA variant; None where none is known.
+    """Return the newest torch that runs on this card with this driver, in its newest CUDA variant; None where none is known.
 
-    `family` says whose driver numbers count: in WSL the wheels are Linux's, and the driver is that of Windows.
+    `family`: the system whose driver numbers count. In WSL the wheels are for Linux, and the driver is that of Windows.
     """
     for release, build in _newest_first(platform):
         if python is not None and not release.serves_python(python):

@@ -1,4 +1,4 @@
-"""NVIDIA's Xid numbers: what the kernel log's one number means, and what to do."""
+"""NVIDIA's Xid error numbers in the kernel log: what each means and what to do."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Xids(Struct, frozen=True):
 
 
 def xid(number: int) -> Xid | None:
-    """What the table says of an Xid; None for a number that no source explains."""
+    """Return the table's entry for an Xid; None for a number that no source explains."""
     return next((row for row in load_json("xid", Xids).xids if row.xid == number), None)

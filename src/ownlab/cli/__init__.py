@@ -1,1 +1,4 @@
-"""The command line: one file per command, which parses, calls and shows. `main` turns errors into exit codes."""
+"""The command line: the table of commands, shared options, and the way from errors to exit codes.
+
+Each command lives with its feature (`instruments/fit/cli.py`, `lab/cli/up.py`, …).
+"""

@@ -1,4 +1,4 @@
-"""`ownlab completion`: the script that teaches a shell our commands."""
+"""`ownlab completion`: the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ownlab.render.documents import echo_record
 
 __all__ = ["CompletionScript", "command"]
 
-_HOW = {
+_INSTALL = {
     "bash": "ownlab completion bash > ~/.local/share/bash-completion/completions/ownlab",
     "zsh": "ownlab completion zsh > ~/.zfunc/_ownlab    (with ~/.zfunc in fpath, before compinit)",
     "fish": "ownlab completion fish > ~/.config/fish/completions/ownlab.fish",
@@ -20,7 +20,7 @@ _HOW = {
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(list(_HOW)))
+@click.argument("shell", type=click.Choice(list(_INSTALL)))
 @json_option
 def command(shell: str, as_json: bool) -> None:
     """Print the completion script for a shell.
@@ -31,10 +31,10 @@ def command(shell: str, as_json: bool) -> None:
     fish:  ownlab completion fish > ~/.config/fish/completions/ownlab.fish
     """
     completion = get_completion_class(shell)
-    assert completion is not None, "click completes every shell of the choice above"
+    assert completion is not None, "click supports every shell of the choice above"
     script = completion(cli, {}, "ownlab", "_OWNLAB_COMPLETE").source()
     if as_json:
-        echo_record(CompletionScript(shell, script, _HOW[shell]))
+        echo_record(CompletionScript(shell, script, _INSTALL[shell]))
     else:
         click.echo(script)
 

@@ -1,4 +1,4 @@
-"""The entry point: for `ownlab top` the driver is asked first, since it takes longest; all else is loaded meanwhile."""
+"""The entry point. For one look by `ownlab top`, NVML is queried first, since it takes longest; the rest loads meanwhile."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import NoReturn
 
 __all__ = ["main"]
 
-# Where a driver of NVIDIA's is loaded, one of these is there.
-_DRIVER = ("/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg")
-# What prints once, and what asks no driver.
-_AT_ONCE = {"--once", "--json", "--query", "--query-gpu"}
-_OTHERWISE = {"--help", "-h", "--replay", "report"}
+# One of these exists where NVIDIA's driver is loaded.
+_DRIVER_PATHS = ("/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg")
+# Options of `ownlab top` that print one sample, and those that query no driver.
+_ONE_SAMPLE = {"--once", "--json", "--query", "--query-gpu"}
+_NO_DRIVER = {"--help", "-h", "--replay", "report"}
 
 
 def main() -> NoReturn:
     """`ownlab`."""
-    if _is_in_a_hurry(sys.argv[1:], os.environ):
+    if _wants_one_sample(sys.argv[1:], os.environ):
         from ownlab.instruments.top.nvml_child import hasten
 
         hasten()
@@ -27,9 +27,9 @@ def main() -> NoReturn:
     run()
 
 
-def _is_in_a_hurry(words: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Whether somebody waits for one look at this machine's cards."""
-    options = {word.partition("=")[0] for word in words[1:]}
-    wanted = words[:1] == ["top"] and bool(options & _AT_ONCE) and not options & _OTHERWISE
+def _wants_one_sample(arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Whether the command prints one sample of this machine's cards."""
+    options = {word.partition("=")[0] for word in arguments[1:]}
+    wanted = arguments[:1] == ["top"] and bool(options & _ONE_SAMPLE) and not options & _NO_DRIVER
     recorded = environ.get("OWNLAB_STREAM") or environ.get("OWNLAB_MACHINE")
-    return wanted and not recorded and any(os.path.exists(path) for path in _DRIVER)
+    return wanted and not recorded and any(os.path.exists(path) for path in _DRIVER_PATHS)

@@ -1,6 +1,6 @@
-"""`ownlab`: finds the command, runs it, and turns our errors into exit codes.
+"""`ownlab`: the table of commands; runs one and turns errors into exit codes.
 
-Commands are loaded when they are called: `ownlab --help` imports click and this file, and nothing else of ours.
+Commands are imported when they are called: `ownlab --help` loads click and this file only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import click
 
 from ownlab import __version__
 from ownlab.errors import OwnlabError
+from ownlab.text import text
 
 __all__ = ["cli", "main"]
 
@@ -24,90 +25,48 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Entry(NamedTuple):
-    """A command as the help lists it; its module is imported only when it is called."""
+    """A command as the help lists it; its module is imported when it is called."""
 
     module: str
-    question: str
+    section: str
     summary: str
 
 
-# Grouped in the help by the question that a command answers.
+# In the order of the help, grouped by section.
 COMMANDS = {
-    "up": Entry("ownlab.lab.cli.up", "Give me a notebook on a GPU, now", "Serve a folder as a lab in the browser."),
-    "open": Entry(
-        "ownlab.lab.cli.open",
-        "Give me a notebook on a GPU, now",
-        "Open a notebook from Colab, GitHub, anywhere, or a file.",
-    ),
-    "down": Entry(
-        "ownlab.lab.cli.down", "Give me a notebook on a GPU, now", "End a lab; with --all, its runtimes too."
-    ),
-    "status": Entry(
-        "ownlab.lab.cli.status", "Give me a notebook on a GPU, now", "Show your labs: address, token, folder."
-    ),
-    "runtimes": Entry(
-        "ownlab.lab.cli.runtimes",
-        "Give me a notebook on a GPU, now",
-        "Show who holds which card; stop, extend, log, usage.",
-    ),
-    "run": Entry(
-        "ownlab.lab.cli.run",
-        "Run this notebook without me",
-        "Run a notebook with parameters; its outputs go into a copy.",
-    ),
-    "form": Entry(
-        "ownlab.lab.cli.form",
-        "Run this notebook without me",
-        "Show the fields of a notebook's forms: what a run can set.",
-    ),
-    "types": Entry(
-        "ownlab.lab.cli.types", "Where does work run?", "List the runtime types, and write them for Jupyter."
-    ),
-    "env": Entry("ownlab.lab.cli.env", "Where does work run?", "Let notebooks run in your own Python environments."),
-    "config": Entry(
-        "ownlab.lab.cli.config", "How is it set up?", "Show every setting, its value, and where that came from."
-    ),
-    "secrets": Entry(
-        "ownlab.lab.cli.secrets", "How is it set up?", "Keep tokens for notebooks; grant them one by one."
-    ),
-    "store": Entry(
-        "ownlab.lab.cli.store", "How is it set up?", "Show where leases are recorded; make a store for a group."
-    ),
+    "up": Entry("ownlab.lab.cli.up", "The lab", "Serve a folder as a lab in the browser."),
+    "open": Entry("ownlab.lab.cli.open", "The lab", "Open a notebook from Colab, GitHub, a URL or a file."),
+    "down": Entry("ownlab.lab.cli.down", "The lab", "Stop a lab; with --all, its runtimes too."),
+    "status": Entry("ownlab.lab.cli.status", "The lab", "Show your labs: address, token, folder."),
+    "runtimes": Entry("ownlab.lab.cli.runtimes", "The lab", "Show who uses which card; stop, extend, log, usage."),
+    "run": Entry("ownlab.lab.cli.run", "Runs", "Run a notebook with parameters; outputs go into a copy."),
+    "form": Entry("ownlab.lab.cli.form", "Runs", "Show the form fields of a notebook: its parameters."),
+    "types": Entry("ownlab.lab.cli.types", "Runtime types", "List the runtime types and write them for Jupyter."),
+    "env": Entry("ownlab.lab.cli.env", "Runtime types", "Let notebooks run in your own Python environments."),
+    "config": Entry("ownlab.lab.cli.config", "Configuration", "Show every setting, its value and its origin."),
+    "secrets": Entry("ownlab.lab.cli.secrets", "Configuration", "Store tokens for notebooks; grant them one by one."),
+    "store": Entry("ownlab.lab.cli.store", "Configuration", "Show where leases are recorded; create a shared store."),
     "doctor": Entry(
-        "ownlab.instruments.doctor.cli",
-        "What is here, and what is wrong?",
-        "Say whether GPU work will run, and what to mend.",
+        "ownlab.instruments.doctor.cli", "This machine", "Check whether the GPU can be used, and how to fix it if not."
     ),
-    "machine": Entry(
-        "ownlab.machine.cli", "What is here, and what is wrong?", "Show all that is known of this machine, or save it."
-    ),
+    "machine": Entry("ownlab.machine.cli", "This machine", "Show or save the facts about this machine."),
     "top": Entry(
-        "ownlab.instruments.top.cli",
-        "What is here, and what is wrong?",
-        "Show what the GPUs really do, and what limits them.",
+        "ownlab.instruments.top.cli", "This machine", "Show how busy the GPUs really are, and what limits them."
     ),
+    "bench": Entry("ownlab.instruments.bench.cli", "This machine", "Measure this machine and compare it with others."),
     "fit": Entry(
-        "ownlab.instruments.fit.cli", "Will it fit?", "Say how much memory a model takes, and on which cards."
+        "ownlab.instruments.fit.cli", "Planning", "Predict how much GPU memory a model needs, and where it fits."
     ),
-    "bench": Entry(
-        "ownlab.instruments.bench.cli", "How fast is it?", "Measure this machine, and compare it with others."
-    ),
-    "gpus": Entry(
-        "ownlab.catalog.gpus_cli",
-        "Which card, which platform?",
-        "Show cards with sources, and how fast they are; advise on one.",
-    ),
+    "gpus": Entry("ownlab.catalog.gpus_cli", "Planning", "Show cards with sources, rank them by speed, advise on one."),
     "clouds": Entry(
-        "ownlab.catalog.clouds_cli",
-        "Which card, which platform?",
-        "Show platforms: cards, prices, limits; what a job costs.",
+        "ownlab.catalog.clouds_cli", "Planning", "Show platforms: cards, prices, limits, the cost of a job."
     ),
-    "completion": Entry("ownlab.cli.completion", "The shell", "Print the completion script for bash, zsh or fish."),
+    "completion": Entry("ownlab.cli.completion", "Shell", "Print the completion script for bash, zsh or fish."),
 }
 
 
 class LazyGroup(click.Group):
-    """Commands by name, imported on use; help in groups."""
+    """Commands by name, imported on use; the help is grouped by section."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -126,19 +85,18 @@ class LazyGroup(click.Group):
             import difflib
 
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean: ownlab {close[0]}?" if close else " See: ownlab --help"
-            ctx.fail(f"there is no command {args[0]!r}.{hint}")
+            if close:
+                ctx.fail(text("unknown command {name!r}. Did you mean: ownlab {near}?", name=args[0], near=close[0]))
+            ctx.fail(text("unknown command {name!r}. See: ownlab --help", name=args[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        questions = dict.fromkeys(entry.question for entry in COMMANDS.values())
+        sections = dict.fromkeys(entry.section for entry in COMMANDS.values())
         width = max(len(name) for name in COMMANDS)
-        for question in questions:
-            rows = [
-                (name.ljust(width), entry.summary) for name, entry in COMMANDS.items() if entry.question == question
-            ]
+        for section in sections:
+            rows = [(name.ljust(width), entry.summary) for name, entry in COMMANDS.items() if entry.section == section]
             formatter.write_paragraph()
-            formatter.write_text(question)
+            formatter.write_text(section)
             with formatter.indentation():
                 formatter.write_dl(rows)
 
@@ -146,26 +104,28 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ownlab")
 def cli() -> None:
-    """The Colab you own: know your machine, and put it to work.
+    """The Colab you own: a deep-learning lab on your own machine.
 
-    Every command takes --json (one document on stdout) and --help.
+    Every command has --help, and --json for one JSON document on stdout.
     """
 
 
 def main() -> NoReturn:
-    """The entry point: nothing but the way from an outcome to an exit code."""
+    """Run the command line and exit with its code."""
     _prepare_streams()
-    _heed_signals()
+    _handle_signals()
     try:
         code = _run()
     except BrokenPipeError:
-        _give_up_stdout()  # the reader (`| head`) has what it wanted
+        _discard_stdout()  # the reader (`| head`) has closed the pipe
         code = 141
     except OSError as exc:
-        if exc.errno not in _UNWRITABLE or exc.filename is not None:  # what concerns a file is said where it is written
+        if (
+            exc.errno not in _UNWRITABLE or exc.filename is not None
+        ):  # errors of a named file are reported where it is written
             raise
-        _give_up_stdout()
-        click.echo(f"ownlab: the output cannot be written: {exc.strerror or exc}", err=True)
+        _discard_stdout()
+        click.echo(text("ownlab: cannot write the output: {reason}", reason=exc.strerror or exc), err=True)
         code = OwnlabError.exit_code
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -188,37 +148,37 @@ def _run() -> object:
     return code
 
 
-def _give_up_stdout() -> None:
-    """Python would complain once more while it flushes stdout at exit."""
+def _discard_stdout() -> None:
+    """Prevent a second error from the flush at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _prepare_streams() -> None:
-    """A stream that was closed (`>&-`) swallows what is written; one that knows no "…" or "✗" gets a "?" for it."""
+    """Replace closed streams (`>&-`) by /dev/null, and print "?" for characters that stdout cannot encode."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # The lowest number that is free: so no file or pipe of ours will be taken for a standard stream.
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it is open until the end
-    if isinstance(sys.stdout, io.TextIOWrapper):  # stderr replaces such characters from the beginning
+            # It takes the lowest free number, so that no other file is mistaken for a standard stream.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # open until the program ends
+    if isinstance(sys.stdout, io.TextIOWrapper):  # stderr replaces such characters by default
         sys.stdout.reconfigure(errors="replace")
 
 
-def _heed_signals() -> None:
-    """Being ended (by a time limit, a closed terminal) is an exit like any other, so that our children end with us."""
+def _handle_signals() -> None:
+    """Exit normally on SIGTERM and SIGHUP, so that child processes are ended too."""
 
-    def end(number: int, frame: object) -> NoReturn:
+    def exit_on(number: int, frame: object) -> NoReturn:
         sys.exit(128 + number)
 
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP: so do we
-            signal.signal(number, end)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # SIGHUP is ignored under nohup
+            signal.signal(number, exit_on)
 
 
 def _report(error: OwnlabError) -> int:
-    """What happened, what it usually means, what to do; with --json as one document too."""
+    """Print what happened, what it usually means and what to do; with --json also as a document."""
     if "--json" in sys.argv[1:]:
-        from ownlab.render.documents import Failure, echo_record  # not needed for help, nor where all goes well
+        from ownlab.render.documents import Failure, echo_record  # needed only for errors
 
         echo_record(Failure.of(error))
     click.echo(f"ownlab: {error.message}", err=True)

@@ -13,26 +13,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def json_option(function: F) -> F:
-    """--json, the same for every command."""
+    """Add --json, the same for every command."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
 
 
 def json_below(context: click.Context, as_json: bool) -> None:
-    """Let `ownlab GROUP --json COMMAND` mean the same as `ownlab GROUP COMMAND --json`."""
+    """Make `ownlab GROUP --json COMMAND` equal to `ownlab GROUP COMMAND --json`."""
     assert isinstance(context.command, click.Group)
     context.default_map = {name: {"as_json": as_json} for name in context.command.commands}
 
 
 def machine_options(function: F) -> F:
-    """Which machine, and which Python on it."""
+    """Add --machine and --python."""
     function = click.option(
         "--machine",
         metavar="FILE",
-        help="A machine saved with `ownlab machine --save` instead of this one (also OWNLAB_MACHINE).",
+        help="Use a machine saved with `ownlab machine --save` instead of this one (also OWNLAB_MACHINE).",
     )(function)
     return click.option(
         "--python",
         metavar="PATH",
-        help="The Python whose frameworks are looked at: an interpreter or an environment's folder. "
+        help="The Python whose frameworks are checked: an interpreter or the folder of an environment. "
         "Default: the active environment (also OWNLAB_PYTHON).",
     )(function)

@@ -1,4 +1,4 @@
-"""The configuration as `ownlab config` shows it, and the commented file that it writes for a beginning."""
+"""The configuration as `ownlab config` lists it, and the commented file that `ownlab config --init` writes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import SYSTEM_CONFIG, config_file, config_files
-from ownlab.config.presets import PRESETS
-from ownlab.config.settings import NONE, SETTINGS, TABLES, UNITS, Setting
+from ownlab.config.settings import NONE, PRESETS, SETTINGS, TABLES, UNITS, LabOptions, Preset, Setting
 from ownlab.errors import InputError
+from ownlab.text import text
 
-__all__ = ["ConfigFile", "Configuration", "SettingValue", "read_configuration", "write_first_config"]
+__all__ = ["ConfigFile", "Configuration", "SettingValue", "read_configuration", "write_initial_config"]
 
 
 class SettingValue(Struct, frozen=True):
-    """One setting as it stands."""
+    """One setting with its value."""
 
     name: str  # limits.idle_minutes
     value: bool | int | float | str | tuple[int, ...] | None  # None: no limit, or not set
@@ -30,7 +30,7 @@ class SettingValue(Struct, frozen=True):
 
 
 class ConfigFile(Struct, frozen=True):
-    """A place where a configuration was looked for."""
+    """A path that was searched for a configuration."""
 
     path: str
     state: Literal["used", "passed over", "not there"]  # only the first that is there is used
@@ -44,7 +44,7 @@ class Configuration(Struct, frozen=True):
 
 
 def read_configuration(environ: Mapping[str, str] = os.environ, system: Path = SYSTEM_CONFIG) -> Configuration:
-    """Every setting with its value and where that came from, and the files that were looked at."""
+    """Return every setting with its value and origin, and the files that were searched."""
     options = resolve_lab_options(environ=environ, system=system)
     settings = [
         SettingValue(
@@ -66,7 +66,7 @@ def _units(options: LabOptions) -> list[SettingValue]:
             f"units.{name}",
             value,
             options.origins[f"units.{name}"],
-            known[name].meaning if name in known else f"What an hour of a whole {name} costs.",
+            known[name].meaning if name in known else text("The price of one hour of a whole {name}.", name=name),
             known[name].environment_variable if name in known else None,
         )
         for name, value in options.units.items()
@@ -84,27 +84,28 @@ def _files(environ: Mapping[str, str], system: Path) -> tuple[ConfigFile, ...]:
     return tuple(ConfigFile(str(path), state(path)) for path in config_files(environ, system))
 
 
-def write_first_config(environ: Mapping[str, str] = os.environ) -> Path:
-    """Write a file in which every setting stands, commented out with its default. One that is there is never touched."""
+def write_initial_config(environ: Mapping[str, str] = os.environ) -> Path:
+    """Write a file with every setting, commented out, with its default. An existing file is never changed."""
     path = config_files(environ)[0]
     try:
         os.makedirs(path.parent, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
-            file.write(first_config())
+            file.write(initial_config())
     except FileExistsError as exc:
-        raise InputError(f"{path} is there already; it is left as it is.") from exc
+        raise InputError(text("{path} exists already. It was not changed.", path=path)) from exc
     except OSError as exc:
         raise InputError(
-            f"{path} cannot be written: {exc.strerror}.", hint="Set OWNLAB_CONFIG to a file of your own."
+            text("Cannot write {path}: {reason}.", path=path, reason=exc.strerror),
+            hint=text("Set OWNLAB_CONFIG to a file that you can write."),
         ) from exc
     return path
 
 
-def first_config() -> str:
-    """The text of that file."""
+def initial_config() -> str:
+    """Return the content of that file."""
     lines = [
-        "# ownlab's configuration. Each line below stands for its default: take the # away to change it.",
-        "# An environment variable (its name is in brackets) comes before this file, the command line before both.",
+        "# Configuration of ownlab. Each line below shows a default: remove the # to change it.",
+        "# Environment variables (their names are in brackets) take precedence over this file; the command line over both.",
     ]
     for table in TABLES:
         lines += ["", f"[{table}]"]
@@ -114,7 +115,7 @@ def first_config() -> str:
     lines += ["", "[units]"]
     for setting in UNITS:
         lines += _lines(setting)
-    lines += ["# By a card's name, as `ownlab machine` shows it:", '# "NVIDIA H200" = 4.0']
+    lines += ["# By the name of a card, as `ownlab machine` shows it:", '# "NVIDIA H200" = 4.0']
     return "\n".join(lines) + "\n"
 
 
@@ -122,7 +123,7 @@ def _lines(setting: Setting) -> list[str]:
     key = setting.name.partition(".")[2]
     lines = [f"# {setting.meaning} ({setting.environment_variable})"]
     if setting.name == "limits.preset":
-        lines += [f"#   {preset.name}: {_words(preset.name)}" for preset in PRESETS.values()]
+        lines += [f"#   {preset.name}: {_summary(preset)}" for preset in PRESETS.values()]
     if setting.default is not None:
         return [*lines, f"# {key} = {json.dumps(setting.default)}"]
     path = "/full/path.sh" if setting.name == "startup.script" else "/full/path"
@@ -130,11 +131,10 @@ def _lines(setting: Setting) -> list[str]:
     return [*lines, f"# {key} = {value}"]
 
 
-def _words(name: str) -> str:
-    preset = PRESETS[name]
-    parts = [
-        f"idle {preset.idle_minutes:g} min" if preset.idle_minutes else "",
-        f"session {preset.session_hours:g} h" if preset.session_hours else "",
-        f"{preset.gpu_hours_per_week:g} GPU hours a week" if preset.gpu_hours_per_week else "",
-    ]
-    return ", ".join(filter(None, parts)) or "no limits"
+def _summary(preset: Preset) -> str:
+    units = {
+        "idle_minutes": "idle {:g} min",
+        "session_hours": "session {:g} h",
+        "gpu_hours_per_week": "{:g} GPU hours per week",
+    }
+    return ", ".join(units[name].format(value) for name, value in preset.limits.items()) or "no limits"

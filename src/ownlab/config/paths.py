@@ -1,4 +1,4 @@
-"""Where ownlab keeps what: the state folder, the configuration, the kernelspecs. Standard library only."""
+"""Paths: the state folder, the configuration file, the folder of kernelspecs. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ownlab.errors import LabError
+from ownlab.text import text
 
 __all__ = [
     "SYSTEM_CONFIG",
@@ -26,7 +27,7 @@ SYSTEM_CONFIG = Path("/etc/ownlab/config.toml")
 
 
 def state_folder(environ: Mapping[str, str] = os.environ, *, make: bool = True) -> Path:
-    """The folder of a person's labs, runtimes and environments, theirs alone; made where it is not there."""
+    """Return the private folder of a person's labs, runtimes and environments; create it if necessary."""
     if environ.get("OWNLAB_HOME"):
         folder = _path(environ["OWNLAB_HOME"])
     else:
@@ -37,39 +38,39 @@ def state_folder(environ: Mapping[str, str] = os.environ, *, make: bool = True) 
 
 
 def content_folder(runtime: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """What a kernel of Colab's kind sees as /content: its runtime's own, and still there for a while after its end."""
+    """Return the folder that a Colab-mode kernel sees as /content. It is kept for a while after its runtime ends."""
     return state_folder(environ, make=False) / "content" / runtime
 
 
 def drive_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder that drive.mount shows, where no other is set; it stays when runtimes end."""
+    """Return the default folder of drive.mount. It outlives runtimes."""
     return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "ownlab" / "drive"
 
 
 def config_file(environ: Mapping[str, str] = os.environ, system: Path = SYSTEM_CONFIG) -> Path:
-    """The one configuration file that counts, whether or not it is there."""
+    """Return the configuration file that is used, whether or not it exists."""
     candidates = config_files(environ, system)
     return next((path for path in candidates if os.path.exists(path)), candidates[0])
 
 
 def config_files(environ: Mapping[str, str] = os.environ, system: Path = SYSTEM_CONFIG) -> tuple[Path, ...]:
-    """Where a configuration is looked for: the first that is there is the one that counts."""
+    """Return the paths that are searched for a configuration; the first that exists is used."""
     if environ.get("OWNLAB_CONFIG"):
         return (_path(environ["OWNLAB_CONFIG"]),)
     return (_xdg(environ, "XDG_CONFIG_HOME", ".config") / "ownlab" / "config.toml", system)
 
 
 def missing_config(environ: Mapping[str, str] = os.environ) -> str:
-    """A word on the file that OWNLAB_CONFIG names and that is not there; "" where all is well."""
+    """Return a notice if the file that OWNLAB_CONFIG names does not exist, otherwise ""."""
     if not environ.get("OWNLAB_CONFIG") or os.path.exists(path := config_file(environ)):
         return ""
-    return f"OWNLAB_CONFIG names {path}, which is not there: every setting has its default."
+    return text("OWNLAB_CONFIG names {path}, which does not exist. All settings have their defaults.", path=path)
 
 
 def kernels_folder(environ: Mapping[str, str] = os.environ, *, prefix: str = sys.prefix) -> Path:
-    """Where our kernelspecs are written: in this environment's own share/jupyter.
+    """Return the folder of our kernelspecs: share/jupyter of this environment.
 
-    Where that is an administrator's, in the person's state folder, of which Jupyter must be told: `kernels_export`.
+    Where that is not writable, a folder in the state folder, which Jupyter must be told about (`kernels_export`).
     """
     if environ.get("OWNLAB_KERNELS"):
         return _path(environ["OWNLAB_KERNELS"])
@@ -83,9 +84,9 @@ def kernels_folder(environ: Mapping[str, str] = os.environ, *, prefix: str = sys
 
 
 def kernels_export(environ: Mapping[str, str] = os.environ, *, prefix: str = sys.prefix) -> str:
-    """The line for a shell with which Jupyter finds our kernelspecs; "" where it finds them without."""
+    """Return the shell command after which Jupyter finds our kernelspecs; "" if it finds them anyway."""
     folder = kernels_folder(environ, prefix=prefix)
-    if folder.name != "kernels":  # jupyter_core looks for folders of that name alone: no line would help
+    if folder.name != "kernels":  # jupyter_core searches only folders of that name
         return ""
     share, known = str(folder.parent), environ.get("JUPYTER_PATH", "")
     searched = [os.path.join(prefix, "share", "jupyter"), *known.split(os.pathsep)]
@@ -96,7 +97,7 @@ def kernels_export(environ: Mapping[str, str] = os.environ, *, prefix: str = sys
 
 def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
     given = environ.get(variable, "")
-    if os.path.isabs(given):  # XDG Base Directory Specification: one that is not absolute is to be ignored
+    if os.path.isabs(given):  # XDG Base Directory Specification: relative paths are ignored
         return Path(given)
     home = environ.get("HOME") or os.path.expanduser("~")
     return Path(home) / below_home
@@ -107,12 +108,14 @@ def _path(given: str) -> Path:
 
 
 def _make_private(folder: Path) -> None:
-    hint = "Set OWNLAB_HOME to a folder of your own."
+    hint = text("Set OWNLAB_HOME to a folder that you own.")
     try:
         os.makedirs(folder.parent, exist_ok=True)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         owner = os.stat(folder).st_uid
     except OSError as exc:
-        raise LabError(f"the state folder {folder} cannot be made: {exc.strerror}", hint=hint) from exc
-    if owner != os.geteuid() and os.geteuid() != 0:  # in a container root works in folders of the host's users
-        raise LabError(f"the state folder {folder} belongs to another user (uid {owner})", hint=hint)
+        message = text("Cannot create the state folder {folder}: {reason}.", folder=folder, reason=exc.strerror)
+        raise LabError(message, hint=hint) from exc
+    if owner != os.geteuid() and os.geteuid() != 0:  # in a container, root works in folders of users of the host
+        message = text("The state folder {folder} belongs to another user (uid {owner}).", folder=folder, owner=owner)
+        raise LabError(message, hint=hint)

@@ -1,87 +1,129 @@
-"""Every setting of the lab: its name, its default, which values it takes, and what it means in a sentence."""
+"""Every setting of the lab, defined once: name, type, default, bounds and help. Standard library only: supervisors import it.
+
+`LabOptions` declares the settings as typed attributes. Everything else is derived from these declarations: the table
+SETTINGS, the environment variables, `ownlab config` and the file it writes, the help of the command line, the limits of a
+runtime (config/limits.py), the policy of a shared store, and the presets that people know from elsewhere.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from ownlab.config.presets import PRESETS
+from ownlab.text import listing, text
+from ownlab.units import PARTS
 
-__all__ = ["NONE", "SETTINGS", "SHARES", "TABLES", "UNITS", "BadValue", "Setting", "check_units"]
+__all__ = [
+    "NONE",
+    "PRESETS",
+    "PRESET_LIMITS",
+    "SETTINGS",
+    "SHARES",
+    "TABLES",
+    "UNITS",
+    "BadValue",
+    "LabOptions",
+    "Limit",
+    "Preset",
+    "Setting",
+    "check_units",
+    "setting_named",
+]
 
 NONE = "none"
-# A card is booked in twelfths: into these many equal parts it can be divided.
+# The numbers of equal parts that a card can be divided into.
 SHARES = (2, 3, 4, 6, 12)
 
 
 class BadValue(Exception):
-    """What a setting must be: "a whole number from 0 to 65535"."""
+    """A value that a setting does not take; the text says what it takes: "a whole number from 0 to 65535"."""
 
 
-Check = Callable[[object], object]
+class Preset(NamedTuple):
+    """Limits under one name: setting -> value. A limit that is not there: the platform has none, or does not publish it."""
+
+    name: str
+    limits: Mapping[str, float] = {}
+    sources: tuple[str, ...] = ()
 
 
-class Setting(NamedTuple):
-    """One setting. `check` gives the value as it is kept, and raises BadValue; text comes from environment variables."""
+# The free plans of these platforms; they change the figures from time to time. A machine of one's own needs none of them.
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset(NONE),
+        Preset(
+            "colab",
+            {"idle_minutes": 90, "session_hours": 12},
+            (
+                "idle: the documents of github.com/googlecolab/google-colab-cli, 2026-07",
+                "session: research.google.com/colaboratory/faq.html, as cited 2026-05 (24 h with Pro+)",
+            ),
+        ),
+        Preset(
+            "kaggle",
+            {"session_hours": 12, "gpu_hours_per_week": 30},
+            (
+                "session: kaggle.com/docs/notebooks, as cited 2025-11",
+                "GPU hours: kaggle.com/product-feedback/173129, as cited 2025-11 (it varies from week to week)",
+            ),
+        ),
+    )
+}
 
-    name: str  # as in the file: limits.idle_minutes
-    field: str  # of LabOptions
-    default: object
-    check: Check
-    meaning: str
-    variable: str = ""
-    flag: str = ""  # where the command line calls it otherwise
 
-    @property
-    def environment_variable(self) -> str:
-        """limits.idle_minutes -> OWNLAB_LIMITS_IDLE_MINUTES."""
-        return self.variable or "OWNLAB_" + self.name.replace(".", "_").upper()
+# --- checks: each returns the value as it is kept, or raises BadValue. Environment variables give text. ---------------
+
+Check = Callable[[object], Any]
 
 
-def _number(least: float, most: float) -> Callable[[object], float]:
-    words = f"a number of at least {least:g}" if math.isinf(most) else f"a number from {least:g} to {most:g}"
+def _number(least: float, most: float = math.inf) -> Check:
+    if math.isinf(most):
+        expected = text("a number of at least {least:g}", least=least)
+    else:
+        expected = text("a number from {least:g} to {most:g}", least=least, most=most)
 
     def check(given: object) -> float:
-        number = _as_number(given, words)
+        number = _as_number(given, expected)
         if not least <= number <= most:
-            raise BadValue(words)
+            raise BadValue(expected)
         return number
 
     return check
 
 
-def _as_number(given: object, words: str) -> float:
+def _as_number(given: object, expected: str) -> float:
     if isinstance(given, str):
         try:
             given = float(given)
         except ValueError as exc:
-            raise BadValue(words) from exc
+            raise BadValue(expected) from exc
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
-        raise BadValue(words)
+        raise BadValue(expected)
     return float(given)
 
 
-def _whole(least: int, most: int) -> Callable[[object], int]:
-    words = f"a whole number from {least} to {most}"
+def _integer(least: int, most: int) -> Check:
+    expected = text("a whole number from {least} to {most}", least=least, most=most)
 
     def check(given: object) -> int:
-        number = _as_number(given, words)
+        number = _as_number(given, expected)
         if not number.is_integer() or not least <= number <= most:
-            raise BadValue(words)
+            raise BadValue(expected)
         return int(number)
 
     return check
 
 
 def _limit(given: object) -> float | None:
-    words = f'a number above 0, or "{NONE}" for no limit'
+    expected = text('a number above 0, or "none" for no limit')
     if given is None or given == NONE:
         return None
-    number = _as_number(given, words)
+    number = _as_number(given, expected)
     if number <= 0:
-        raise BadValue(words)
+        raise BadValue(expected)
     return number
 
 
@@ -90,165 +132,256 @@ def _boolean(given: object) -> bool:
     if isinstance(given, str) and given.lower() in words:
         return words[given.lower()]
     if not isinstance(given, bool):
-        raise BadValue("true or false")
+        raise BadValue(text("true or false"))
     return given
 
 
 def _preset(given: object) -> str:
     if not isinstance(given, str) or given not in PRESETS:
-        raise BadValue("one of " + ", ".join(f'"{name}"' for name in PRESETS))
+        names = ", ".join(f'"{name}"' for name in PRESETS)
+        raise BadValue(text("one of {names}", names=names))
     return given
 
 
-def _path(what: str) -> Callable[[object], str | None]:
-    def check(given: object) -> str | None:
-        if given is None:
-            return None
-        path = os.path.expanduser(given) if isinstance(given, str) else ""
-        if not os.path.isabs(path):
-            raise BadValue(f"the full path of a {what}")
-        return os.path.normpath(path)
-
-    return check
-
-
-_folder = _path("folder")
-
-
-def _script(given: object) -> str | None:
-    words = "the full path of a script that ends in .sh or .py"
+def _absolute(given: object, expected: str, endings: tuple[str, ...] = ("",)) -> str | None:
     if given is None:
         return None
     path = os.path.expanduser(given) if isinstance(given, str) else ""
-    if not os.path.isabs(path) or not path.endswith((".sh", ".py")):
-        raise BadValue(words)
+    if not os.path.isabs(path) or not path.endswith(endings):
+        raise BadValue(expected)
     return os.path.normpath(path)
 
 
-def _text(given: object) -> str:
+def _folder(given: object) -> str | None:
+    return _absolute(given, text("the full path of a folder"))
+
+
+def _file(given: object) -> str | None:
+    return _absolute(given, text("the full path of a file"))
+
+
+def _script(given: object) -> str | None:
+    return _absolute(given, text("the full path of a script that ends in .sh or .py"), (".sh", ".py"))
+
+
+def _string(given: object) -> str:
     if not isinstance(given, str):
-        raise BadValue("a text")
+        raise BadValue(text("a text"))
     return given
 
 
 def _shares(given: object) -> tuple[int, ...]:
-    words = f"a list of numbers of parts, each one of {', '.join(map(str, SHARES))}: [2] offers halves, [] whole cards"
     if isinstance(given, str):
         given = [int(part) if part.strip().isdecimal() else part for part in given.split(",") if part.strip()]
     if not isinstance(given, (list, tuple)) or any(part is True or part not in SHARES for part in given):
-        raise BadValue(words)
+        allowed = listing(SHARES, "{items} or {last}")
+        raise BadValue(
+            text("a list of numbers of parts, each {allowed}: [2] offers halves, [] only whole cards", allowed=allowed)
+        )
     return tuple(sorted(set(given)))
 
 
-SETTINGS = (
-    Setting("lab.port", "port", 0, _whole(0, 65535), "Where the lab listens on 127.0.0.1. 0: any free port."),
-    Setting("lab.browser", "browser", True, _boolean, "Whether `ownlab up` opens the browser."),
-    Setting(
+# --- settings -----------------------------------------------------------------------------------------------------------
+
+
+class Limit(NamedTuple):
+    """A setting that limits a runtime: the field of `Limits` (in seconds), and how many seconds its unit has."""
+
+    field: str
+    seconds: float = 1.0
+    personal: bool = False  # a shared store's policy does not apply to it
+
+
+class Setting:
+    """One setting. On a LabOptions object it reads the value; on the class it is this definition."""
+
+    def __init__(
+        self,
+        name: str,
+        default: Any,
+        check: Check,
+        meaning: str,
+        *,
+        variable: str = "",
+        flag: str = "",
+        limit: Limit | None = None,
+        field: str = "",
+    ) -> None:
+        self.name = name  # as in the file: limits.idle_minutes
+        self.default = default
+        self.check = check
+        self.meaning = meaning
+        self.environment_variable = variable or "OWNLAB_" + name.replace(".", "_").upper()
+        self.flag = flag  # where the command line uses another name
+        self.limit = limit
+        self.field = field  # of LabOptions
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.field = name
+
+    def __get__(self, instance: LabOptions | None, owner: type) -> Any:
+        return self if instance is None else instance.__dict__.get(self.field, self.default)
+
+
+def _setting(name: str, default: object, check: Check, meaning: str, **more: Any) -> Any:
+    return Setting(name, default, check, meaning, **more)
+
+
+# [units] is a table of names: these two, and the name of any card.
+UNITS = (
+    Setting("units.cpu", 0.0, _number(0), "The price of one hour of a runtime without a card.", field="cpu"),
+    Setting("units.default", 1.0, _number(0), "The price of one hour of a whole card.", field="default"),
+)
+
+
+class LabOptions:
+    """The settings of labs and runtimes, with their values. None: no limit, or not set."""
+
+    port: int = _setting(
+        "lab.port", 0, _integer(0, 65535), "The port on 127.0.0.1 that the lab listens on. 0: any free port."
+    )
+    browser: bool = _setting("lab.browser", True, _boolean, "Open the browser with `ownlab up`.")
+    store_folder: str | None = _setting(
         "store.folder",
-        "store_folder",
         None,
         _folder,
-        "Where runtimes and leases are recorded. Unset: the machine's shared store where there is one, else your own.",
+        "The folder in which runtimes and leases are recorded. Default: the machine's shared store if there is one, "
+        "otherwise your own.",
         variable="OWNLAB_STORE",
-    ),
-    Setting(
-        "runtimes.shares", "shares", (2,), _shares, "Into how many parts a card may be divided: [2] offers halves."
-    ),
-    Setting(
+    )
+    shares: tuple[int, ...] = _setting(
+        "runtimes.shares", (2,), _shares, "The numbers of equal parts a card may be divided into: [2] offers halves."
+    )
+    on_end_seconds: float = _setting(
         "runtimes.on_end_seconds",
-        "on_end_seconds",
         30.0,
         _number(0, 3600),
-        "How long functions given to ownlab.on_end may take to save their work.",
-    ),
-    Setting(
+        "The time that functions registered with ownlab.on_end have to save their work.",
+        limit=Limit("on_end"),
+    )
+    cell_mb: int = _setting(
         "journal.cell_mb",
-        "cell_mb",
         256,
-        _whole(1, 4096),
-        "Megabytes of a cell's outputs that are kept; of more the beginning and the end are, and the cell says so.",
-    ),
-    Setting(
+        _integer(1, 4096),
+        "How many megabytes of a cell's output are kept. Of longer output the beginning and the end are kept, and the "
+        "cell says so.",
+    )
+    keep_days: float = _setting(
         "journal.keep_days",
-        "keep_days",
         7.0,
-        _number(0, math.inf),
-        "How long the journal of a runtime that ended stays, once its notebook holds all of it.",
-    ),
-    Setting(
+        _number(0),
+        "How many days the journal of an ended runtime is kept once its notebook contains all of it.",
+    )
+    content_keep_days: float = _setting(
         "content.keep_days",
-        "content_keep_days",
         7.0,
-        _number(0, math.inf),
-        "How long the /content of a runtime stays after its end. It is in the state folder, under content.",
-    ),
-    Setting(
+        _number(0),
+        "How many days the /content folder of an ended runtime is kept (in the state folder, under content).",
+    )
+    drive_folder: str | None = _setting(
         "drive.folder",
-        "drive_folder",
         None,
         _folder,
-        "What drive.mount shows as MyDrive. Unset: a folder of your own that stays, ~/.local/share/ownlab/drive.",
-    ),
-    Setting(
+        "The folder that drive.mount shows as MyDrive. Default: ~/.local/share/ownlab/drive.",
+    )
+    drive_remote: str = _setting(
         "drive.remote",
-        "drive_remote",
         "",
-        _text,
-        'What drive.mount shows instead, through rclone: a remote of its configuration, such as "gdrive:".',
-    ),
-    Setting(
+        _string,
+        'The rclone remote that drive.mount shows instead of a folder, such as "gdrive:".',
+    )
+    startup_script: str | None = _setting(
         "startup.script",
-        "startup_script",
         None,
         _script,
-        "A script for every kernel: .sh runs before it in its folder, .py in its namespace before the first cell.",
-    ),
-    Setting(
+        "A script that runs for every kernel: a .sh file before the kernel starts, in its folder; a .py file in its "
+        "namespace before the first cell.",
+    )
+    metrics_token_file: str | None = _setting(
         "metrics.token_file",
-        "metrics_token_file",
         None,
-        _path("file"),
-        "A file with a token that lets Prometheus read /ownlab/metrics, and nothing else. Unset: the lab's own token alone.",
-    ),
-    Setting(
-        "limits.preset", "preset", NONE, _preset, "Limits as people know them: none, colab or kaggle.", flag="limits"
-    ),
-    Setting(
+        _file,
+        "A file with a token that gives Prometheus access to /ownlab/metrics and nothing else. Default: only the lab's "
+        "own token has access.",
+    )
+    preset: str = _setting(
+        "limits.preset", NONE, _preset, "The limits of a known platform: none, colab or kaggle.", flag="limits"
+    )
+    idle_minutes: float | None = _setting(
         "limits.idle_minutes",
-        "idle_minutes",
         None,
         _limit,
-        "End a runtime that did nothing for so long. Never a busy one.",
-    ),
-    Setting("limits.session_hours", "session_hours", None, _limit, "The longest a runtime may live."),
-    Setting(
+        "Stop a runtime after this many minutes without work. A busy runtime is never stopped for idleness.",
+        limit=Limit("idle", 60),
+    )
+    session_hours: float | None = _setting(
+        "limits.session_hours", None, _limit, "The maximum lifetime of a runtime.", limit=Limit("session", 3600)
+    )
+    gpu_hours_per_week: float | None = _setting(
         "limits.gpu_hours_per_week",
-        "gpu_hours_per_week",
         None,
         _limit,
-        "Hours of a whole card that a person may use from Monday to Sunday (UTC).",
-    ),
-    Setting(
-        "limits.warn_minutes", "warn_minutes", 10.0, _number(0, math.inf), "How long before the end people are warned."
-    ),
-    Setting(
+        "How many hours of a whole card a person may use per week (Monday to Sunday, UTC).",
+        limit=Limit("card_seconds_per_week", 3600),
+    )
+    warn_minutes: float = _setting(
+        "limits.warn_minutes",
+        10.0,
+        _number(0),
+        "How many minutes before the end people are warned.",
+        limit=Limit("warn", 60, personal=True),
+    )
+    extend_minutes: float = _setting(
         "limits.extend_minutes",
-        "extend_minutes",
         60.0,
-        _number(0, math.inf),
-        "What one extension gives. 0: a runtime may not be extended.",
-    ),
-)
+        _number(0),
+        "How many minutes one extension adds. 0: a runtime cannot be extended.",
+        limit=Limit("extend", 60),
+    )
 
+    def __init__(
+        self, *, units: Mapping[str, float] | None = None, origins: Mapping[str, str] | None = None, **values: Any
+    ) -> None:
+        unknown = values.keys() - {setting.field for setting in SETTINGS}
+        if unknown:
+            raise TypeError(f"unknown settings: {', '.join(sorted(unknown))}")
+        self.__dict__.update(values)
+        # The price of an hour: without a card ("cpu"), of a whole card by its name, of any other card ("default").
+        self.units: dict[str, float] = dict(units or {each.field: each.default for each in UNITS})
+        # Setting -> --port, OWNLAB_LAB_PORT, the path of a file, preset "colab", default.
+        self.origins: dict[str, str] = dict(origins or {})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabOptions) and self._values() == other._values()
+
+    __hash__ = None  # type: ignore[assignment]  # it holds dictionaries
+
+    def __repr__(self) -> str:
+        changed = {each.field: value for each in SETTINGS if (value := getattr(self, each.field)) != each.default}
+        return f"LabOptions({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def _values(self) -> tuple[object, ...]:
+        return (*(getattr(self, setting.field) for setting in SETTINGS), self.units, self.origins)
+
+    def units_for(self, kind: str | None, cards: int = 1, parts: int = PARTS) -> float:
+        """Return the price of one hour of a runtime with `parts` twelfths of each of `cards` cards. kind None: no card."""
+        if kind is None:
+            return self.units["cpu"]
+        return self.units.get(kind, self.units["default"]) * cards * parts / PARTS
+
+
+SETTINGS: tuple[Setting, ...] = tuple(each for each in vars(LabOptions).values() if isinstance(each, Setting))
+# The limits that a preset sets: those that are off by default.
+PRESET_LIMITS = tuple(setting.field for setting in SETTINGS if setting.limit is not None and setting.default is None)
 TABLES = tuple(dict.fromkeys(setting.name.partition(".")[0] for setting in SETTINGS))
 
-# [units] is a table of names: these two, and any card's.
-UNITS = (
-    Setting("units.cpu", "cpu", 0.0, _number(0, math.inf), "What an hour of a runtime without a card costs."),
-    Setting("units.default", "default", 1.0, _number(0, math.inf), "What an hour of a whole card costs."),
-)
+
+def setting_named(name: str) -> Setting:
+    """Return the definition of a setting: setting_named("limits.idle_minutes")."""
+    return next(setting for setting in SETTINGS if setting.name == name)
 
 
 def check_units(given: object) -> float:
-    """What an hour of a card costs, in units of the group's own choice."""
-    return _number(0, math.inf)(given)
+    """Check the price of an hour of a card, in units that the group chooses."""
+    price: float = _number(0)(given)
+    return price

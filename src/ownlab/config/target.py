@@ -1,4 +1,4 @@
-"""Which machine is meant, and which Python on it."""
+"""Which machine and which Python a command looks at."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN_PYTHON = "the Python that runs ownlab"
 
 
 class MachineOptions(Struct, frozen=True):
-    """Which machine is meant, and which Python on it."""
+    """Which machine and which Python a command looks at, with the origin of both choices."""
 
     python: str
     python_origin: str
@@ -26,7 +26,7 @@ class MachineOptions(Struct, frozen=True):
 def resolve_machine_options(
     *, python: str | None = None, machine: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> MachineOptions:
-    """From the command line, else the environment, else this machine and the environment that is active."""
+    """Resolve the command line, then environment variables, then this machine and the active virtual environment."""
     interpreter, origin = _resolve_python(python, environ)
     if machine:
         return MachineOptions(interpreter, origin, machine, "--machine")
@@ -48,7 +48,7 @@ def _resolve_python(asked: str | None, environ: Mapping[str, str]) -> tuple[str,
 
 
 def _executable(asked: str) -> str:
-    """A path, a name on PATH, or an environment's folder; left as it is where it is none of these."""
+    """Resolve a path, a name on PATH, or the folder of an environment; anything else is returned unchanged."""
     path = os.path.expanduser(asked)
     if os.path.isdir(path):
         return _python_in(path) or path
@@ -56,7 +56,7 @@ def _executable(asked: str) -> str:
 
 
 def _python_in(environment: str) -> str | None:
-    # os.path, not pathlib, whose exists() raises PermissionError under a closed folder until Python 3.12.
+    # os.path, not pathlib: before Python 3.12 Path.exists() raises PermissionError below an unreadable folder.
     for name in ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe"):
         path = os.path.join(environment, name)
         if os.path.exists(path):

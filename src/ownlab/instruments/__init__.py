@@ -1,1 +1,1 @@
-"""The instruments: what the machine's facts mean."""
+"""The instruments, one folder per command: doctor, top, bench, fit, advise."""

@@ -1,1 +1,1 @@
-"""Where work runs and is kept."""
+"""The lab: runtimes, their journals, notebooks, the server and its commands."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.records import DeviceFile
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
 from ownlab.text import text
 
 __all__ = ["Tree", "call_all", "names_in", "parse_fields", "parse_list", "read_bytes", "read_text", "shown"]
@@ -88,7 +88,7 @@ def call_all(calls: Mapping[str, Callable[[], T]], deadline: float) -> dict[str,
     The kernel may never answer, for example on a dead network mount. Each call has its own daemon thread, so one that
     hangs blocks neither the others nor the exit of the program (since Linux 2.6.25, NFS and FUSE waits can be killed).
     """
-    running = {name: Beside(call) for name, call in calls.items()}
+    running = {name: BackgroundCall(call) for name, call in calls.items()}
     answers: dict[str, T | OSError] = {}
     end = time.monotonic() + deadline
     for name, call in running.items():

@@ -21,7 +21,7 @@ from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.records import Framework, Interpreter, Package
 from ownlab.processes import runner
-from ownlab.processes.background import Beside, each_beside
+from ownlab.processes.background import BackgroundCall, call_each
 from ownlab.text import text
 
 __all__ = ["GUEST_ENVIRONMENT", "read_interpreter"]
@@ -115,7 +115,7 @@ def _read_frameworks(
         def read(name: str) -> Framework:
             return _read_framework(python, name, folder and os.path.join(folder, name), deadline, env)
 
-        return Known(each_beside(read, installed.frameworks), source="a child process each")
+        return Known(call_each(read, installed.frameworks), source="a child process each")
 
 
 def _read_framework(
@@ -211,7 +211,7 @@ def _why_unusable(python: str, exc: OwnlabError) -> str:
 
 def _read_others(python: str, environ: Mapping[str, str]) -> Fact[tuple[str, ...]]:
     try:
-        paths = Beside(lambda: tuple(_other_interpreters(python, environ))).result(_PATH_SECONDS)
+        paths = BackgroundCall(lambda: tuple(_other_interpreters(python, environ))).result(_PATH_SECONDS)
     except DeadlineError:
         return Unknown(text("the folders of PATH did not answer in {seconds:g} s", seconds=_PATH_SECONDS))
     return Known(paths, source="PATH")

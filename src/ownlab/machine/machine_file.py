@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ownlab.errors import InputError, RecordError
-from ownlab.files import write_whole
+from ownlab.files import write_file
 from ownlab.json_encoding import encode_json, to_builtins
 from ownlab.machine.records import Machine
 from ownlab.text import text
@@ -20,7 +20,7 @@ FORMAT = 1
 
 def save_machine(machine: Machine, path: str | Path) -> None:
     """Write a machine to a file atomically."""
-    write_whole(msgspec.json.format(encode_json(machine), indent=1) + b"\n", path)
+    write_file(path, msgspec.json.format(encode_json(machine), indent=1) + b"\n")
 
 
 def encodable(machine: Machine) -> Machine:

@@ -25,7 +25,7 @@ from ownlab.machine.nvidia.reader import read_nvidia
 from ownlab.machine.records import Card, Host, Interpreter, Library, Machine, Nvidia, Toolkits
 from ownlab.machine.vendors import reader as vendors
 from ownlab.machine.vendors.apple import with_python_health
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
 from ownlab.text import text
 
 __all__ = ["DEADLINES", "Probes", "collect", "read_machine", "start_probes"]
@@ -48,12 +48,12 @@ DEADLINES: Mapping[str, float] = {
 class Probes(Struct, frozen=True):
     """The running probes."""
 
-    interpreter: Beside[Interpreter]
-    nvidia: Beside[tuple[Nvidia, Fact[tuple[Card, ...]]]]
-    others: Beside[vendors.OtherVendors]
-    libraries: Beside[Fact[tuple[Library, ...]]]
-    host: Beside[Host]
-    toolkits: Beside[Toolkits]
+    interpreter: BackgroundCall[Interpreter]
+    nvidia: BackgroundCall[tuple[Nvidia, Fact[tuple[Card, ...]]]]
+    others: BackgroundCall[vendors.OtherVendors]
+    libraries: BackgroundCall[Fact[tuple[Library, ...]]]
+    host: BackgroundCall[Host]
+    toolkits: BackgroundCall[Toolkits]
 
 
 def read_machine(options: MachineOptions | None = None) -> Machine:
@@ -67,12 +67,12 @@ def read_machine(options: MachineOptions | None = None) -> Machine:
 def start_probes(options: MachineOptions) -> Probes:
     """Start to read this machine. The slowest probe comes first: importing a framework takes seconds."""
     return Probes(
-        interpreter=Beside(partial(read_interpreter, options.python, options.python_origin)),
-        nvidia=Beside(_read_nvidia),
-        others=Beside(vendors.read_other_vendors),
-        libraries=Beside(partial(toolkits.read_libraries, options.python)),
-        host=Beside(read_host),
-        toolkits=Beside(toolkits.read_toolkits),
+        interpreter=BackgroundCall(partial(read_interpreter, options.python, options.python_origin)),
+        nvidia=BackgroundCall(_read_nvidia),
+        others=BackgroundCall(vendors.read_other_vendors),
+        libraries=BackgroundCall(partial(toolkits.read_libraries, options.python)),
+        host=BackgroundCall(read_host),
+        toolkits=BackgroundCall(toolkits.read_toolkits),
     )
 
 
@@ -87,7 +87,7 @@ def collect(probes: Probes, deadlines: Mapping[str, float] = DEADLINES) -> Machi
     """Collect the results of the probes. A probe that misses its deadline leaves a record with the reason."""
     started = time.monotonic()
 
-    def result(name: str, probe: Beside[T], unknown: Callable[[Unknown], T]) -> T:
+    def result(name: str, probe: BackgroundCall[T], unknown: Callable[[Unknown], T]) -> T:
         try:
             return probe.result(max(0.0, started + deadlines[name] - time.monotonic()))
         except DeadlineError:
@@ -101,7 +101,7 @@ def collect(probes: Probes, deadlines: Mapping[str, float] = DEADLINES) -> Machi
     interpreter = result("interpreter", probes.interpreter, partial(unread, Interpreter))
     cards = _all_cards(nvidia_cards, other.cards, interpreter=interpreter)
     started = time.monotonic()
-    variables = Beside(partial(read_environment, os.environ, value_of(cards) or ()))
+    variables = BackgroundCall(partial(read_environment, os.environ, value_of(cards) or ()))
     machine = Machine(
         origin="live",
         taken_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),

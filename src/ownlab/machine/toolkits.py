@@ -91,7 +91,7 @@ def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> F
         return Unknown(exc.message)
     if ran.returncode:
         return Unknown(
-            text("nvcc --version {ending}: {said}", ending=runner.describe_exit(ran.returncode), said=ran.said[:200])
+            text("nvcc --version {ending}: {said}", ending=runner.describe_exit(ran.returncode), said=ran.output[:200])
         )
     return parse_nvcc_version(ran.stdout)
 

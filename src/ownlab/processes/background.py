@@ -1,4 +1,4 @@
-"""Calls that run beside us, in daemon threads: one that hangs keeps neither the others nor our own end waiting."""
+"""Background calls in daemon threads: a call that hangs delays neither the others nor the end of the program."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from ownlab.errors import DeadlineError
+from ownlab.text import text
 
-__all__ = ["Beside", "each_beside"]
+__all__ = ["BackgroundCall", "call_each"]
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Beside(Generic[T]):
-    """A call that was started, and its result. For calls that wait on children or on the kernel."""
+class BackgroundCall(Generic[T]):
+    """A call that runs in the background, and its result. For calls that wait on child processes or the operating system."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
@@ -28,25 +29,25 @@ class Beside(Generic[T]):
     def _run(self) -> None:
         try:
             self._result.append(self._call())
-        except BaseException as exc:  # noqa: BLE001  # not swallowed: raised in the thread that asks for the result
+        except BaseException as exc:  # noqa: BLE001  # raised again in the thread that asks for the result
             self._raised = exc
 
     def ended(self, within: float) -> bool:
-        """Whether it ended, waiting `within` seconds for it at the most."""
+        """Whether it has ended, after waiting at most `within` seconds."""
         self._thread.join(within)
         return not self._thread.is_alive()
 
     def result(self, within: float | None = None) -> T:
-        """What it returned, or raises what it raised. DeadlineError where it did not end within so many seconds."""
+        """Return its result, or raise its exception. DeadlineError if it does not end within that many seconds."""
         self._thread.join(within)
         if self._thread.is_alive():
-            raise DeadlineError(f"no answer in {within:g} s")
+            raise DeadlineError(text("no answer in {seconds:g} s", seconds=within))
         if self._raised is not None:
             raise self._raised
         return self._result[0]
 
 
-def each_beside(function: Callable[[A], T], arguments: Sequence[A]) -> tuple[T, ...]:
-    """The function's result for each argument, all at the same time."""
-    calls = [Beside(partial(function, argument)) for argument in arguments]
+def call_each(function: Callable[[A], T], arguments: Sequence[A]) -> tuple[T, ...]:
+    """Call the function with each argument, all at the same time, and return the results."""
+    calls = [BackgroundCall(partial(function, argument)) for argument in arguments]
     return tuple(call.result() for call in calls)

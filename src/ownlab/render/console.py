@@ -1,4 +1,4 @@
-"""The terminal as it is: its width, its colours, or a pipe that wants neither."""
+"""The Rich console: the width and the colours of the terminal; neither in a pipe."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from rich.text import Text
 
 __all__ = ["console", "labelled", "working"]
 
-# A pipe has no width: nothing is wrapped, so that grep finds whole lines.
+# Nothing is wrapped in a pipe, so that grep finds whole lines.
 _PIPE_WIDTH = 10_000
-# Lines longer than this are hard to read, however wide the terminal is.
+# Longer lines are hard to read, however wide the terminal is.
 _WIDEST = 110
 # A text column narrower than this goes below its label instead of beside it.
 _NARROWEST = 24
 
 
-# Other people's processes and notebooks may have any name: what would steer this terminal is shown as a sign instead.
+# Names of other people's processes and notebooks may contain control characters: they are replaced.
 _SIGNS = {number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if number not in b"\n\t"}
 
 
 class _Results(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Called by rich for all that is printed; what it adds itself to colour or move comes as a control, or later."""
+        """Replace control characters in everything that is printed; Rich adds its own control sequences later."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=segment.text.translate(_SIGNS))
 
     def on_broken_pipe(self) -> None:
-        """Rich would end the program here with exit code 1; `main` knows what a closed pipe means."""
+        """Raise, since Rich would exit with code 1 here; `main` handles a closed pipe."""
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """The console for results, on stdout. Rich itself honours NO_COLOR, FORCE_COLOR and TERM=dumb."""
-    # In a notebook it is text as well: Rich would make a box of HTML of each line.
+    """Return the console for results, on stdout. Rich itself honours NO_COLOR, FORCE_COLOR and TERM=dumb."""
+    # Plain text in a notebook too: Rich would turn each line into an HTML box.
     made = _Results(file=sys.stdout, highlight=False, soft_wrap=False, force_jupyter=False)
     made.width = min(made.width, _WIDEST) if sys.stdout.isatty() else _PIPE_WIDTH
     return made
@@ -46,7 +46,7 @@ def console() -> Console:
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on stderr that something takes its time, where a person watches; it is gone when it is done."""
+    """Show a spinner on stderr while something takes time, if stderr is a terminal."""
     progress = Console(file=sys.stderr)
     if not progress.is_terminal:
         yield
@@ -58,7 +58,7 @@ def working(what: str) -> Iterator[None]:
 def labelled(
     out: Console, label: str, text: Text | str, *, indent: int = 2, width: int = 10, wrapped: bool = True
 ) -> None:
-    """A label and a text beside it that stays in its column when it wraps; unwrapped, it is one line to copy."""
+    """Print a label and a text that wraps in its own column; with wrapped=False it stays one line, to be copied."""
     body = Text(text) if isinstance(text, str) else text
     room = out.width - indent - width
     if room < _NARROWEST:

@@ -52,11 +52,11 @@ DOCUMENTS = {
     "secrets": "ownlab.lab.secrets.store:SecretList",
     "secrets-read": "ownlab.lab.secrets.store:SecretValue",
     "status": "ownlab.lab.service.records:LabStates",
-    "store": "ownlab.lab.store.records:StoreView",
+    "store": "ownlab.lab.store.location:StoreView",
     "top": "ownlab.instruments.top.records:Look",
     "top-report": "ownlab.instruments.top.report:Report",
-    "types": "ownlab.lab.runtimes.listings:TypeList",
-    "types-removed": "ownlab.lab.runtimes.listings:RemovedTypes",
+    "types": "ownlab.lab.runtimes.records:TypeList",
+    "types-removed": "ownlab.lab.runtimes.records:RemovedTypes",
     "up": "ownlab.lab.service.records:LabState",
 }
 

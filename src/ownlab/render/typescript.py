@@ -1,4 +1,4 @@
-"""Records as TypeScript: what the page is sent has one definition, in Python, and labextension/src/records.ts follows it."""
+"""TypeScript declarations of the records that the page receives; labextension/src/records.ts is generated from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN: dict[type[inspect.Type], str] = {
 
 
 def declarations(records: Iterable[type[Struct]]) -> str:
-    """A module that declares these records and those inside them, each after what it is made of."""
+    """Return a module that declares these records and the records inside them, dependencies first."""
     found: dict[str, inspect.StructType] = {}
     for record in records:
         _collect(inspect.type_info(record), found)

@@ -7,8 +7,7 @@ cache of full length; the cache itself is what the model returns for so many tok
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
-from ownlab_guest.fit.deadline import in_time
-from ownlab_guest.fit.errors import Refused, is_fatal, refused
+from ownlab_guest.fit.errors import Refused, in_time, is_fatal, refused
 from ownlab_guest.fit.request import Request, read
 
 DEEP = 6  # caches are objects in objects; tensors lie no deeper

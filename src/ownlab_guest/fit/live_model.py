@@ -300,10 +300,10 @@ def _known_inputs(model: Any, request: Request) -> Any:
     if hasattr(model, "main_input_name") and hasattr(model, "config"):
         from torch._subclasses.fake_tensor import FakeTensorMode
 
-        from ownlab_guest.fit import transformers_models
+        from ownlab_guest.fit import model_loader
 
         with FakeTensorMode():
-            return _sized(transformers_models.inputs_of(model, model.config, request), None)
+            return _sized(model_loader.inputs_of(model, model.config, request), None)
     raise Refused(
         "no-inputs",
         f"what does {type(model).__name__} take? Give tensors or shapes: ownlab.fit(model, (16, 3, 224, 224))",

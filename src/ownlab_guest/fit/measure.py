@@ -7,8 +7,7 @@ import json
 import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from ownlab_guest.fit.deadline import in_time
-from ownlab_guest.fit.errors import Refused, is_fatal, refused
+from ownlab_guest.fit.errors import Refused, in_time, is_fatal, refused
 from ownlab_guest.fit.request import Request, read
 
 LEAST, MOST = 5, 200  # repetitions that are timed
@@ -59,7 +58,7 @@ def measured(request: Request, settings: Settings, device: str) -> Dict[str, Any
     """Build on the processor, move to the device, and run."""
     import torch
 
-    from ownlab_guest.fit import model_loader, peaks, training_step
+    from ownlab_guest.fit import model_loader, peak_memory, training_step
 
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high" if request.precision == "tf32" else "highest")
@@ -67,7 +66,7 @@ def measured(request: Request, settings: Settings, device: str) -> Dict[str, Any
     if request.checkpointing:
         training_step.checkpointed(built.model)
     started = _start(device, settings)
-    phases = peaks.Phases(None if device == "cpu" else peaks.cuda_counters(device))
+    phases = peak_memory.Phases(None if device == "cpu" else peak_memory.cuda_counters(device))
     run = Run(request, settings, device, phases)
     try:
         with phases.followed():
@@ -180,9 +179,9 @@ class Run:
         """Repetitions, after all that is only done once: one after the other, and each for itself."""
         if self.settings.seconds <= 0:
             return
-        from ownlab_guest.fit import timing
+        from ownlab_guest.fit import device as on_device
 
-        self.said["times"] = timing.timed(self._step, self.device, self.settings.seconds, LEAST, MOST)
+        self.said["times"] = on_device.timed(self._step, self.device, self.settings.seconds, LEAST, MOST)
         self.phases.read()
 
     def decode(self) -> None:
@@ -198,14 +197,16 @@ class Run:
         """What is held at the peak, of which kind; a torch whose history we cannot read costs that alone."""
         if self._memory is None or not self.settings.parts:
             return
-        from ownlab_guest.fit import peaks
+        from ownlab_guest.fit import peak_memory
 
         known = {
             "weights": [*self._model.parameters(), *self._model.buffers()],
             "inputs": _tensors(self._inputs),
         }
         try:
-            self._memory["parts"] = peaks.History(peaks.Recorder(self.device)).parts(self._step, self.phases, known)
+            self._memory["parts"] = peak_memory.History(peak_memory.Recorder(self.device)).parts(
+                self._step, self.phases, known
+            )
         except (AttributeError, KeyError, RuntimeError, TypeError) as exc:
             self._memory["parts_reason"] = f"the allocator's history cannot be read: {type(exc).__name__}: {exc}"
 

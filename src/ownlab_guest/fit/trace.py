@@ -1,12 +1,11 @@
 """Traces a step without a card: `launch.py fit.trace REQUEST.json`; prints the stream of memory, FLOPs and parameters."""
 
 import contextlib
+import sys
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ownlab_guest.fit import cpu_fallback
-from ownlab_guest.fit.deadline import in_time
-from ownlab_guest.fit.errors import Refused, is_fatal, refused
+from ownlab_guest.fit.errors import Refused, in_time, is_fatal, refused
 from ownlab_guest.fit.request import Request, read
 
 
@@ -22,7 +21,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
             try:
                 return traced(request)
             except Refused as exc:
-                return cpu_fallback.traced_instead(request, exc)
+                return traced_instead(request, exc)
     except Refused as exc:
         return exc.answer()
 
@@ -37,14 +36,14 @@ def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, d
         dispatch_trace,
         model_loader,
         recurrent_layers,
+        tensor_values,
         training_step,
-        value_guesses,
     )
 
     mode = None if data else FakeTensorMode(allow_non_fake_inputs=True)
     with warnings.catch_warnings(), mode or contextlib.nullcontext(), _converting(mode is not None):
         warnings.simplefilter("ignore")
-        with value_guesses.Guessing(mode) as guessed:
+        with tensor_values.Guessing(mode) as guessed:
             built = (build or model_loader.build)(request)
         model, left_out = training_step.bare(built.model)
         built = built._replace(model=model)
@@ -205,3 +204,46 @@ def _hooked(trace: Any) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+KINDS = ("data-dependent-shape", "data-dependent-value", "cannot-be-traced")
+SHARE = 0.7  # of the memory that is free: more is not taken from whoever else works here
+
+
+def traced_instead(request: Request, why: Refused) -> Dict[str, Any]:
+    """The trace of a computed step, which says so; `why` again, where that is no way out, or does not work either."""
+    if why.kind not in KINDS or not _limited():
+        raise why
+    try:
+        found = traced(request, data=True)
+    except Refused as exc:
+        raise Refused(
+            why.kind, f"{why}; computing it on the processor failed as well: {exc}", why.file, why.line
+        ) from exc
+    place = "" if why.line is None else f" (line {why.line})"
+    said = f"computed with data, on the processor, and attention and recurrent layers as there: {why}{place}"
+    return {**found, "guesses": [said, *found["guesses"]]}
+
+
+def _limited() -> bool:
+    """Whether this process can be kept from taking all of the computer's memory: then it is."""
+    free = _free_bytes()
+    if free is None or not sys.platform.startswith("linux"):
+        return False
+    import resource
+
+    with open("/proc/self/statm", encoding="ascii") as file:
+        data = int(file.read().split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_DATA, (data + int(SHARE * free), resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    return True
+
+
+def _free_bytes() -> Optional[int]:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        return None  # not Linux
+    return None

@@ -6,7 +6,6 @@ from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Option
 
 import torch
 
-from ownlab_guest.fit.adam_8bit import EightBitAdam
 from ownlab_guest.fit.errors import Refused
 from ownlab_guest.fit.request import Request
 
@@ -178,3 +177,37 @@ def step_of(built: Built, inputs: Tree, request: Request, device: str) -> Callab
         optimizer.zero_grad()
 
     return train
+
+
+LEAST = 4096
+BLOCK = 256
+LEVELS = 256  # values that a byte stands for, in a table of float32
+
+
+class EightBitAdam(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not there where types are checked
+    """In place of bitsandbytes.optim.AdamW8bit, on tensors without data."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+        self._tables: Any = None
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> None:
+        """States come with the first step; nothing comes after."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and not self.state[parameter]:
+                    self._begin(parameter)
+
+    def _begin(self, parameter: Any) -> None:
+        state, count = self.state[parameter], parameter.numel()
+        if count < LEAST:
+            for name in ("state1", "state2"):
+                state[name] = torch.zeros_like(parameter, dtype=torch.float32)
+            return
+        if self._tables is None:
+            self._tables = [parameter.new_zeros(LEVELS, dtype=torch.float32) for _ in range(2)]
+        for name in ("1", "2"):
+            state["state" + name] = torch.zeros_like(parameter, dtype=torch.uint8)
+        for name in ("1", "2"):
+            state["absmax" + name] = parameter.new_zeros(-(-count // BLOCK), dtype=torch.float32)

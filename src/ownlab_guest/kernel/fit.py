@@ -1,7 +1,8 @@
-"""`ownlab.fit` in a kernel: the model is traced here, where it lives; figures and pictures are made by ownlab.
+"""`ownlab.fit` in a kernel. The model is traced here, where it lives; ownlab computes figures and pictures.
 
-Where ownlab itself is in another environment (OWNLAB_HOST), that one's is asked: it says, a line of JSON each, which steps it
-wants to have traced, and in the end the answer.
+`ownlab.instruments.fit.notebook` uses this module where ownlab is installed in the kernel's environment. Where it is not,
+`fit` here starts that module in ownlab's own environment (OWNLAB_HOST). Both exchange lines of JSON: the child names the steps
+that it wants traced, this process answers with traces, and the last line of the child is the prediction or an error.
 """
 
 import json
@@ -13,24 +14,25 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 
 from ownlab_guest.kernel.host_client import start_host
+from ownlab_guest.kernel.host_records import OwnlabError, decode_error, decode_record
 
-__all__ = ["Asked", "Fitting", "Shown", "Traces", "asked", "fit", "uncoloured"]
+__all__ = ["FitCall", "LiveTracer", "Prediction", "fit", "parse_call", "strip_colours"]
 
 MIME = "application/vnd.vegalite.v5+json"
 
 
-class Asked(NamedTuple):
-    """What a notebook wants to know, and of which model."""
+class FitCall(NamedTuple):
+    """The arguments of `ownlab.fit`, checked and sorted."""
 
     model: Any
     inputs: Any
     loss: Optional[Callable[..., Any]]
     targets: Any
     request: Dict[str, Any]  # the step, without its batch
-    wanted: Dict[str, Any]  # batch, cards, remedies, allocator
+    goals: Dict[str, Any]  # batch, cards, remedies, allocator
 
 
-def asked(
+def parse_call(
     model: Any,
     inputs: Any = None,
     loss: Optional[Callable[..., Any]] = None,
@@ -50,13 +52,13 @@ def asked(
     cards: Optional[str] = None,
     remedies: bool = False,
     allocator: Optional[str] = None,
-) -> Asked:
-    """The options of `ownlab.fit`, put in order."""
+) -> FitCall:
+    """Check the arguments of `ownlab.fit`, and sort them into the step and the goals."""
     for name, value, least in (("seq", seq, 1), ("accumulate", accumulate, 1), ("steps", steps, 2)):
         if value is not None and (not isinstance(value, int) or value < least):
-            raise ValueError("%s=%r: a number from %d on is meant" % (name, value, least))
+            raise ValueError("%s must be an integer of at least %d, not %r" % (name, least, value))
     if loss is not None and not callable(loss):
-        raise TypeError("the loss is no function but " + type(loss).__name__)
+        raise TypeError("the loss must be a function, not " + type(loss).__name__)
     request = {
         "train": train,
         "optimizer": optimizer,
@@ -71,59 +73,60 @@ def asked(
     }
     if allocator is None:
         allocator = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    wanted = {
+    goals = {
         "batch": None if batch is None else str(batch),
         "cards": cards,
         "remedies": remedies,
         "allocator": allocator,
     }
-    return Asked(model, inputs, loss, targets, request, wanted)
+    return FitCall(model, inputs, loss, targets, request, goals)
 
 
-class Traces:
-    """Steps of the model that was given: `trace` answers a request as a guest does, also where something is wrong with it."""
+class LiveTracer:
+    """Traces steps of the model of a call. `trace` takes and returns what the guest of `ownlab fit` does, errors included."""
 
-    def __init__(self, given: Asked) -> None:
-        self.request: Dict[str, Any] = {"target": type(given.model).__name__, **given.request}
+    def __init__(self, call: FitCall) -> None:
+        self.request: Dict[str, Any] = {"target": type(call.model).__name__, **call.request}
         try:
             from ownlab_guest.fit import live_model
         except ImportError as exc:
-            failed = {"error": {"kind": "bad-model", "message": "this kernel has no torch: %s" % exc}}
-            self.trace: Callable[[Dict[str, Any]], Dict[str, Any]] = lambda _: failed
+            no_torch = {"error": {"kind": "bad-model", "message": "this kernel has no torch: %s" % exc}}
+            self.trace: Callable[[Dict[str, Any]], Dict[str, Any]] = lambda _: no_torch
             return
-        alive = live_model.Live(given.model, given.inputs, given.loss, given.targets)
-        self.request = live_model.whole_request(alive, self.request)
-        self.trace = lambda request: _with_cell(live_model.answer(alive, request))
+        live = live_model.Live(call.model, call.inputs, call.loss, call.targets)
+        self.request = live_model.whole_request(live, self.request)
+        self.trace = lambda request: _with_cell_number(live_model.answer(live, request))
 
 
-def _with_cell(answer: Dict[str, Any]) -> Dict[str, Any]:
-    """Where code of a cell failed, the cell by its number: its file's name says nothing to people."""
+def _with_cell_number(answer: Dict[str, Any]) -> Dict[str, Any]:
+    """Where code of a cell failed, name the cell by its number instead of by IPython's file name."""
     error = answer.get("error") or {}
     get_ipython: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
-    named = getattr(getattr(get_ipython(), "compile", None), "format_code_name", lambda _: None)(error.get("file"))
-    return answer if not named else {"error": {**error, "file": " ".join(named)}}
+    cell = getattr(getattr(get_ipython(), "compile", None), "format_code_name", lambda _: None)(error.get("file"))
+    return answer if not cell else {"error": {**error, "file": " ".join(cell)}}
 
 
-def uncoloured(text: str) -> str:
-    """Without what a terminal reads as colours."""
+def strip_colours(text: str) -> str:
+    """Remove the colour sequences of terminals."""
     return re.sub("\x1b\\[[0-9;]*m", "", text)
 
 
-class Shown:
-    """A prediction as a notebook shows it: text, and a drawing of memory over one step."""
+class Prediction:
+    """What `ownlab.fit` returns. `record` holds the figures of `ownlab fit --json`; a notebook shows text and a chart."""
 
-    def __init__(self, text: str, plot: str, chart: Dict[str, Any]) -> None:
+    def __init__(self, record: Any, text: str, plot: str, chart: Dict[str, Any]) -> None:
+        self.record = record
         self._text, self._plot, self._chart = text, plot, chart
 
     def report(self) -> None:
-        """Print all of it as text."""
+        """Print everything as text."""
         sys.stdout.write(self._text + "\n" + self._plot)
 
     def __repr__(self) -> str:
-        return uncoloured(self._text.split("\n", 1)[0])
+        return strip_colours(self._text.split("\n", 1)[0])
 
     def _ipython_display_(self) -> None:
-        """As the last line of a cell: a page would show either the text or the drawing, and both are wanted."""
+        """Show text and chart: from a MIME bundle a page would show only one of them."""
         from IPython.display import display
 
         sys.stdout.write(self._text)
@@ -134,53 +137,46 @@ class Shown:
         return {"text/plain": self._text + "\n" + self._plot, MIME: self._chart}
 
 
-class Fitting(Shown):
-    """A prediction that another environment's ownlab made: `record` is what `ownlab fit --json` prints."""
+def fit(model: Any, inputs: Any = None, loss: Optional[Callable[..., Any]] = None, **options: Any) -> Prediction:
+    """Predict how much GPU memory a step of this model takes, which cards hold it, and how fast it could be at best.
 
-    def __init__(self, said: Dict[str, Any]) -> None:
-        super().__init__(said["text"], said["plot"], said["chart"])
-        self.record: Dict[str, Any] = said["record"]
-
-
-def fit(model: Any, inputs: Any = None, loss: Optional[Callable[..., Any]] = None, **options: Any) -> Fitting:
-    """Say how much GPU memory a step of this model takes, which cards hold it, and how fast they could be at best.
-
-    Inputs are tensors, or shapes in their places: (16, 3, 224, 224), (8, 1024, torch.long), a tuple or a dict of these. The
-    loss is a function of the model's output, and of `targets` where they are given. Options are those of `ownlab fit`:
-    train=False, precision="amp-bf16", batch="max", cards="T4,h200", remedies=True … The model stays as it is.
+    Inputs are tensors, or shapes in their place: (16, 3, 224, 224), (8, 1024, torch.long), a tuple or a dict of these. The
+    loss is a function of the model's output, and of `targets` if they are given. Options are those of `ownlab fit`:
+    train=False, precision="amp-bf16", batch="max", cards="T4,h200", remedies=True … The model is not changed.
     """
-    given = asked(model, inputs, loss, **options)
-    traces = Traces(given)
+    call = parse_call(model, inputs, loss, **options)
+    tracer = LiveTracer(call)
     child = start_host("ownlab.fit", "ownlab.instruments.fit.notebook")
     try:
-        said = _converse(child, traces, given.wanted)
+        answer = _converse(child, tracer, call.goals)
     except BaseException:  # the cell was interrupted, for instance
         child.kill()
         child.communicate()
         raise
     child.communicate()
-    if "error" in said:
-        raise RuntimeError(said["error"])
-    return Fitting(said)
+    if "error" in answer:
+        raise decode_error(answer["error"])
+    return Prediction(decode_record(answer["record"]), answer["text"], answer["plot"], answer["chart"])
 
 
-def _converse(child: "subprocess.Popen[bytes]", traces: Traces, wanted: Dict[str, Any]) -> Dict[str, Any]:
+def _converse(child: "subprocess.Popen[bytes]", tracer: LiveTracer, goals: Dict[str, Any]) -> Dict[str, Any]:
+    """Trace the steps that the child asks for, and return its last line."""
     assert child.stdin is not None
     assert child.stdout is not None
     assert child.stderr is not None
-    answer: Dict[str, Any] = {"request": traces.request, "wanted": wanted}
+    answer: Dict[str, Any] = {"request": tracer.request, "goals": goals}
     while True:
-        with suppress(BrokenPipeError):  # why it ended is said below
+        with suppress(BrokenPipeError):  # the error below says why the child ended
             child.stdin.write(json.dumps(answer).encode() + b"\n")
             child.stdin.flush()
         line = child.stdout.readline()
         if not line:
             lines = child.stderr.read().decode(errors="replace").strip().splitlines()
-            raise RuntimeError("ownlab.fit: " + (lines[-1] if lines else "ownlab ended without an answer"))
-        said: Dict[str, Any] = json.loads(line)
-        if "trace" not in said:
-            return said
-        answer = traces.trace(said["trace"])
+            raise OwnlabError("ownlab.fit: " + (lines[-1] if lines else "ownlab ended without an answer"))
+        message: Dict[str, Any] = json.loads(line)
+        if "trace" not in message:
+            return message
+        answer = tracer.trace(message["trace"])
 
 
-fit.__wrapped__ = asked  # type: ignore[attr-defined]  # help and completion show the names of the options
+fit.__wrapped__ = parse_call  # type: ignore[attr-defined]  # help and completion show the names of the options

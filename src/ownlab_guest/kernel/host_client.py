@@ -1,15 +1,17 @@
-"""The ownlab that started this kernel, where the kernel's own environment has none: asked in a child process."""
+"""Starts the ownlab that started this kernel, in its own environment, where the kernel's environment has none."""
 
 import os
 import subprocess
 
+from ownlab_guest.kernel.host_records import OwnlabError
+
 
 def start_host(caller: str, *words: str) -> "subprocess.Popen[bytes]":
-    """`python -m …` of that ownlab; `caller` is what needs it, as people know it."""
+    """Start `python -m …` of that ownlab. `caller` is the function that needs it, for the error message."""
     python = os.environ.get("OWNLAB_HOST")
     if not python:
-        raise RuntimeError(f"{caller} needs ownlab in this environment, or a kernel that ownlab has started.")
-    # What belongs to this Python would lead the other one astray; so would a file ownlab.py in this folder.
+        raise OwnlabError(f"{caller} needs ownlab in this environment, or a kernel that ownlab has started")
+    # Variables of this Python would mislead the other one; so would a file ownlab.py in this folder.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.Popen(
         [python, "-m", *words],
@@ -18,5 +20,5 @@ def start_host(caller: str, *words: str) -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # an interruption of the cell is not one of this
+        start_new_session=True,  # an interrupt of the cell does not reach the child
     )

@@ -76,7 +76,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, address: str) -> Iterator[Pag
         yield opened
 
 
-def test_text_comes_whole_and_in_pieces_in_the_page_as_without_one(page: Page) -> None:
+def test_text_is_generated_whole_and_streamed(page: Page) -> None:
     code = (
         AI
         + "print(ai.generate_text('Say hi', model_name='other'))\nprint(list(ai.generate_text('Say hi', 'other', stream=True)))"
@@ -85,16 +85,16 @@ def test_text_comes_whole_and_in_pieces_in_the_page_as_without_one(page: Page) -
     assert page.result(code) == page.headless(code).text == expected
 
 
-def test_the_models_are_listed_and_colabs_own_is_replaced_by_the_first(page: Page) -> None:
+def test_models_are_listed_and_the_first_replaces_colabs_default(page: Page) -> None:
     assert page.headless(AI + "print(ai.list_models(), ai.generate_text('x'))").text == "['echo', 'other'] echo: x\n"
 
 
-def test_a_prompt_is_text(page: Page) -> None:
+def test_a_prompt_must_be_text(page: Page) -> None:
     assert page.headless(AI + "ai.generate_text('')").error == "ValueError: Prompt cannot be empty."
     assert page.headless(AI + "ai.generate_text(3)").error == "ValueError: Prompt must be a string."
 
 
-def test_a_server_that_refuses_or_is_none_is_said_so_without_the_key(page: Page, address: str) -> None:
+def test_server_errors_are_explained_without_the_key(page: Page, address: str) -> None:
     def said(changes: str, code: str = "ai.generate_text('x', 'm')") -> str:
         restored = f"os.environ.update({changes})\ntry: {code}\nfinally: os.environ.update(old)"
         return page.headless(f"import os; old = dict(os.environ)\n{AI}{restored}").error

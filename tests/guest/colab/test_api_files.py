@@ -41,7 +41,7 @@ def picks(**contents: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return answer
 
 
-def test_upload_saves_what_was_picked(page: Page, tmp_path: Path) -> None:
+def test_upload_saves_the_picked_files(page: Page, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     ran = page.run(FILES + "print(files.upload())", {"ownlab_upload": picks(**{"a.txt": "new", "b.txt": "two"})})
     assert ran.text == "Saving a.txt to a (1).txt\nSaving b.txt to b.txt\n{'a (1).txt': b'new', 'b.txt': b'two'}\n"
@@ -88,7 +88,7 @@ def test_an_answer_cannot_name_files_elsewhere(page: Page, tmp_path: Path) -> No
     assert (tmp_path / "outside").read_text() == "1"
 
 
-def test_download_and_view_tell_the_page_where_the_file_is(page: Page, tmp_path: Path) -> None:
+def test_download_and_view_send_the_path_to_the_page(page: Page, tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_text("weights")
     done: Answers = {"ownlab_download": lambda body: {"data": {}}, "ownlab_view": lambda body: {"data": {}}}
     ran = page.run(FILES + "files.download('model.pt'); files.view('./model.pt')", done)
@@ -110,13 +110,13 @@ def test_a_folder_is_downloaded_as_a_zip_file(page: Page, tmp_path: Path) -> Non
     assert names == ["log.txt"]
 
 
-def test_a_download_that_failed_says_where_the_file_is(page: Page, tmp_path: Path) -> None:
+def test_a_failed_download_names_the_file(page: Page, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     ran = page.run(FILES + "files.download('a.txt')", {"ownlab_download": lambda body: {"error": "too large"}})
     assert ran.error == f"MessageError: too large; the file is where it was: {tmp_path / 'a.txt'}"
 
 
-def test_without_a_page_files_come_from_a_folder_and_go_into_one(page: Page, tmp_path: Path) -> None:
+def test_without_a_page_files_use_the_upload_and_output_folders(page: Page, tmp_path: Path) -> None:
     for name in ("in", "out"):
         (tmp_path / name).mkdir()
     (tmp_path / "in" / "a.txt").write_text("one")
@@ -126,7 +126,7 @@ def test_without_a_page_files_come_from_a_folder_and_go_into_one(page: Page, tmp
     assert (tmp_path / "out" / "a.txt").read_text() == "one"
 
 
-def test_the_server_is_told_paths_that_it_sees(page: Page, tmp_path: Path) -> None:
+def test_the_server_gets_paths_that_it_can_see(page: Page, tmp_path: Path) -> None:
     """A file of a mounted Drive, by the Drive's own path; one that only the kernel sees, as a copy."""
     for name in ("drive", "mount/MyDrive", "remote/MyDrive"):
         (tmp_path / name).mkdir(parents=True)

@@ -20,13 +20,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
-def test_an_answer_comes_as_it_was_sent(page: Page) -> None:
+def test_an_answer_arrives_unchanged(page: Page) -> None:
     sent: dict[str, Any] = {"data": {"text": "ä", "numbers": [1, 2.5, None]}}
     said = page.result(ASK + "print(_message.blocking_request('any', {'a': 1}))", {"any": lambda body: sent})
     assert said == "{'text': 'ä', 'numbers': [1, 2.5, None]}\n"
 
 
-def test_a_request_belongs_to_its_cell_and_says_whether_it_wants_an_answer(page: Page) -> None:
+def test_a_request_belongs_to_its_cell_and_states_whether_it_expects_an_answer(page: Page) -> None:
     ran = page.run(ASK + "print('before', end=''); _message.send_request('tell', {'x': 1}, expect_reply=False)")
     assert [(each.type, each.body, each.wants_answer) for each in ran.requests] == [("tell", {"x": 1}, False)]
     assert ran.text == "before"
@@ -37,7 +37,7 @@ def test_an_error_of_the_page_is_raised(page: Page) -> None:
     assert ran.error == "MessageError: not so"
 
 
-def test_a_page_that_thinks_is_waited_for_until_the_time_is_over(page: Page) -> None:
+def test_an_acknowledged_request_waits_until_its_timeout(page: Page) -> None:
     assert page.result(ASK + "print(_message.blocking_request('any', timeout_sec=0.2))") == "None\n"
 
 
@@ -47,7 +47,7 @@ def test_without_a_page_nothing_is_sent_and_it_fails_at_once(page: Page) -> None
     assert ran.error == "MessageError: nobody can be asked: this notebook is run without a page"
 
 
-def test_a_page_that_gives_no_sign_of_life_is_not_waited_for(page: Page) -> None:
+def test_an_unresponsive_page_is_an_error(page: Page) -> None:
     code = (
         ASK
         + "_message.ACK_SECONDS = 0.2\ntry: _message.blocking_request('any', timeout_sec=None)\nfinally: _message.ACK_SECONDS = 10"
@@ -93,7 +93,7 @@ print(found == {n: n * 10 for n in range(4)})
     assert all_asked.is_set()
 
 
-def test_an_answer_that_comes_too_late_is_taken_for_no_other(page: Page) -> None:
+def test_a_late_answer_is_not_taken_for_another(page: Page) -> None:
     code = ASK + "print([_message.blocking_request('any', timeout_sec=0.1) for _ in range(2)])"
     ids: list[str] = []
 
@@ -107,7 +107,7 @@ def test_an_answer_that_comes_too_late_is_taken_for_no_other(page: Page) -> None
     assert len(set(ids)) == 2
 
 
-def test_an_answer_that_comes_during_a_later_input_is_not_what_was_typed(page: Page) -> None:
+def test_a_late_answer_is_not_taken_for_typed_input(page: Page) -> None:
     asked: dict[str, str] = {}
 
     class Late(Page):
@@ -134,7 +134,7 @@ def test_an_answer_that_comes_during_a_later_input_is_not_what_was_typed(page: P
     assert late.result(code, {"input": type_in}) == "Nonetyped not for three\n"
 
 
-def test_what_is_no_answer_is_passed_over(page: Page) -> None:
+def test_invalid_answers_are_ignored(page: Page) -> None:
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         session, channel = page.client.session, page.client.stdin_channel
         channel.send(session.msg("input_reply", {"value": "text"}))
@@ -153,7 +153,7 @@ def test_a_scratch_cell_is_asked_for(page: Page) -> None:
     assert ran.asked("add_scratch_cell") == [{"content": "x = 1", "openInBottomPane": False}]
 
 
-def test_nothing_heavy_is_imported_with_google_colab(tmp_path: Path) -> None:
+def test_importing_google_colab_loads_nothing_heavy(tmp_path: Path) -> None:
     with open_page(tmp_path) as page:
         code = "import json, sys; print(json.dumps(sorted(name for name in sys.modules if name.startswith('google.colab'))))"
         loaded = json.loads(page.result(code))

@@ -21,12 +21,12 @@ def both(page: Page, code: str) -> list[str]:
     return [page.result(code), page.headless(code).text]
 
 
-def test_eval_js_gives_what_the_script_results_in(page: Page) -> None:
+def test_eval_js_returns_the_result_of_the_script(page: Page) -> None:
     ran = page.run(OUTPUT + "print(output.eval_js('1 + 1'))", {"cell_javascript_eval": lambda body: {"data": 2}})
     assert (ran.text, ran.asked("cell_javascript_eval")) == ("2\n", [{"script": "1 + 1"}])
 
 
-def test_eval_js_raises_what_the_script_raised_and_waits_no_longer_than_it_may(page: Page) -> None:
+def test_eval_js_raises_script_errors_and_respects_its_timeout(page: Page) -> None:
     error = {"error": {"name": "TypeError", "message": "x is undefined"}}
     ran = page.run(OUTPUT + "output.eval_js('x()')", {"cell_javascript_eval": lambda body: error})
     assert ran.error == "MessageError: TypeError: x is undefined"
@@ -67,7 +67,7 @@ output.register_callback('add', add)
     assert page.result(code) == "adding\n{'sum': 5}\n"
 
 
-def test_a_function_that_was_taken_back_is_called_no_more(page: Page) -> None:
+def test_an_unregistered_callback_is_not_called(page: Page) -> None:
     page.headless(OUTPUT + "output.register_callback('gone', lambda: None); output.unregister_callback('gone')")
     closed, _ = page.invoke("gone")
     assert closed["error"] == {"name": "ValueError", "message": "Function not found: gone"}
@@ -83,14 +83,14 @@ def test_a_function_that_returns_nothing_and_asks_the_page(page: Page) -> None:
     assert page.invoke("nothing")[0] == {"data": {}, "metadata": {}}
 
 
-def test_clear_takes_everything(page: Page) -> None:
+def test_clear_removes_everything(page: Page) -> None:
     assert both(page, OUTPUT + "print('old'); output.clear(); print('new')") == ["new\n"] * 2
     assert both(page, OUTPUT + "print('old'); output.clear(wait=True)") == ["old\n"] * 2
     assert both(page, OUTPUT + "print('old'); output.clear(wait=True); print('new')") == ["new\n"] * 2
     assert page.run(OUTPUT + "output.clear(wait=1)").error == "ValueError: wait must be a boolean value"
 
 
-def test_clear_takes_what_has_all_these_tags(page: Page) -> None:
+def test_clear_removes_outputs_with_all_given_tags(page: Page) -> None:
     code = """
 from IPython.display import display
 print('0')
@@ -115,7 +115,7 @@ print('7')
     assert {clear: both(page, OUTPUT + code + clear) for clear in kept} == kept
 
 
-def test_what_is_temporary_is_gone_at_the_end_unless_it_failed(page: Page) -> None:
+def test_temporary_output_is_cleared_unless_the_block_failed(page: Page) -> None:
     code = (
         OUTPUT
         + "import sys\nprint('a')\nwith output.temporary():\n print('b'); print('c', file=sys.stderr)\nprint('d')"
@@ -131,7 +131,7 @@ def test_a_progress_bar_with_a_tag_is_one_line(page: Page) -> None:
     assert both(page, OUTPUT + code) == ["4 of 5 done\n"] * 2
 
 
-def test_long_text_is_not_sent_again_and_again(page: Page) -> None:
+def test_long_text_is_not_sent_repeatedly(page: Page) -> None:
     code = """
 import time
 with output.use_tags('x'):
@@ -197,7 +197,7 @@ output.no_vertical_scroll()
     assert (alone.text, alone.requests) == ("there\n", [])
 
 
-def test_a_port_is_shown_through_the_page_and_has_its_address_without(page: Page) -> None:
+def test_a_port_is_proxied_with_a_page_and_direct_without(page: Page) -> None:
     for ran in (page.run(OUTPUT + "output.serve_kernel_port_as_iframe(8000, path='/a?b=<c>', height='600')"),):
         assert "colab.kernel.proxyPort(8000, {cache: false})" in ran.html
         assert 'new URL("./a?b=\\u003cc>", base)' in ran.html
@@ -208,7 +208,7 @@ def test_a_port_is_shown_through_the_page_and_has_its_address_without(page: Page
     assert '<a href="http://localhost:8000/" target="_blank" rel="noopener">&lt;Look&gt;</a>' in ran.html
 
 
-def test_widget_managers_are_there_already(page: Page) -> None:
+def test_widget_manager_calls_do_nothing(page: Page) -> None:
     code = (
         OUTPUT
         + "output.enable_custom_widget_manager(); output.enable_custom_widget_manager('5.0.0a'); output.disable_custom_widget_manager()"

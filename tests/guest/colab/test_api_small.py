@@ -137,19 +137,19 @@ def test_the_extension_loads(page: Page) -> None:
     assert page.result("%load_ext google.colab\n%reload_ext google.colab\nprint('on')") == "on\n"
 
 
-def test_syntax_gives_the_string_back(page: Page) -> None:
+def test_syntax_returns_the_string(page: Page) -> None:
     code = "from google.colab import syntax; print(syntax.html('a'), syntax.javascript('b'), syntax.sql('c'), syntax.css('d'))"
     assert page.result(code) == "a b c d\n"
 
 
-def test_snippets_are_told_to_the_page_alone(page: Page) -> None:
+def test_snippets_are_registered_only_with_a_page(page: Page) -> None:
     code = "from google.colab import snippets; snippets.register('https://example.org/a.ipynb')"
     assert page.run(code).asked("register_snippets") == [{"url": "https://example.org/a.ipynb"}]
     ran = page.headless(code)
     assert (ran.requests, ran.error) == ([], "")
 
 
-def test_what_only_google_has_says_so(page: Page) -> None:
+def test_google_only_features_name_alternatives(page: Page) -> None:
     assert "needs Google's own page" in error(
         page, "from google.colab import sheets; sheets.InteractiveSheet(title='x')"
     )
@@ -170,7 +170,7 @@ del os.environ['GOOGLE_APPLICATION_CREDENTIALS']
     assert page.result(code) == page.headless(code).text == "my-project\n"
 
 
-def test_nobody_is_signed_in_who_is_not(page: Page) -> None:
+def test_missing_credentials_are_an_error(page: Page) -> None:
     code = "from google.colab import auth; auth.authenticate_user()"
     none = "AuthorizationError: There are no Google credentials. `gcloud auth application-default login`"
     assert page.headless(code).error.startswith(none)
@@ -221,12 +221,12 @@ def test_a_service_accounts_key_is_uploaded(page: Page) -> None:
     page.result("os.remove(os.environ.pop('GOOGLE_APPLICATION_CREDENTIALS')); os.rmdir(os.path.dirname(path))")
 
 
-def test_a_kernel_that_is_no_runtime_cannot_end_itself(page: Page) -> None:
+def test_a_kernel_outside_ownlab_cannot_unassign(page: Page) -> None:
     code = "import os; os.environ.pop('OWNLAB_RUNTIME', 0)\nfrom google.colab import runtime; runtime.unassign()"
     assert error(page, code) == "RuntimeManagementError: This kernel is no runtime of ownlab: nothing is there to end."
 
 
-def test_a_runtime_that_does_not_end_is_said_so(page: Page, tmp_path: Path) -> None:
+def test_a_runtime_that_does_not_end_is_an_error(page: Page, tmp_path: Path) -> None:
     code = f"""
 import os
 os.environ.update(OWNLAB_RUNTIME='none', OWNLAB_HOST={sys.executable!r}, OWNLAB_HOME={str(tmp_path)!r}, OWNLAB_STORE={str(tmp_path)!r})

@@ -106,7 +106,7 @@ def test_an_image_of_opencv_is_shown(page: Page) -> None:
     assert page.result(decode) == "(3, 2, 1)\n", "BGR has become RGB"
 
 
-def test_cv2_imshow_says_what_to_call_instead(page: Page) -> None:
+def test_cv2_imshow_names_its_replacement(page: Page) -> None:
     page.needs("cv2")
     ran = page.run("import cv2; cv2.imshow('window', 0)")
     assert ran.error.startswith("DisabledFunctionError: cv2.imshow() is disabled in Colab")
@@ -116,7 +116,7 @@ def test_cv2_imshow_says_what_to_call_instead(page: Page) -> None:
     page.headless("del os.environ['ENABLE_CV2_IMSHOW']")
 
 
-def test_a_module_named_cv2_is_found_as_without_us(page: Page) -> None:
+def test_a_module_named_cv2_is_still_found(page: Page) -> None:
     code = """
 import os, sys, tempfile, importlib
 kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition('.')[0] == 'cv2'}
@@ -173,7 +173,7 @@ print(made.rows, made.columns, seen, cells)
     assert page.run("grid.output_to(0, 9)").error == "WidgetException: (0, 9) is not a cell of a 2x2 grid"
 
 
-def test_what_is_put_out_in_a_tab_goes_to_its_widget(page: Page) -> None:
+def test_output_in_a_tab_goes_to_its_widget(page: Page) -> None:
     """Messages in a tab's context are those that an Output widget takes: its msg_id is the cell's meanwhile."""
     page.needs("ipywidgets")
     code = """
@@ -200,14 +200,14 @@ table._sort.value = 0; table._order.value = False; print(shown(), '<td>24</td>' 
     assert both(page, code).text == "25 (10, '1–10 of 25</')\n(5, '21–25 of 25<')\n(10, '1–10 of 25</') True\n"
 
 
-def test_without_ipywidgets_it_is_said_what_is_missing(page: Page) -> None:
+def test_missing_ipywidgets_are_an_error(page: Page) -> None:
     code = "import sys; kept = {n: sys.modules.pop(n) for n in list(sys.modules) if n.partition('.')[0] == 'ipywidgets'}\nsys.modules['ipywidgets'] = None\n"
     after = "\nfinally: del sys.modules['ipywidgets']; sys.modules.update(kept)"
     ran = page.run(code + "from google.colab import widgets\ntry: widgets.TabBar(['a'])" + after)
     assert ran.error == "WidgetException: google.colab.widgets needs ipywidgets: %pip install ipywidgets"
 
 
-def test_an_element_is_shown_and_spoken_to(page: Page) -> None:
+def test_an_element_is_displayed_and_controlled(page: Page) -> None:
     made = """
 from google.colab import html
 box = html.Element('input', attributes={'title': '"x"'}, properties={'value': '</script>'}, src={'module': 'data:text/javascript,'})
@@ -237,7 +237,7 @@ box
     assert len(called) == 32
 
 
-def test_an_element_without_a_page_knows_what_it_was_told(page: Page) -> None:
+def test_an_element_without_a_page_keeps_its_state(page: Page) -> None:
     code = "from google.colab import html\ne = html.Element('p'); e._repr_html_(); e.set_attribute('a', 'b'); e.set_property('c', 1); print(e.get_attribute('a'), e.get_property('c'))"
     assert page.headless(code).text == "b 1\n"
     assert page.headless("e.set_attribute('a', 1)").error == "ValueError: Attribute value must be a string"

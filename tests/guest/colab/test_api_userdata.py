@@ -59,7 +59,7 @@ def test_a_granted_secret_is_read_in_the_page_and_without_one(vault: Vault) -> N
     assert vault.page.headless(code).text == "True\n"
 
 
-def test_one_that_was_not_granted_is_asked_for_once(vault: Vault) -> None:
+def test_a_secret_without_grant_is_requested_once(vault: Vault) -> None:
     vault.ownlab("set", "ASKED", typed=VALUE)
 
     def agree(body: dict[str, Any]) -> dict[str, Any]:
@@ -73,13 +73,13 @@ def test_one_that_was_not_granted_is_asked_for_once(vault: Vault) -> None:
     assert (ran.text, len(ran.requests), ran.error) == ("[True, True]\n", 1, "")
 
 
-def test_a_person_who_says_no_is_heeded(vault: Vault) -> None:
+def test_a_declined_grant_is_respected(vault: Vault) -> None:
     refused = {"ownlab_grant": lambda body: {"data": {"granted": False}}}
     ran = vault.page.run(GET + "userdata.get('OTHER')", refused)
     assert ran.error.startswith("NotebookAccessError: Notebook does not have access to secret OTHER")
 
 
-def test_a_page_that_says_yes_without_granting_gets_nothing(vault: Vault) -> None:
+def test_a_page_that_claims_a_grant_gets_nothing(vault: Vault) -> None:
     lies = {"ownlab_grant": lambda body: {"data": {"granted": True}}}
     assert vault.page.run(GET + "userdata.get('OTHER')", lies).error.startswith("NotebookAccessError")
 
@@ -90,7 +90,7 @@ def test_without_a_page_nothing_is_asked(vault: Vault) -> None:
     assert ran.requests == []
 
 
-def test_a_page_that_is_not_there_is_a_timeout(vault: Vault) -> None:
+def test_a_missing_page_is_a_timeout(vault: Vault) -> None:
     code = (
         GET
         + "from google.colab import _message\n_message.ACK_SECONDS = 0.2\ntry: userdata.get('OTHER')\nfinally: _message.ACK_SECONDS = 10"
@@ -102,13 +102,13 @@ def test_a_page_that_is_not_there_is_a_timeout(vault: Vault) -> None:
 
 
 @pytest.mark.parametrize("key", ["MISSING", "--help", "../TOKEN", "a/b"])
-def test_what_is_not_there_is_said_so(vault: Vault, key: str) -> None:
+def test_missing_files_are_an_error(vault: Vault, key: str) -> None:
     assert vault.page.run(GET + f"userdata.get({key!r})").error.startswith(
         f"SecretNotFoundError: Secret {key} does not"
     )
 
 
-def test_the_environment_counts_where_the_store_has_none(vault: Vault) -> None:
+def test_an_environment_variable_is_the_fallback_for_a_missing_secret(vault: Vault) -> None:
     assert vault.page.headless(GET + "print(userdata.get('IN_ENVIRONMENT'))").text == "from outside\n"
     assert (
         vault.page.headless("import os; os.environ['TOKEN'] = 'x'\n" + GET + "print(userdata.get('TOKEN') == 'x')").text
@@ -118,7 +118,7 @@ def test_the_environment_counts_where_the_store_has_none(vault: Vault) -> None:
 
 
 @pytest.mark.parametrize("key", ["''", "None", "3"])
-def test_a_name_is_text(vault: Vault, key: str) -> None:
+def test_a_name_must_be_text(vault: Vault, key: str) -> None:
     assert vault.page.run(GET + f"userdata.get({key})").error == "ValueError: Please enter a valid secret name"
 
 
@@ -163,7 +163,7 @@ def test_no_value_is_in_a_traceback_however_long_it_is(vault: Vault) -> None:
     assert VALUE not in "".join(parts)
 
 
-def test_a_host_that_cannot_be_started_is_said_so(vault: Vault) -> None:
+def test_a_host_that_cannot_be_started_is_an_error(vault: Vault) -> None:
     code = (
         GET
         + "import os\nhost = os.environ['OWNLAB_HOST']; os.environ['OWNLAB_HOST'] = '/no/python'\ntry: userdata.get('TOKEN')\nfinally: os.environ['OWNLAB_HOST'] = host"

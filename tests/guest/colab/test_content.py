@@ -75,11 +75,11 @@ print(os.ttyname(os.openpty()[1])[:9])
 """
 
 
-def test_the_rest_of_the_machine_is_as_it_was(person: Person) -> None:
+def test_the_rest_of_the_file_system_is_unchanged(person: Person) -> None:
     assert person.run(ENTER + LOOK) == person.run(BEGIN + LOOK)
 
 
-def test_sample_data_comes_with_a_new_folder_only(anybody: Person) -> None:
+def test_sample_data_is_added_only_to_a_new_folder(anybody: Person) -> None:
     anybody.run(ENTER)
     samples = anybody.content / "sample_data"
     points = json.loads((samples / "anscombe.json").read_text())
@@ -132,13 +132,13 @@ print(mounts() == before)
 )
 
 
-def test_no_mount_gets_out(person: Person) -> None:
+def test_no_mount_is_visible_outside(person: Person) -> None:
     assert person.run(OUTSIDE + "os.write(outside[1], b'1'); os.wait()") == "True\n"
 
 
 @pytest.mark.parametrize("uid", [0, ORDINARY])
 @pytest.mark.parametrize("content", ["none", "folder"])
-def test_what_is_mounted_outside_later_comes_in(content: str, uid: int) -> None:
+def test_later_mounts_outside_become_visible(content: str, uid: int) -> None:
     late = """
 from ownlab_guest.colab import mount_namespace as namespace
 namespace.mount('late', late, 'tmpfs'); open(late + '/file', 'w').close()
@@ -199,7 +199,7 @@ def test_it_ends_with_its_parent(anybody: Person) -> None:
         time.sleep(0.02)
 
 
-def test_an_ordinary_user_gains_no_right_over_files(user: Person) -> None:
+def test_an_ordinary_user_gains_no_file_permissions(user: Person) -> None:
     """A user namespace comes with all capabilities; they are given up again."""
     said = user.run(
         ENTER
@@ -241,7 +241,7 @@ os.wait()
     assert (anybody.home / "late").is_socket()
 
 
-def test_what_the_kernel_needs_is_not_hidden() -> None:
+def test_files_that_the_kernel_needs_are_not_hidden() -> None:
     with somebody("root", "folder") as root:
         code = BEGIN + "os.environ['OWNLAB_DRIVE'] = '/content/mine'; print(content.enter()); print(os.getcwd())"
         why, cwd, _ = root.run(code).split("\n")
@@ -263,7 +263,7 @@ numbers = {'x86_64': {'mount': 165, 'unshare': 272, 'pivot_root': 155}, 'aarch64
 
 
 @pytest.mark.parametrize("call", ["unshare", "mount", "pivot_root"])
-def test_where_it_is_forbidden_it_says_so_and_nothing_has_changed(anybody: Person, call: str) -> None:
+def test_forbidden_mounts_are_explained_and_change_nothing(anybody: Person, call: str) -> None:
     if call == "pivot_root" and anybody.name == "root":
         pytest.skip("root needs no new root")
     said = anybody.run(
@@ -320,6 +320,6 @@ def test_root_without_the_right_to_mount_stays_root() -> None:
         assert (root.content / "a").stat().st_uid == 1234
 
 
-def test_without_a_folder_of_its_own_nothing_happens(user: Person) -> None:
+def test_without_a_content_folder_nothing_happens(user: Person) -> None:
     said = user.run(BEGIN + "print(content.enter()); print(os.getcwd())", OWNLAB_CONTENT="")
     assert said == f"this process does not run as on Colab\n{user.home}\n"

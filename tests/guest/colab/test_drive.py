@@ -119,7 +119,7 @@ print(os.getcwd()); open('drive/MyDrive/new', 'w').close()
     assert (person.drive / "new").exists()
 
 
-def test_the_next_kernel_of_the_runtime_has_it_still(person: Person) -> None:
+def test_a_restarted_kernel_still_has_the_drive(person: Person) -> None:
     person.run(DRIVE + "drive.mount('/content/drive', readonly=True); open('/content/x', 'w').close()")
     look = ENTER + "print(os.path.ismount('/content/drive'), os.access('/content/drive/MyDrive', os.W_OK))\n"
     assert person.run(look) == "True False\n"
@@ -147,7 +147,7 @@ print(subprocess.run(script, text=True, stdout=-1, stderr=-2).stdout.strip().spl
         assert third.endswith("(only a cell's own process can mount: call drive.mount there)")
 
 
-def test_no_folder_was_given(person: Person) -> None:
+def test_a_missing_drive_folder_is_an_error(person: Person) -> None:
     said = person.run(DRIVE + "tried('drive')", OWNLAB_DRIVE="")
     assert said == "ValueError mount failed: this kernel was given no folder for it (OWNLAB_DRIVE)\n"
 
@@ -196,7 +196,7 @@ def test_links_of_an_earlier_kernel(linked: Person) -> None:
     assert linked.run(code + first, OWNLAB_DRIVE=other).endswith(f"\n{other}\n")
 
 
-def test_rclone_is_asked_for_by_name(person: Person) -> None:
+def test_missing_rclone_is_an_error(person: Person) -> None:
     for remote, why in (("--help", "is '--help', and not name:path"), ("/etc", "is '/etc', and not name:path")):
         assert why in person.run(DRIVE + "tried('drive'); print(os.listdir('/content'))", OWNLAB_DRIVE_REMOTE=remote)
     said = person.run(DRIVE + "os.environ['PATH'] = ''; tried('drive')", OWNLAB_DRIVE_REMOTE="mine:")
@@ -248,7 +248,7 @@ except OSError as exc: print('refused')
 
 
 @needs_rclone
-def test_a_remote_that_is_not_there(remote: tuple[Person, Path, dict[str, str]]) -> None:
+def test_a_missing_remote(remote: tuple[Person, Path, dict[str, str]]) -> None:
     person, _, environment = remote
     environment["OWNLAB_DRIVE_REMOTE"] = "other:"
     said = person.run(DRIVE + "tried('drive'); print(os.listdir('drive'))", **environment)

@@ -16,7 +16,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cells]:
         yield running
 
 
-def test_every_way_to_look_for_colab_finds_it(cells: Cells) -> None:
+def test_every_way_to_detect_colab_works(cells: Cells) -> None:
     code = """
 import os, sys
 'google.colab' in sys.modules, 'google.colab' in str(get_ipython()), sorted(
@@ -31,7 +31,7 @@ import os, sys
     assert "".join(cells.run(code).result.split()) == "".join(str((True, True, expected)).split())
 
 
-def test_comments_and_blank_lines_stand_before_a_cell_magic(cells: Cells) -> None:
+def test_comments_and_blank_lines_may_precede_a_cell_magic(cells: Cells) -> None:
     assert cells.run("#@title Install\n\n  # more\n%%bash\necho $((1 + 1))").text == "2\n"
     assert cells.run("# quiet\n%%capture kept\nprint('kept')").text == ""
     assert cells.run("kept.stdout").result == "'kept\\n'"
@@ -39,7 +39,7 @@ def test_comments_and_blank_lines_stand_before_a_cell_magic(cells: Cells) -> Non
     assert cells.run("kept.stdout").result == "'inner\\n'"
 
 
-def test_what_only_looks_like_a_cell_magic_is_left_alone(cells: Cells) -> None:
+def test_text_that_only_looks_like_a_cell_magic_is_unchanged(cells: Cells) -> None:
     assert cells.run("# a comment\nx = '''\n%%bash\n'''\nx").result == "'\\n%%bash\\n'"
     assert "UsageError" in cells.run("%%bash").text
 
@@ -75,7 +75,7 @@ def test_magics_of_shell_raise_for_a_command_that_fails(cells: Cells) -> None:
     assert "--ignore-errors, and not --what" in cells.run("%%shell --what\ntrue").text
 
 
-def test_magics_that_need_what_is_not_there_say_so(cells: Cells) -> None:
+def test_magics_with_missing_packages_explain_what_to_install(cells: Cells) -> None:
     assert "%pip install bigquery-magics" in cells.run("%%bigquery df\nSELECT 1").text
     assert "%pip install bigframes" in cells.run("%%bqsql\nSELECT 1").text
     assert "%pip install spanner-graph-notebook" in cells.run("%%spanner_graph\nGRAPH x").text
@@ -83,7 +83,7 @@ def test_magics_that_need_what_is_not_there_say_so(cells: Cells) -> None:
     assert "TensorFlow 1 needs" in cells.run("%tensorflow_version 1.x").text
 
 
-def test_a_magic_that_is_installed_takes_the_place_of_the_note(cells: Cells, tmp_path: Path) -> None:
+def test_an_installed_magic_replaces_the_explanation(cells: Cells, tmp_path: Path) -> None:
     (tmp_path / "bigquery_magics.py").write_text(
         "def load_ipython_extension(shell):\n"
         "    shell.register_magic_function(lambda line, cell: line + cell, 'cell', 'bigquery')\n"
@@ -92,7 +92,7 @@ def test_a_magic_that_is_installed_takes_the_place_of_the_note(cells: Cells, tmp
     assert cells.run("%%bigquery df\nSELECT 1\n").result == "'dfSELECT 1\\n'"
 
 
-def test_scripts_find_it_and_a_path_can_be_added_to(cells: Cells) -> None:
+def test_scripts_find_google_colab_and_can_extend_the_path(cells: Cells) -> None:
     code = "import os\nos.environ['PYTHONPATH'] += ':/models'\n!python -c 'import google.colab as c; print(c.__name__)'"
     assert cells.run(code).text == "google.colab\n"
     assert (
@@ -101,14 +101,14 @@ def test_scripts_find_it_and_a_path_can_be_added_to(cells: Cells) -> None:
     )
 
 
-def test_what_stands_in_the_way_of_content_is_said_once(tmp_path: Path) -> None:
+def test_the_reason_for_a_missing_content_folder_is_shown_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with kernel(tmp_path, {"OWNLAB_CONTENT": str(tmp_path / "file" / "content")}) as cells:
         assert cells.run("print(1)").text.startswith("There is no /content here: ")
         assert cells.run("print(2)").text == "2\n"
 
 
-def test_scripts_find_colab_beside_what_a_person_has_put_on_the_path(tmp_path: Path) -> None:
+def test_scripts_find_colab_next_to_an_existing_python_path(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("name = 'mine'")
     with kernel(tmp_path, {"PYTHONPATH": str(tmp_path)}) as cells:
         code = "!cd / && python -c 'import mine, google.colab as c; print(mine.name, c.__name__)'"

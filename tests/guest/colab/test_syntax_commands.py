@@ -89,7 +89,7 @@ def test_a_command_that_asks_gets_an_answer(cells: Cells) -> None:
 
 
 @linux
-def test_a_question_whose_output_is_kept_is_shown_as_the_prompt(cells: Cells) -> None:
+def test_a_question_in_captured_output_is_shown_as_the_prompt(cells: Cells) -> None:
     ran = cells.run("lines = !echo one; read -p 'Name? ' name; echo $name\nlines", answers=["Ada"])
     assert (ran.asked, ran.text, ran.result) == ([("Name? ", False)], "", "['one', 'Name? Ada']")
 
@@ -104,9 +104,7 @@ def test_a_password_is_asked_for_as_one(cells: Cells, script: Callable[[str], st
 
 @linux
 @pytest.mark.parametrize("wait", ["select.select([0], [], [])", "poll.poll()", "epoll.poll()", "os.read(tty, 0)"])
-def test_a_program_that_waits_in_another_way_is_seen_to_wait(
-    cells: Cells, script: Callable[[str], str], wait: str
-) -> None:
+def test_a_program_that_waits_with_select_is_detected(cells: Cells, script: Callable[[str], str], wait: str) -> None:
     code = f"""
 import os, select
 tty = os.open('/dev/tty', os.O_RDWR)
@@ -120,7 +118,7 @@ print('got', os.read(tty, 100))
 
 
 @linux
-def test_a_program_that_listens_to_more_is_asked_for_when_it_has_begun_a_line(
+def test_a_program_that_polls_several_inputs_is_asked_after_an_unfinished_line(
     cells: Cells, script: Callable[[str], str]
 ) -> None:
     code = """
@@ -134,11 +132,11 @@ print(select.select([0, one], [], [])[0], input())
     assert ran.text == "Proceed? (y) [0] y\n"
 
 
-def test_a_program_that_works_is_not_asked_for(cells: Cells) -> None:
+def test_a_busy_program_is_not_asked(cells: Cells) -> None:
     assert cells.run("!printf 'working … '; sleep 1.2; echo done", answers=[]).asked == []
 
 
-def test_where_nobody_can_be_asked_the_input_has_an_end(cells: Cells, script: Callable[[str], str]) -> None:
+def test_without_a_person_input_reads_end_of_file(cells: Cells, script: Callable[[str], str]) -> None:
     assert cells.run("!read -p 'Name? ' name; echo $? $name; cat; echo over").text.endswith("1\nover\n")
     assert "EOFError" in cells.run(script("input('Name? ')")).text
     assert "no tty" in cells.run("!(: < /dev/tty) 2> /dev/null || echo no tty").text
@@ -171,7 +169,7 @@ def test_a_command_may_end_in_its_own_way(cells: Cells) -> None:
     assert (ran.text, ran.error) == ("on\n^Csaved\n", "KeyboardInterrupt: ")
 
 
-def test_a_command_that_does_not_heed_is_killed_when_it_is_interrupted_again(cells: Cells) -> None:
+def test_a_command_that_ignores_an_interrupt_is_killed_by_the_second(cells: Cells) -> None:
     code = "!trap 'echo no' INT; trap 'echo never' TERM; echo on; while true; do sleep 0.05; done"
     ran = cells.run(
         code, on_text=lambda text: cells.interrupt() if text.endswith(("on\n", "no\n", "never\n")) else None
@@ -182,9 +180,7 @@ def test_a_command_that_does_not_heed_is_killed_when_it_is_interrupted_again(cel
 
 
 @pytest.mark.parametrize("answers", [None, []], ids=["alone", "with somebody"])
-def test_what_is_left_in_the_background_goes_on_and_can_print(
-    cells: Cells, tmp_path: Path, answers: list[str] | None
-) -> None:
+def test_background_processes_continue_and_can_print(cells: Cells, tmp_path: Path, answers: list[str] | None) -> None:
     go, done = tmp_path / "go", tmp_path / "done"
     code = f"!(until [ -e {go} ]; do sleep 0.02; done; echo late && touch {done}) & echo started"
     assert cells.run(code, answers).text == "started\n"

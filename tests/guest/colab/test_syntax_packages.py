@@ -42,14 +42,14 @@ def test_other_packages_of_google_stay(tmp_path: Path, init: str | None) -> None
     assert run(USE, tmp_path) == "google.colab theirs True\n"
 
 
-def test_google_made_before_us_by_a_path_file_stays(tmp_path: Path) -> None:
+def test_an_existing_google_package_from_a_pth_file_stays(tmp_path: Path) -> None:
     (tmp_path / "google" / "auth").mkdir(parents=True)
     (tmp_path / "google" / "auth" / "__init__.py").write_text("NAME = 'theirs'")
     made = f"import types\ng = sys.modules['google'] = types.ModuleType('google')\ng.__path__ = [{str(tmp_path / 'google')!r}]\n"
     assert run(made + USE) == "google.colab theirs True\n"
 
 
-def test_ours_is_found_where_googles_own_is_installed(tmp_path: Path) -> None:
+def test_our_package_wins_over_googles_own(tmp_path: Path) -> None:
     (tmp_path / "google" / "colab").mkdir(parents=True)
     (tmp_path / "google" / "colab" / "__init__.py").write_text("raise RuntimeError('not for here')")
     assert run("launch.prepare_path()\nimport google.colab\nprint(google.colab.__file__)", tmp_path).startswith(
@@ -57,7 +57,7 @@ def test_ours_is_found_where_googles_own_is_installed(tmp_path: Path) -> None:
     )
 
 
-def test_a_kernel_that_is_not_in_colab_mode_knows_nothing_of_it() -> None:
+def test_a_plain_kernel_has_no_google_colab() -> None:
     code = "import os\nos.environ.clear()\nlaunch.prepare_path()\nprint([n for n in sys.modules if 'colab' in n], list(os.environ))"
     assert run(code) == "[] []\n"
 
@@ -72,7 +72,7 @@ def test_a_kernel_that_is_not_in_colab_mode_knows_nothing_of_it() -> None:
         ({"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}, "0"),
     ],
 )
-def test_a_card_is_told_of_where_one_is_visible(environ: dict[str, str], told: str) -> None:
+def test_a_visible_card_is_announced(environ: dict[str, str], told: str) -> None:
     code = f"import os\nos.environ.update({environ!r})\nlaunch.prepare_path()\nprint(os.environ['COLAB_GPU'])"
     assert run(code) == f"{told}\n"
 

@@ -101,7 +101,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # as above
 
 def followed(guest: Any) -> dict[str, Any]:
     """Phases by counters that count calls, and parts by the recorder above."""
-    peaks = guest("peaks")
+    peaks = guest("peak_memory")
     model = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(256, 256), nn.ReLU())))
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     inputs = torch.randn(64, 256)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ownlab.instruments.fit.guest_client import ask_trace
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Request
 
 FOLDER = Path(__file__).resolve().parents[3] / "tests_gpu" / "fit"

@@ -7,11 +7,10 @@ import pytest
 from tests.instruments.fit.traces import a_trace
 
 from ownlab.errors import UsageError
-from ownlab.instruments.fit.card_fit import judge, with_cards
+from ownlab.instruments.fit.card_fit import Work, compute_floor, count_work, judge_card, with_cards
 from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, Card, choose_cards, load_cards
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Request
-from ownlab.instruments.fit.roofline import Work, floor_on, work_of
 from ownlab.units import GIB, MIB
 
 REQUEST = Request(target="net.py:build")
@@ -62,10 +61,10 @@ def test_the_default_cards_are_known() -> None:
 
 def test_fits_tight_and_not() -> None:
     fit = predict(a_trace(), REQUEST)
-    work = work_of(a_trace())
+    work = count_work(a_trace())
 
     def on(size: int) -> str:
-        return judge(fit, Card(name="some", memory_gib=size / GIB), work).fits
+        return judge_card(fit, Card(name="some", memory_gib=size / GIB), work).fits
 
     assert on(fit.band.device_high_bytes) == "yes"
     assert on(fit.band.device_high_bytes - MIB) == "tight"
@@ -83,7 +82,7 @@ def test_arithmetic_at_the_rate_of_the_precision() -> None:
     work = Work(flops=989 * 10**12, apart=0, beside=0, convolves=False)
 
     def seconds(precision: str, card: Card = H200, work: Work = work) -> float:
-        floor = floor_on(card, work, Request(target="x", precision=precision))
+        floor = compute_floor(card, work, Request(target="x", precision=precision))
         assert floor is not None
         assert floor.bound_by == "arithmetic"
         return floor.seconds
@@ -99,11 +98,11 @@ def test_arithmetic_at_the_rate_of_the_precision() -> None:
 
 def test_bytes_that_move_while_nothing_is_multiplied_add_to_the_time() -> None:
     work = Work(flops=989 * 10**12, apart=48 * 10**11, beside=0, convolves=False)
-    floor = floor_on(H200, work, Request(target="x", precision="bf16"))
+    floor = compute_floor(H200, work, Request(target="x", precision="bf16"))
     assert floor is not None
     assert floor.seconds == pytest.approx(2)
     work = Work(flops=989 * 10**12, apart=0, beside=3 * 48 * 10**11, convolves=False)
-    floor = floor_on(H200, work, Request(target="x", precision="bf16"))
+    floor = compute_floor(H200, work, Request(target="x", precision="bf16"))
     assert floor is not None
     assert floor.seconds == pytest.approx(3)
     assert floor.bound_by == "memory"
@@ -112,8 +111,8 @@ def test_bytes_that_move_while_nothing_is_multiplied_add_to_the_time() -> None:
 def test_a_rate_that_no_source_says_gives_no_time() -> None:
     a10g = choose_cards("a10g")[0]
     assert a10g.fp16_tflops is None
-    assert floor_on(a10g, Work(1, 1, 1, convolves=False), Request(target="x", precision="bf16")) is None
-    assert floor_on(a10g, Work(1, 1, 1, convolves=False), Request(target="x", precision="fp32")) is not None
+    assert compute_floor(a10g, Work(1, 1, 1, convolves=False), Request(target="x", precision="bf16")) is None
+    assert compute_floor(a10g, Work(1, 1, 1, convolves=False), Request(target="x", precision="fp32")) is not None
 
 
 def test_a_floor_is_never_above_what_the_units_can_do() -> None:
@@ -126,10 +125,10 @@ def test_a_floor_is_never_above_what_the_units_can_do() -> None:
 
 def test_the_work_of_a_step() -> None:
     """The optimizer reads and writes 200 MiB of weights and 400 of state, and reads 200 of gradients."""
-    work = work_of(a_trace())
+    work = count_work(a_trace())
     assert work.flops == 6 * 10**12
     assert work.apart == (2 * 200 + 200 + 2 * 400) * MIB
     # Both outputs are written by products, and read again; so are both errors, which no cache holds; and the weights twice.
     assert work.beside == (2 * 640 + 640 + 2 * 200) * MIB
     inference = msgspec.structs.replace(a_trace(), flops=type(a_trace().flops)(6, 0))
-    assert work_of(inference).apart == 0
+    assert count_work(inference).apart == 0

@@ -113,8 +113,8 @@ def test_a_python_without_torch(ownlab: Ownlab, model: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 2, "Name a model"),
-        (["net.py"], 2, "names no function"),
+        ([], 2, "missing argument: the model to fit"),
+        (["net.py"], 2, "does not name a function"),
         (["nowhere/net.py:build"], 3, "there is no file"),
         (["hf:nowhere.json"], 3, "there is no file"),
         (["package.net:build", "--batch", "9..3"], 2, "neither a number nor a range"),
@@ -123,7 +123,7 @@ def test_a_python_without_torch(ownlab: Ownlab, model: Path, tmp_path: Path) -> 
         (["package.net:build", "--steps", "1"], 2, "--steps"),
     ],
 )
-def test_what_cannot_work_is_said_at_once(ownlab: Ownlab, arguments: list[str], code: int, said: str) -> None:
+def test_wrong_usage_fails_at_once(ownlab: Ownlab, arguments: list[str], code: int, said: str) -> None:
     ran = ownlab("fit", *arguments)
     assert ran.returncode == code
     assert said in ran.stderr

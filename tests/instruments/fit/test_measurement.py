@@ -10,20 +10,17 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import RecordError
-from ownlab.instruments.fit.batch import Range
-from ownlab.instruments.fit.batch_trials import biggest_running
+from ownlab.instruments.fit.batch_search import BatchRange, run_biggest_batch
+from ownlab.instruments.fit.calibration import load_calibrations, save_calibration
 from ownlab.instruments.fit.calibration_run import (
     Stage,
     calibrate,
-    context_of,
-    load_calibrations,
-    save,
-    with_calibrations,
+    context_from_stages,
 )
-from ownlab.instruments.fit.experiment import Experiment
+from ownlab.instruments.fit.card_specs import card_of_device
 from ownlab.instruments.fit.guest_client import ask_trace
-from ownlab.instruments.fit.measurement import Settings, ask_measure, card_of, spread
-from ownlab.instruments.fit.pipeline import Wanted, wanted
+from ownlab.instruments.fit.measurement import Experiment, Settings, ask_measure, make_spread
+from ownlab.instruments.fit.pipeline import Goals, parse_goals, with_calibrations
 from ownlab.instruments.fit.records import Device, Fit, GuestCard, MeasuredAlone, Request, Trace, Trial
 from ownlab.units import MIB
 
@@ -51,8 +48,8 @@ def experiment(fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ex
     return Experiment(fake, 30.0, quietly)
 
 
-def run(experiment: Experiment, request: Request, wants: Wanted) -> Fit:
-    found = experiment.run(request, wants)
+def run(experiment: Experiment, request: Request, goals: Goals) -> Fit:
+    found = experiment.run(request, goals)
     assert isinstance(found, Fit)
     return found
 
@@ -74,7 +71,7 @@ def runs_up_to(most: int, tried: list[int]) -> Callable[[int], Trial]:
 )
 def test_few_trials_find_the_biggest_batch(truth: int, predicted: int | None) -> None:
     tried: list[int] = []
-    found = biggest_running(runs_up_to(truth, tried), predicted, Range(), 8)
+    found = run_biggest_batch(runs_up_to(truth, tried), predicted, BatchRange(), 8)
     assert found.batch is not None
     assert found.fails is not None
     assert found.batch <= truth < found.fails
@@ -83,13 +80,13 @@ def test_few_trials_find_the_biggest_batch(truth: int, predicted: int | None) ->
 
 
 def test_no_batch_runs() -> None:
-    found = biggest_running(runs_up_to(0, []), 4, Range(), 8)
+    found = run_biggest_batch(runs_up_to(0, []), 4, BatchRange(), 8)
     assert (found.batch, found.fails) == (None, 1)
 
 
 def test_trials_stay_within_the_range() -> None:
     tried: list[int] = []
-    found = biggest_running(runs_up_to(10**6, tried), 900, Range(8, 512), 8)
+    found = run_biggest_batch(runs_up_to(10**6, tried), 900, BatchRange(8, 512), 8)
     assert tried == [512]
     assert (found.batch, found.fails) == (512, None)
 
@@ -98,18 +95,18 @@ def test_trials_stay_within_the_range() -> None:
 
 
 def test_percentiles_are_repetitions_that_were() -> None:
-    found = spread(tuple(float(number) for number in range(100, 0, -1)))
+    found = make_spread(tuple(float(number) for number in range(100, 0, -1)))
     assert found is not None
     assert (found.least, found.median, found.p90, found.p99, found.most) == (1.0, 50.0, 90.0, 99.0, 100.0)
-    one = spread((2.0,))
+    one = make_spread((2.0,))
     assert one is not None
     assert one.least == one.p99 == 2.0
-    assert spread(()) is None
+    assert make_spread(()) is None
 
 
 def test_a_processor_is_no_card() -> None:
     processor = Device(kind="cpu", name="AMD EPYC", multiprocessors=2)
-    assert card_of(processor) is None
+    assert card_of_device(processor) is None
     assert processor.card == GuestCard()
 
 
@@ -117,7 +114,7 @@ def test_a_processor_is_no_card() -> None:
 
 
 def test_measured_beside_predicted(experiment: Experiment) -> None:
-    fit = run(experiment, REQUEST, wanted("t4"))
+    fit = run(experiment, REQUEST, parse_goals("t4"))
     assert fit.request.card == GuestCard(7.5, 40, 1024), "kernels of the card that is here"
     measured = fit.measured
     assert measured is not None
@@ -132,7 +129,7 @@ def test_measured_beside_predicted(experiment: Experiment) -> None:
 
 
 def test_a_step_that_does_not_fit_is_measured_as_such(experiment: Experiment) -> None:
-    fit = run(experiment, Request(target="net.py:build", batch=5000), wanted("t4"))
+    fit = run(experiment, Request(target="net.py:build", batch=5000), parse_goals("t4"))
     assert fit.measured is not None
     assert fit.measured.out_of_memory is not None
     assert fit.measured.memory is None
@@ -141,7 +138,7 @@ def test_a_step_that_does_not_fit_is_measured_as_such(experiment: Experiment) ->
 def test_the_biggest_batch_that_runs(experiment: Experiment) -> None:
     """(16 GiB - 256 MiB - 500 MiB - 400 MiB) / 50 MiB; the prediction has an H200's context of 750 MiB."""
     truth = (16 * 1024 - 256 - 500 - 400) // 50
-    fit = run(experiment, REQUEST, wanted("t4", Range()))
+    fit = run(experiment, REQUEST, parse_goals("t4", BatchRange()))
     assert fit.biggest is not None
     assert fit.biggest.batch is not None
     assert truth - truth // 64 <= fit.biggest.batch <= truth
@@ -150,18 +147,18 @@ def test_the_biggest_batch_that_runs(experiment: Experiment) -> None:
     assert fit.measured is not None
     assert fit.measured.batch == fit.biggest.batch
     failed = next(trial for trial in fit.biggest.trials if not trial.ran)
-    assert failed.why == "out of memory in the backward of step 1"
+    assert failed.why == "out of memory in the backward phase of step 1"
 
 
 def test_a_trial_that_crashes_did_not_run(experiment: Experiment) -> None:
-    fit = run(experiment, REQUEST, wanted("t4", Range(100, 100)))
+    fit = run(experiment, REQUEST, parse_goals("t4", BatchRange(100, 100)))
     assert fit.biggest is not None
     assert fit.biggest.batch is None
     assert "SIGKILL" in fit.biggest.trials[0].why
 
 
 def test_a_step_that_cannot_be_predicted_is_measured_all_the_same(experiment: Experiment) -> None:
-    found = experiment.run(Request(target="net.py:routes"), wanted("t4"))
+    found = experiment.run(Request(target="net.py:routes"), parse_goals("t4"))
     assert isinstance(found, MeasuredAlone)
     assert "depends on the data" in found.why
     assert found.measured.memory is not None
@@ -184,15 +181,15 @@ def test_a_calibration_is_kept_and_used(fake: str, tmp_path: Path) -> None:
     assert made.workspace_bytes == 17 * MIB
     assert [check.name for check in made.checks].count("convolutions") == 2
     assert 0 < made.worst < 0.05
-    assert save(made, home).name == "tesla-t4.json"
+    assert save_calibration(made, home).name == "tesla-t4.json"
     assert load_calibrations(home) == (made,)
-    wants = wanted("t4,h200")
-    fit = run(Experiment(fake, 30.0, quietly), REQUEST, wants)
+    goals = parse_goals("t4,h200")
+    fit = run(Experiment(fake, 30.0, quietly), REQUEST, goals)
 
     def traced(request: Request) -> Trace:
         return ask_trace(request, fake, deadline=30)
 
-    after = with_calibrations(fit, wants.cards, traced, (made,))
+    after = with_calibrations(fit, goals.cards, traced, (made,))
     assert [card.calibrated for card in fit.cards] == [False, True]
     assert [card.calibrated for card in after.cards] == [True, True]
     assert after.cards[0].spare_bytes > fit.cards[0].spare_bytes, "its context is smaller than an H200's"
@@ -210,7 +207,7 @@ def test_a_damaged_calibration_is_named(tmp_path: Path) -> None:
 
 def test_stages_that_take_nothing_more_are_zero() -> None:
     """Where the forward pass loads less than convolutions do, no part is negative."""
-    found = context_of(
+    found = context_from_stages(
         (Stage("start", 500, 0),),
         (Stage("matmul", 450, 0), Stage("matmul_backward", 520, 0), Stage("more_kernels", 520, 0)),
     )

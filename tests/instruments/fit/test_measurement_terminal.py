@@ -6,14 +6,13 @@ from msgspec.structs import replace
 from tests.instruments.fit.traces import a_trace
 from tests.render.test_golden import compare, paper
 
-from ownlab.instruments.fit.calibration import Calibration, Check
+from ownlab.instruments.fit.calibration import Calibration, Check, Context
 from ownlab.instruments.fit.card_fit import with_cards
 from ownlab.instruments.fit.card_specs import choose_cards
-from ownlab.instruments.fit.cuda_context import Context
 from ownlab.instruments.fit.measurement_terminal import show_alone, show_calibration, show_measured
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import (
-    Biggest,
+    BiggestBatch,
     Decoding,
     Device,
     Fit,
@@ -21,7 +20,7 @@ from ownlab.instruments.fit.records import (
     MeasuredAlone,
     MeasuredDecoding,
     MeasuredMemory,
-    RanOut,
+    OutOfMemoryReport,
     Request,
     Spread,
     Trial,
@@ -59,7 +58,7 @@ def test_measured_beside_predicted() -> None:
     fit = a_fit()
     trials = (Trial(96, True, 130 * GIB), Trial(97, False, None, "out of memory in the backward of step 2"))
     out, sheet = paper()
-    show_measured(replace(fit, measured=measured(fit), biggest=Biggest(96, 95, 97, trials)), out)
+    show_measured(replace(fit, measured=measured(fit), biggest=BiggestBatch(96, 95, 97, trials)), out)
     compare("fit-measured.txt", sheet.getvalue())
 
 
@@ -74,7 +73,7 @@ def test_decoding() -> None:
 
 def test_memory_that_ran_out_and_what_was_not_told() -> None:
     fit = a_fit()
-    ran_out = RanOut("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0 has …", "backward", 2)
+    ran_out = OutOfMemoryReport("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0 has …", "backward", 2)
     out, sheet = paper()
     show_measured(replace(fit, measured=Measured(CARD, "2.11.0", "13.0", 8, None, out_of_memory=ran_out)), out)
     said = " ".join(sheet.getvalue().split())

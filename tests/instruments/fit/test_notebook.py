@@ -13,6 +13,9 @@ import pytest
 
 import ownlab
 from ownlab.errors import OwnlabError
+from ownlab.instruments.fit.calibration import Calibration, Context, save_calibration
+from ownlab.instruments.fit.records import Device
+from ownlab.units import GIB, MIB
 from ownlab_guest.kernel.magics import _parse, register
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,24 +28,41 @@ import launch
 launch.prepare_path()
 """
 # Our own libraries last, as where everything is in one environment.
-BESIDE = f"sys.path += {[str(ROOT / 'src'), *(one for one in sys.path if one.endswith('site-packages'))]!r}\n"
+BESIDE = f"""
+sys.path += {[str(ROOT / "src"), *(folder for folder in sys.path if folder.endswith("site-packages"))]!r}
+sys.path = [folder for folder in sys.path if "facade" not in folder]
+"""
 SCRIPT = """
 import json, ownlab, torch
 from torch import nn
 
 net = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 10))
-found = ownlab.fit(net, (512, 1024), nn.CrossEntropyLoss(), targets=(512, torch.long), batch="512..1024", cards="T4")
-said = {"repr": repr(found), "bundle": found._repr_mimebundle_()}
-found.report()
-failed = []
-for model, inputs, options in ((net, (8, 7), {}), (net, None, {}), (net, (8, 1024), {"cards": "nosuch"}), (net, (8, 1024), {"batch": 0})):
+prediction = ownlab.fit(net, (512, 1024), nn.CrossEntropyLoss(), targets=(512, torch.long), batch="512..1024", cards="T4")
+prediction.report()
+record = prediction.record
+seen = {
+    "types": [f"{type(value).__module__}.{type(value).__name__}" for value in (prediction, record, record.cards[0], record.cards, record.timeline.held)],
+    "attributes": [sorted(name for name in dir(value) if not name.startswith("_")) for value in (prediction, record.peak)],
+    "fields": record.__struct_fields__,
+    "record": repr(record),
+    "property": record.flops.total,
+    "repr": repr(prediction),
+    "bundle": prediction._repr_mimebundle_(),
+    "calibrated": record.cards[0].calibrated,
+    "errors": [],
+}
+try:
+    record.batch = 3
+except AttributeError as exc:
+    seen["immutable"] = str(exc)
+for inputs, options in (((8, 7), {}), (None, {}), ((8, 1024), {"cards": "nosuch"}), ((8, 1024), {"batch": 0}), ((8, 1024), {"steps": 1}), ((8, 1024), {"bogus": 1})):
     try:
-        ownlab.fit(model, inputs, **options)
+        ownlab.fit(net, inputs, **options)
     except Exception as exc:
-        failed.append(str(exc))
-record = found.record if isinstance(found.record, dict) else {"parameters": {"total": found.record.parameters.total}}
-said.update(failed=failed, total=record["parameters"]["total"])
-print("SAID" + json.dumps(said))
+        names = [f"{kind.__module__}.{kind.__name__}" for kind in type(exc).__mro__]
+        known = {name: repr(value) for name, value in vars(exc).items()}
+        seen["errors"].append([names, str(exc), known, getattr(exc, "exit_code", None), isinstance(exc, ownlab.OwnlabError)])
+print("SEEN" + json.dumps(seen))
 """
 
 
@@ -67,44 +87,83 @@ def run(python: str, code: str, **environ: str) -> str:
     return ran.stdout
 
 
-def check(said: str) -> None:
-    printed, _, last = said.rpartition("SAID")
+def run_script(python: str, beside: str = "", **environ: str) -> dict[str, Any]:
+    printed, _, last = run(python, beside + SCRIPT, **environ).rpartition("SEEN")
     seen: dict[str, Any] = json.loads(last)
-    assert printed.startswith(seen["repr"])
-    assert "batch up to 1024" in printed
-    assert "▲ peak" in printed
-    assert seen["repr"].startswith("A step of training takes")
-    assert seen["bundle"]["text/plain"] == printed
-    chart = seen["bundle"]["application/vnd.vegalite.v5+json"]
-    assert chart["title"]["text"] == "Sequential: memory over one step"
-    assert seen["total"] == 1024 * 4096 + 4096 + 4096 * 10 + 10
-    shape, inputs, card, batch = seen["failed"]
-    assert "[8, 7] X [1024, 4096]" in shape
-    assert "Give tensors or shapes" in inputs
-    assert "nosuch" in card
-    assert "neither a number nor a range" in batch
+    return {**seen, "printed": printed}
 
 
-def test_an_environment_without_ownlab_asks_the_host(torch_python: str) -> None:
-    check(run(torch_python, SCRIPT, OWNLAB_HOST=sys.executable))
+@pytest.fixture(scope="module")
+def calibrated_home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A state folder with a calibration of a T4, as `ownlab fit --calibrate` stores it."""
+    home = tmp_path_factory.mktemp("home")
+    device = Device(
+        kind="cuda", name="Tesla T4", multiprocessors=40, memory_bytes=15 * GIB, capability=7.5, threads=1024
+    )
+    context = Context(start=100 * MIB, matmul=MIB, matmul_backward=MIB, more_kernels=MIB)
+    calibration = Calibration(device, "2.11.0", "13.0", 91900, "2026-11-16", context, workspace_bytes=17 * MIB)
+    save_calibration(calibration, {"OWNLAB_HOME": str(home)})
+    return str(home)
 
 
-def test_an_environment_with_ownlab_asks_nobody(torch_python: str) -> None:
+@pytest.fixture(scope="module")
+def without_ownlab(torch_python: str, calibrated_home: str) -> dict[str, Any]:
+    return run_script(torch_python, OWNLAB_HOST=sys.executable, OWNLAB_HOME=calibrated_home)
+
+
+@pytest.fixture(scope="module")
+def with_ownlab(torch_python: str, calibrated_home: str) -> dict[str, Any]:
     version = run(torch_python, "print('%d.%d' % sys.version_info[:2])").strip()
     if version != f"{sys.version_info[0]}.{sys.version_info[1]}":
         pytest.skip("its Python cannot load our libraries")
-    check(run(torch_python, BESIDE + "sys.path = [one for one in sys.path if 'facade' not in one]\n" + SCRIPT))
+    return run_script(torch_python, BESIDE, OWNLAB_HOME=calibrated_home)
 
 
-def test_where_nobody_can_be_asked_it_is_said(torch_python: str) -> None:
-    code = "import os, ownlab\nos.environ.pop('OWNLAB_HOST', None)\ntry: ownlab.fit(3)\nexcept RuntimeError as exc: print(exc)"
+def test_a_prediction_in_an_environment_without_ownlab(without_ownlab: dict[str, Any]) -> None:
+    printed = without_ownlab["printed"]
+    assert printed.startswith(without_ownlab["repr"])
+    assert "batch up to 1024" in printed
+    assert "▲ peak" in printed
+    assert without_ownlab["repr"].startswith("A training step takes")
+    assert without_ownlab["bundle"]["text/plain"] == printed
+    chart = without_ownlab["bundle"]["application/vnd.vegalite.v5+json"]
+    assert chart["title"]["text"] == "Sequential: memory over one step"
+    parameters = 1024 * 4096 + 4096 + 4096 * 10 + 10
+    assert f"parameters=Parameters(total={parameters}," in without_ownlab["record"]
+    assert without_ownlab["immutable"] == "immutable type: 'Fit'"
+    shape, inputs, card, batch, steps, option = without_ownlab["errors"]
+    assert "[8, 7] X [1024, 4096]" in shape[1]
+    assert "Give tensors or shapes" in inputs[1]
+    assert "nosuch" in card[1]
+    assert "neither a number nor a range" in batch[1]
+    assert (batch[0][0], batch[3], batch[4]) == ("ownlab.errors.UsageError", 2, True)
+    assert steps[1] == "steps must be an integer of at least 2, not 1"
+    assert "bogus" in option[1]
+
+
+def test_both_kinds_of_environment_give_the_same_types_displays_and_errors(
+    with_ownlab: dict[str, Any], without_ownlab: dict[str, Any]
+) -> None:
+    assert with_ownlab == without_ownlab
+
+
+def test_a_notebook_uses_calibrations_as_the_command_line_does(
+    torch_python: str, without_ownlab: dict[str, Any], tmp_path: Path
+) -> None:
+    assert without_ownlab["calibrated"] is True
+    code = "import ownlab\nfrom torch import nn\nprint(ownlab.fit(nn.Linear(8, 8), (2, 8), cards='T4').record.cards[0].calibrated)"
+    assert run(torch_python, code, OWNLAB_HOST=sys.executable, OWNLAB_HOME=str(tmp_path)).strip() == "False"
+
+
+def test_without_a_host_the_error_names_what_is_missing(torch_python: str) -> None:
+    code = "import os, ownlab\nos.environ.pop('OWNLAB_HOST', None)\ntry: ownlab.fit(3)\nexcept ownlab.OwnlabError as exc: print(exc)"
     assert "needs ownlab in this environment" in run(torch_python, code)
 
 
-def test_a_kernel_without_torch_says_so() -> None:
+def test_a_kernel_without_torch_is_reported() -> None:
     with pytest.raises(OwnlabError, match="no torch"):
         ownlab.fit(object(), (2, 4))
-    with pytest.raises(ValueError, match="steps=1"):
+    with pytest.raises(ValueError, match="steps must be an integer of at least 2, not 1"):
         ownlab.fit(object(), (2, 4), steps=1)
     with pytest.raises(TypeError, match="bogus"):
         ownlab.fit(object(), bogus=1)

@@ -11,9 +11,8 @@ from tests.render.test_golden import compare, paper
 
 from ownlab.instruments.fit.card_fit import with_cards
 from ownlab.instruments.fit.card_specs import choose_cards
-from ownlab.instruments.fit.memory_chart import _COLOURS, memory_chart
-from ownlab.instruments.fit.memory_plot import GLYPHS, plot
-from ownlab.instruments.fit.predict import predict
+from ownlab.instruments.fit.memory_chart import _COLOURS, GLYPHS, memory_chart, plot
+from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import KINDS, Fit, Kind, Request, Timeline
 from ownlab.instruments.fit.terminal import show_fit
 from ownlab.render.charts import save_chart

@@ -115,7 +115,7 @@ def test_output_that_cannot_be_written_is_said(tmp_path: Path, arguments: list[s
             env={**os.environ, **world(tmp_path)},
             check=False,
         )
-    assert (ran.returncode, ran.stderr) == (3, b"ownlab: the output cannot be written: No space left on device\n")
+    assert (ran.returncode, ran.stderr) == (3, b"ownlab: cannot write the output: No space left on device\n")
 
 
 def test_queries_of_nvidia_smi_work_as_they_are(top: Top) -> None:

@@ -70,7 +70,7 @@ def test_an_environment_without_ownlab_asks_the_host() -> None:
 
 def test_where_nobody_can_be_asked_it_is_said() -> None:
     code = WITHOUT.format(guest=str(GUEST)) + (
-        "import ownlab\ntry:\n    with ownlab.watch(): pass\nexcept RuntimeError as exc: print(exc)\n"
+        "import ownlab\ntry:\n    with ownlab.watch(): pass\nexcept ownlab.OwnlabError as exc: print(exc)\n"
     )
     environ = {**os.environ, **STREAM}
     environ.pop("OWNLAB_HOST", None)

@@ -33,7 +33,7 @@ def test_a_file_to_begin_with_is_written_once(world: Any) -> None:
     written = Path(world.root / "config.toml").read_text()
     again = world.run("config", "--init")
     assert again.returncode == 3
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
     assert (world.root / "config.toml").read_text() == written
     assert world.run("config").returncode == 0
 
@@ -43,7 +43,7 @@ def test_a_misspelt_key_ends_with_the_nearest_name(world: Any) -> None:
     for command in ("config", "types"):
         ran = world.run(command)
         assert ran.returncode == 3
-        assert "limits.idle_minuts is no setting. Did you mean limits.idle_minutes?" in ran.stderr
+        assert "unknown setting limits.idle_minuts. Did you mean limits.idle_minutes?" in ran.stderr
         assert "Traceback" not in ran.stderr
 
 

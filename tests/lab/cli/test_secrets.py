@@ -216,7 +216,7 @@ def test_a_keyring_keeps_the_value_and_the_file_does_not(
     locked = secrets(*read, **keyring, FAKE_KEYRING_LOCKED="1")
     assert json.loads(locked.stdout)["error"]["kind"] == "KeyringTrouble"
     without = secrets(*read)
-    assert "not to be found here" in json.loads(without.stdout)["error"]["message"]
+    assert "not available here" in json.loads(without.stdout)["error"]["message"]
     assert secrets("remove", "A", **keyring).returncode == 0
     assert json.loads((tmp_path / "keyring.json").read_text()) == {}
 

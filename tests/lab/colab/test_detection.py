@@ -53,7 +53,7 @@ def test_code_that_uses_colab(source: str) -> None:
         "",
     ],
 )
-def test_code_that_does_not(source: str) -> None:
+def test_code_that_does_not_use_colab(source: str) -> None:
     assert not wants_colab(of(source))
 
 
@@ -63,11 +63,11 @@ def test_only_code_counts() -> None:
 
 
 @pytest.mark.parametrize("said", [{}, {"provenance": []}, None])
-def test_what_colab_saved_says_so(said: object) -> None:
+def test_notebooks_saved_by_colab_are_detected(said: object) -> None:
     assert wants_colab(of("x = 1", metadata={"colab": said}))
 
 
-def test_what_the_notebook_says_goes_before_all() -> None:
+def test_the_metadata_setting_wins() -> None:
     assert not wants_colab(of("import google.colab", metadata={"colab": {}, "ownlab": {"colab": False}}))
     assert wants_colab(of("x = 1", metadata={"ownlab": {"colab": True}}))
     assert not wants_colab(of("x = 1", metadata={"ownlab": {"colab": "yes"}}))
@@ -85,7 +85,7 @@ def test_what_the_notebook_says_goes_before_all() -> None:
         },
     ],
 )
-def test_damaged_notebooks_want_nothing(damaged: dict[str, Any]) -> None:
+def test_damaged_notebooks_request_nothing(damaged: dict[str, Any]) -> None:
     assert not wants_colab(damaged)
     assert accelerator_of(damaged) is None
     assert gpu_type_of(damaged) is None
@@ -105,5 +105,5 @@ def test_damaged_notebooks_want_nothing(damaged: dict[str, Any]) -> None:
         ({"colab": {}}, None, None),
     ],
 )
-def test_what_machine_it_asks_for(metadata: dict[str, Any], accelerator: str | None, card: str | None) -> None:
+def test_the_requested_accelerator(metadata: dict[str, Any], accelerator: str | None, card: str | None) -> None:
     assert (accelerator_of(of(metadata=metadata)), gpu_type_of(of(metadata=metadata))) == (accelerator, card)

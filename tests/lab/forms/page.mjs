@@ -11,7 +11,7 @@ const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022, 
 const folder = mkdtempSync(join(tmpdir(), 'ownlab-page-'));
 
 /** TypeScript without its types; the page's bundler finds imports without endings, node does not. */
-for (const name of ['literals', 'expression', 'text', 'reading']) {
+for (const name of ['python', 'fieldValue', 'parsedForm']) {
   const source = readFileSync(join(home, 'src', 'forms', `${name}.ts`), 'utf-8');
   const { outputText } = ts.transpileModule(source, { compilerOptions: options });
   writeFileSync(join(folder, `${name}.mjs`), outputText.replace(/from '\.\/(\w+)'/g, "from './$1.mjs'"));
@@ -19,16 +19,16 @@ for (const name of ['literals', 'expression', 'text', 'reading']) {
 const load = name => import(pathToFileURL(join(folder, `${name}.mjs`)).href);
 
 try {
-  const [{ shown, sourceText }, { rewritten, leastEdit }] = await Promise.all([load('text'), load('reading')]);
+  const [{ displayValue, sourceText }, { withFieldValue, minimalEdit }] = await Promise.all([load('fieldValue'), load('parsedForm')]);
   const { values, writes } = JSON.parse(readFileSync(0, 'utf-8'));
   const written = writes.map(({ source, form, field, text }) => {
     const fields = form.parts.filter(part => part.part === 'field');
     const chosen = fields[field];
-    const edit = leastEdit(chosen.value, text, chosen.start);
-    const { source: made, form: after } = rewritten({ source, view: null, form }, chosen, text);
+    const edit = minimalEdit(chosen.value, text, chosen.start);
+    const { source: made, form: after } = withFieldValue({ source, view: null, form }, chosen, text);
     return { made, edited: source.slice(0, edit.start) + edit.text + source.slice(edit.end), form: after };
   });
-  const read = values.map(({ field, given }) => ({ shown: shown(field), text: sourceText(field, given) }));
+  const read = values.map(({ field, given }) => ({ shown: displayValue(field), text: sourceText(field, given) }));
   process.stdout.write(JSON.stringify({ values: read, writes: written }));
 } finally {
   rmSync(folder, { recursive: true });

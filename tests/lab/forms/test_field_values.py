@@ -11,7 +11,7 @@ import pytest
 
 from ownlab.errors import UsageError
 from ownlab.json_encoding import to_builtins
-from ownlab.lab.forms.field_values import described, nearest, shown, source_text
+from ownlab.lab.forms.field_values import closest_match, describe_type, displayed_value, to_source
 from ownlab.lab.forms.grammar import Field, parse_form
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "forms" / "values.json"
@@ -144,7 +144,7 @@ def field_of(value: str, spec: str) -> Field:
 
 def written(field: Field, given: str) -> str | None:
     try:
-        return source_text(field, given)
+        return to_source(field, given)
     except UsageError:
         return None
 
@@ -152,7 +152,7 @@ def written(field: Field, given: str) -> str | None:
 @pytest.mark.parametrize(("value", "spec", "seen", "given", "text"), ROWS)
 def test_a_row(value: str, spec: str, seen: str, given: str, text: str | None) -> None:
     field = field_of(value, spec)
-    assert shown(field) == seen
+    assert displayed_value(field) == seen
     assert written(field, given) == text
 
 
@@ -169,25 +169,25 @@ def test_generated_table_for_the_page() -> None:
 
 
 @pytest.mark.parametrize(("value", "spec", "seen"), sorted({row[:3] for row in ROWS if row[0]}))
-def test_what_is_shown_leaves_the_source_as_it_is(value: str, spec: str, seen: str) -> None:
-    assert source_text(field_of(value, spec), seen) == value
+def test_entering_the_displayed_value_keeps_the_source(value: str, spec: str, seen: str) -> None:
+    assert to_source(field_of(value, spec), seen) == value
 
 
-def test_what_only_python_knows_is_refused_on_the_command_line() -> None:
+def test_invalid_python_is_refused_on_the_command_line() -> None:
     for given in ("1 if", "f(a b)", "a : b", "*", "x := 1", "(" * 1000, "-" * 100_000 + "1", "\0", "yield"):
         assert written(field_of("None", RAW), given) is None
     assert written(field_of("None", RAW), r"'\d'") == r"'\d'"  # Python would warn of it
 
 
 def test_half_a_character_is_written_as_an_escape() -> None:
-    assert source_text(field_of('"a"', STRING), "\ud83d") == r'"\ud83d"'
-    assert shown(field_of(r'"\ud83d"', STRING)) == "\ud83d"
+    assert to_source(field_of('"a"', STRING), "\ud83d") == r'"\ud83d"'
+    assert displayed_value(field_of(r'"\ud83d"', STRING)) == "\ud83d"
 
 
-def test_refusals_say_what_is_taken() -> None:
+def test_refusals_name_the_accepted_values() -> None:
     def said(value: str, spec: str, given: str) -> str:
         with pytest.raises(UsageError) as caught:
-            source_text(field_of(value, spec), given)
+            to_source(field_of(value, spec), given)
         return caught.value.message
 
     assert said('"a"', '["fp16", "fp32"]', "fp1") == "x must be one of fp16, fp32; not 'fp1'. Did you mean fp16?"
@@ -213,10 +213,10 @@ def test_refusals_say_what_is_taken() -> None:
         ('["a", "b"]{allow-input: true}', "one of a, b, or anything"),
     ],
 )
-def test_a_type_in_words(spec: str, words: str) -> None:
-    assert described(field_of("1", spec)) == words
+def test_types_are_described(spec: str, words: str) -> None:
+    assert describe_type(field_of("1", spec)) == words
 
 
-def test_the_nearest_name() -> None:
-    assert nearest("learning_rat", ["steps", "learning_rate"]) == "learning_rate"
-    assert nearest("zzz", ["steps", "learning_rate"]) is None
+def test_the_closest_name() -> None:
+    assert closest_match("learning_rat", ["steps", "learning_rate"]) == "learning_rate"
+    assert closest_match("zzz", ["steps", "learning_rate"]) is None

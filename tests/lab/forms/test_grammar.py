@@ -99,11 +99,11 @@ def test_dropdowns(spec: str, choices: tuple[str, ...], written: str) -> None:
         ("2", '[1, 2] {type:"string"}', "string"),
     ],
 )
-def test_numbers_to_choose_from_stay_numbers(value: str, spec: str, written: str) -> None:
+def test_numeric_choices_stay_numbers(value: str, spec: str, written: str) -> None:
     assert field_of(f"x = {value} #@param {spec}").value_type == written
 
 
-def test_an_empty_list_offers_nothing() -> None:
+def test_an_empty_list_makes_no_dropdown() -> None:
     field = field_of('x = "a" #@param [] {type:"string"}')
     assert (field.type, field.choices) == ("string", None)
 
@@ -216,11 +216,11 @@ def test_assignments(source: str, name: str, value: str) -> None:
         "    !pip install a \\\n  b=1 #@param",
     ],
 )
-def test_what_is_no_field(source: str) -> None:
+def test_assignments_that_are_not_fields(source: str) -> None:
     assert names_of(source) == []
 
 
-def test_what_is_not_closed_swallows_nothing() -> None:
+def test_unclosed_strings_and_brackets_swallow_nothing() -> None:
     assert names_of("print(\nx = 1 #@param\ny = [2] #@param") == ["x", "y"]
     assert names_of("print(']'\nx = 1 #@param") == ["x"]
     assert names_of("print('a\nx = 1 #@param") == ["x"]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ownlab.errors import UsageError
-from ownlab.lab.forms.notebook_forms import forms_of
-from ownlab.lab.forms.parameters import fill, parameters_of
+from ownlab.lab.forms.notebook_forms import find_forms
+from ownlab.lab.forms.parameters import find_parameters, set_parameters
 
 STEPS = 'steps = 10 #@param {type:"integer", min:1}'
 
@@ -33,7 +33,7 @@ def test_only_code_has_forms() -> None:
         code("1"),
         code(["#@title C\n", "x = 1 #@param"], metadata={"id": "colab's", "cellView": "form"}),
     )
-    found = forms_of(notebook)
+    found = find_forms(notebook)
     assert [(one.cell, one.id, one.form.title, one.form.hidden) for one in found] == [
         (2, "b", "B", False),
         (4, "colab's", "C", True),
@@ -43,11 +43,11 @@ def test_only_code_has_forms() -> None:
 
 @pytest.mark.parametrize("cells", [None, 1, {}, "#@title A"])
 def test_a_notebook_without_cells(cells: Any) -> None:
-    assert forms_of({"cells": cells}) == ()
-    assert forms_of({}) == ()
+    assert find_forms({"cells": cells}) == ()
+    assert find_forms({}) == ()
 
 
-def test_damaged_cells_are_passed_over() -> None:
+def test_damaged_cells_are_skipped() -> None:
     damaged: list[Any] = [
         None,
         [],
@@ -58,13 +58,13 @@ def test_damaged_cells_are_passed_over() -> None:
         {"cell_type": "code"},
         {"source": "#@title A"},
     ]
-    found = forms_of(notebook_of(*damaged, code("#@title B", metadata=None, id=5)))
+    found = find_forms(notebook_of(*damaged, code("#@title B", metadata=None, id=5)))
     assert [(one.cell, one.id) for one in found] == [(len(damaged), None)]
 
 
 def test_parameters_come_by_name_in_the_order_of_their_first_places() -> None:
     notebook = notebook_of(code(f"b = 1 #@param\n{STEPS}"), code("a = 1 #@param\nb = 2 #@param", id="i"))
-    assert [(one.name, [(place.cell, place.id) for place in one.places]) for one in parameters_of(notebook)] == [
+    assert [(one.name, [(place.cell, place.id) for place in one.locations]) for one in find_parameters(notebook)] == [
         ("b", [(0, None), (1, "i")]),
         ("steps", [(0, None)]),
         ("a", [(1, "i")]),
@@ -73,7 +73,7 @@ def test_parameters_come_by_name_in_the_order_of_their_first_places() -> None:
 
 def filled(source: Any, **given: object) -> Any:
     notebook = notebook_of(code(source))
-    fill(notebook, given)
+    set_parameters(notebook, given)
     return notebook["cells"][0]["source"]
 
 
@@ -92,9 +92,9 @@ def test_lines_stay_lines() -> None:
     assert filled(["ste", "ps = 1", "0", "0 #@param"], steps="7") == ["ste", "ps = 7", "", " #@param"]
 
 
-def test_a_name_in_several_places_is_set_in_all() -> None:
+def test_a_name_in_several_cells_is_set_in_all() -> None:
     notebook = notebook_of(code("a = 1 #@param"), code("if b:\n  a = 2 #@param\nelse:\n  a = 3 #@param"))
-    fill(notebook, {"a": "9"})
+    set_parameters(notebook, {"a": "9"})
     assert [cell["source"] for cell in notebook["cells"]] == [
         "a = 9 #@param",
         "if b:\n  a = 9 #@param\nelse:\n  a = 9 #@param",
@@ -137,17 +137,17 @@ def test_python_values(value: object, spec: str, text: str) -> None:
         ({"steps": "20", "b": "x"}, "b must be a whole number, not 'x'.", ""),
     ],
 )
-def test_nothing_is_changed_where_anything_is_refused(given: dict[str, object], message: str, hint: str) -> None:
+def test_a_refused_value_changes_nothing(given: dict[str, object], message: str, hint: str) -> None:
     notebook = notebook_of(code(STEPS), code("b = 1 #@param"), code('b = 1 #@param {type:"integer"}'))
     before = copy.deepcopy(notebook)
     with pytest.raises(UsageError) as caught:
-        fill(notebook, given)
+        set_parameters(notebook, given)
     assert caught.value.message == message
     assert hint in caught.value.hint
     assert notebook == before
 
 
-def test_a_notebook_without_parameters_says_how_one_is_made() -> None:
+def test_a_notebook_without_parameters_explains_how_to_add_one() -> None:
     with pytest.raises(UsageError, match="no parameters, so a cannot be set") as caught:
-        fill(notebook_of(code("a = 1")), {"a": "2"})
+        set_parameters(notebook_of(code("a = 1")), {"a": "2"})
     assert "#@param" in caught.value.hint

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ownlab.errors import UsageError
-from ownlab.lab.forms.field_values import shown, source_text
+from ownlab.lab.forms.field_values import displayed_value, to_source
 from ownlab.lab.forms.grammar import Field, Form, parse_form
-from ownlab.lab.forms.parameters import fill, parameters_of
+from ownlab.lab.forms.parameters import find_parameters, set_parameters
 
 # No timing is asserted, and nothing is kept between runs.
 often = settings(max_examples=300, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -96,7 +96,7 @@ def without_values(form: Form | None) -> Any:
 
 @often
 @given(rubbish)
-def test_no_text_is_too_odd(source: str) -> None:
+def test_unusual_text_is_survived(source: str) -> None:
     for field in fields_of(source):
         assert source[field.start : field.end] == field.value
         assert field.value == field.value.strip()
@@ -109,18 +109,18 @@ def test_no_text_is_too_odd(source: str) -> None:
 def test_an_untouched_field_changes_nothing(source: str) -> None:
     for field in fields_of(source):
         if field.value:
-            assert source_text(field, shown(field)) == field.value
+            assert to_source(field, displayed_value(field)) == field.value
 
 
 @often
 @given(sources, typed, st.data())
-def test_a_changed_field_changes_its_own_value_alone(source: str, given_text: str, data: st.DataObject) -> None:
+def test_a_changed_field_changes_only_its_own_value(source: str, given_text: str, data: st.DataObject) -> None:
     fields = fields_of(source)
     assume(fields)
     place = data.draw(st.integers(0, len(fields) - 1))
     field = fields[place]
     try:
-        text = source_text(field, given_text)
+        text = to_source(field, given_text)
     except UsageError:
         return
     changed = written(source, field, text)
@@ -133,22 +133,22 @@ def test_a_changed_field_changes_its_own_value_alone(source: str, given_text: st
 
 @often
 @given(sources, typed)
-def test_what_was_written_is_read_again(source: str, given_text: str) -> None:
+def test_a_written_value_reads_back(source: str, given_text: str) -> None:
     for field in fields_of(source):
         try:
-            text = source_text(field, given_text)
+            text = to_source(field, given_text)
         except UsageError:
             continue
         (again,) = [one for one in fields_of(written(source, field, text)) if one.start == field.start]
         assert again.value == text
         if field.type in ("string", "date"):
-            assert shown(again) == given_text
-        assert source_text(again, shown(again)) == text
+            assert displayed_value(again) == given_text
+        assert to_source(again, displayed_value(again)) == text
 
 
 @often
 @given(st.lists(sources, min_size=1, max_size=3), st.booleans(), st.data())
-def test_a_notebook_is_filled_and_only_there(cells: list[str], as_lines: bool, data: st.DataObject) -> None:
+def test_parameters_are_set_only_in_their_fields(cells: list[str], as_lines: bool, data: st.DataObject) -> None:
     def source(text: str) -> str | list[str]:
         return text.splitlines(keepends=True) if as_lines else text
 
@@ -157,21 +157,21 @@ def test_a_notebook_is_filled_and_only_there(cells: list[str], as_lines: bool, d
     }
     before = copy.deepcopy(notebook)
     same = {
-        parameter.name: shown(parameter.places[0].field)
-        for parameter in parameters_of(notebook)
-        if len(parameter.places) == 1
+        parameter.name: displayed_value(parameter.locations[0].field)
+        for parameter in find_parameters(notebook)
+        if len(parameter.locations) == 1
     }
-    fill(notebook, {name: value for name, value in same.items() if value})
+    set_parameters(notebook, {name: value for name, value in same.items() if value})
     assert notebook == before
-    names = [parameter.name for parameter in parameters_of(notebook)]
+    names = [parameter.name for parameter in find_parameters(notebook)]
     wanted = {name: data.draw(typed) for name in names}
     try:
-        fill(notebook, wanted)
+        set_parameters(notebook, wanted)
     except UsageError:
         assert notebook == before
         return
     for old, new in zip(before["cells"], notebook["cells"], strict=True):
         assert type(old["source"]) is type(new["source"])
-    assert [[place.cell for place in one.places] for one in parameters_of(notebook)] == [
-        [place.cell for place in one.places] for one in parameters_of(before)
+    assert [[place.cell for place in one.locations] for one in find_parameters(notebook)] == [
+        [place.cell for place in one.locations] for one in find_parameters(before)
     ]

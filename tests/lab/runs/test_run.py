@@ -22,9 +22,9 @@ from ownlab.lab.runs.records import CellReport, RunReport
 from ownlab.lab.runs.reporter import Stop, Teller
 from ownlab.lab.runs.run import run
 from ownlab.lab.runs.validation import get_ready
-from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.folders import plan_of
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.runtimes import operations, start
+from ownlab.lab.runtimes.state import plan_of
+from ownlab.lab.transport.control import ask
 
 # Short ones: Python does not look for signals between its last instruction and the beginning of a long one.
 SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)"
@@ -221,10 +221,10 @@ def test_in_place_nothing_is_cleared_before_it_begins(lab: Any, write: Write) ->
         with pytest.raises(CardsTaken):
             run_it(path, wait=False)
         assert os.listdir(path.parent) == ["a.ipynb"]
-        told = Told(waits=lambda: state.end(plan, holder, "the other one is done"))
+        told = Told(waits=lambda: operations.end_runtime(plan, holder, "the other one is done"))
         outcome = run_it(path, told, inplace=True)
     finally:
-        state.end(plan, holder, "the test is over")
+        operations.end_runtime(plan, holder, "the test is over")
     assert told.words[0].startswith("waiting for Python 3 (1 × NVIDIA GeForce GTX 1080 Ti): card 0 ")
     assert told.words[1] == "running"
     assert outcome.report.output == str(path)
@@ -252,7 +252,7 @@ def test_whoever_stops_it_while_it_waits_leaves_nothing(lab: Any, write: Write) 
             run_it(path, Told(waits=end), type=lab.card)
         assert os.listdir(path.parent) == ["a.ipynb"]
     finally:
-        state.end(plan, holder, "the test is over")
+        operations.end_runtime(plan, holder, "the test is over")
     assert lab.left() == {}
 
 

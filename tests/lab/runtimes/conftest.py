@@ -16,7 +16,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import write_specs
-from ownlab.lab.runtimes.types import runtime_types
+from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.store.rows import Lease, Process, RuntimeRow, Want
 from ownlab.lab.store.store import Store
 

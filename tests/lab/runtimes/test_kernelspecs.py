@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
-from ownlab.config.loader import LabOptions
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.kernelspecs import read_specs, remove_specs, write_specs
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.runtimes.types import runtime_types
+from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.store.rows import Device
 
 CARDS = [Device(f"GPU-{n}", "nvidia", n, "NVIDIA H200") for n in range(2)]

@@ -13,7 +13,7 @@ import pytest
 
 from ownlab.lab.runtimes.live_usage import Meter
 from ownlab.lab.store.rows import Device, Process, RuntimeRow
-from ownlab.processes.procfs import everyone
+from ownlab.processes.procfs import all_processes
 
 MACHINES = Path(__file__).resolve().parents[2] / "machines"
 MIB = 1024**2
@@ -40,7 +40,7 @@ def family() -> Iterator[tuple[Process, int]]:
     try:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        yield Process(parent.pid, everyone()[parent.pid].started), child
+        yield Process(parent.pid, all_processes()[parent.pid].started), child
     finally:
         parent.communicate("\n", timeout=30)
 
@@ -52,7 +52,7 @@ def idler() -> Iterator[Callable[[], Process]]:
 
     def start() -> Process:
         started.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
-        return Process(started[-1].pid, everyone()[started[-1].pid].started)
+        return Process(started[-1].pid, all_processes()[started[-1].pid].started)
 
     yield start
     for each in started:

@@ -10,8 +10,8 @@ from pathlib import Path
 from ownlab.instruments.top.records import Owner
 from ownlab.lab.runtimes.process_owners import StoreOwners, owners_of
 from ownlab.lab.store.rows import Process, RuntimeRow
-from ownlab.lab.store.runtime_processes import read_stat
 from ownlab.lab.store.store import Store
+from ownlab.processes.procfs import read_stat
 
 
 def me() -> Process:

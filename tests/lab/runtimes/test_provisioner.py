@@ -25,7 +25,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import CardsTaken, InterpreterError, LabError
 from ownlab.lab.environments.registry import Environment
 from ownlab.lab.runtimes.kernelspecs import remove_specs, write_specs
-from ownlab.lab.runtimes.types import runtime_types
+from ownlab.lab.runtimes.runtime_types import runtime_types
 
 SECONDS = 30.0
 CHANNELS = ("shell", "stdin", "iopub", "hb", "control")

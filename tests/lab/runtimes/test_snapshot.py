@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
 from ownlab.instruments.top.records import CardSample, Saturation, Verdict
 from ownlab.lab.journal.storage import journal_folder, make_private, write_trouble
-from ownlab.lab.runtimes import start, state
+from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.live_usage import Figures, Meter
@@ -185,7 +186,7 @@ def runtime(lab: Any) -> Iterator[str]:
     child = start.spawn(plan, lab.environ)
     start.await_state(plan, 60.0, child)
     yield plan.runtime
-    state.end(plan, child, "the test is over")
+    operations.end_runtime(plan, child, "the test is over")
 
 
 def test_a_runtime_as_people_see_it(runtime: str, store: Store, until: Callable[..., Any]) -> None:

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from ownlab.config.limits import Limits, stricter
 from ownlab.errors import DeadlineError, LabError
-from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.limit_policy import stricter
-from ownlab.lab.runtimes.plan import Limits, Plan, read_plan
+from ownlab.lab.runtimes import operations, start, state
+from ownlab.lab.runtimes.plan import Plan, read_plan
 from ownlab.lab.store.setup import init_shared
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.transport.control import ask
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def started(lab: Any) -> Iterator[tuple[Plan, dict[str, Any]]]:
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ)
     child = start.spawn(plan, lab.environ)
     yield plan, start.await_state(plan, 60.0, child)
-    state.end(plan, child, "the test is over")
+    operations.end_runtime(plan, child, "the test is over")
 
 
 def mode_of(path: str) -> int:
@@ -49,7 +49,7 @@ def test_a_plan_is_private_and_holds_no_environment(lab: Any) -> None:
     assert plan.journal == str(lab.folder / "home" / "journals" / "r1")
     with pytest.raises(LabError, match="is there already"):
         start.make_plan(lab.half, runtime="r1", cwd="/", env=environ)
-    state.remove(plan)
+    operations.remove_folders(plan)
     assert lab.left() == {}
 
 
@@ -57,7 +57,7 @@ def test_what_is_of_no_lab_keeps_no_journal(lab: Any) -> None:
     environ = {**lab.environ, "OWNLAB_JOURNAL_CELL_MB": "3"}
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=environ)
     assert (plan.journal, plan.cell_mb) == ("", 3)
-    state.remove(plan)
+    operations.remove_folders(plan)
 
 
 def test_sockets_are_at_home_where_the_path_is_short(lab: Any) -> None:
@@ -76,7 +76,7 @@ def test_sockets_are_elsewhere_where_the_path_is_too_long(lab: Any, until: Any) 
         assert mode_of(plan.sockets) == 0o700
         until(lambda: ask(plan.sockets, "status")["state"] == "running")
     finally:
-        state.end(plan, child, "the test is over")
+        operations.end_runtime(plan, child, "the test is over")
     assert not os.path.exists(plan.sockets)
     assert not os.path.exists(plan.home)
 
@@ -106,7 +106,7 @@ def test_the_state_of_a_runtime(started: tuple[Plan, dict[str, Any]]) -> None:
     assert all(state.lives(now[name]) for name in ("keeper", "supervisor", "kernel"))
     assert not state.lives({**now["kernel"], "started": 1})
     assert state.exit_code(plan.home) is None
-    state.send({**now["kernel"], "started": 1}, 9)
+    operations.send_signal({**now["kernel"], "started": 1}, 9)
     assert state.lives(now["kernel"])
 
 

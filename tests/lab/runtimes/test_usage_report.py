@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ownlab.lab.runtimes.plan import Limits
+from ownlab.config.limits import Limits
 from ownlab.lab.runtimes.records import UsageLine
 from ownlab.lab.runtimes.usage_report import usage_report
 from ownlab.lab.store.rows import RuntimeRow, Want

@@ -13,7 +13,7 @@ import pytest
 
 from ownlab.errors import InputError, LabError, RecordError, UsageError
 from ownlab.lab.secrets.store import (
-    LONGEST,
+    MAX_LENGTH,
     NotGranted,
     SecretNotFound,
     SecretValue,
@@ -80,7 +80,7 @@ def test_a_new_value_keeps_the_grants(home: dict[str, str], notebook: str) -> No
     assert len(list_secrets(home)) == 1
 
 
-def test_all_ways_to_a_notebook_are_one(home: dict[str, str], notebook: str, tmp_path: Path) -> None:
+def test_links_to_a_notebook_share_its_grants(home: dict[str, str], notebook: str, tmp_path: Path) -> None:
     link = tmp_path / "link.ipynb"
     link.symlink_to(notebook)
     set_secret("A", VALUE, home)
@@ -93,14 +93,14 @@ def test_all_ways_to_a_notebook_are_one(home: dict[str, str], notebook: str, tmp
         read_secret("A", [str(link)], home)
 
 
-def test_of_several_paths_one_that_is_granted_will_do(home: dict[str, str], notebook: str) -> None:
+def test_one_granted_path_of_several_suffices(home: dict[str, str], notebook: str) -> None:
     set_secret("A", VALUE, home)
     grant("A", notebook, home)
     assert read_secret("A", ["/a/run/of/it.ipynb", notebook], home).value == VALUE
 
 
 @pytest.mark.parametrize("paths", [[], [""], ["", ""], ["a\0b"], ["/no\udcff.ipynb"]])
-def test_who_is_no_notebook_gets_nothing(home: dict[str, str], notebook: str, paths: list[str]) -> None:
+def test_a_kernel_without_a_notebook_gets_no_secret(home: dict[str, str], notebook: str, paths: list[str]) -> None:
     set_secret("A", VALUE, home)
     grant("A", notebook, home)
     with pytest.raises(NotGranted) as refused:
@@ -108,7 +108,7 @@ def test_who_is_no_notebook_gets_nothing(home: dict[str, str], notebook: str, pa
     refused.value.hint.encode()  # it goes into a document
 
 
-def test_nothing_is_granted_where_no_notebook_is(home: dict[str, str], tmp_path: Path, notebook: str) -> None:
+def test_a_missing_notebook_gets_no_grant(home: dict[str, str], tmp_path: Path, notebook: str) -> None:
     set_secret("A", VALUE, home)
     for nothing in ("none.ipynb", str(tmp_path), "", "/dev/null", f"{notebook}\0"):
         with pytest.raises(InputError, match="there is no notebook"):
@@ -116,7 +116,7 @@ def test_nothing_is_granted_where_no_notebook_is(home: dict[str, str], tmp_path:
     assert list_secrets(home)[0].notebooks == ()
 
 
-def test_a_notebook_that_comes_to_an_old_path_has_no_grants(home: dict[str, str], notebook: str) -> None:
+def test_a_new_notebook_at_an_old_path_has_no_grants(home: dict[str, str], notebook: str) -> None:
     forget_notebook(notebook, home)
     assert not os.path.exists(home["OWNLAB_HOME"])
     for name in ("A", "B"):
@@ -127,15 +127,15 @@ def test_a_notebook_that_comes_to_an_old_path_has_no_grants(home: dict[str, str]
 
 
 @pytest.mark.parametrize("name", ["", "A B", "A=hf_x", "-A", "A\n", "A\udcff", "\x1b[2J", "x" * 201])
-def test_what_is_no_name_is_refused_and_not_repeated(home: dict[str, str], name: str) -> None:
+def test_an_invalid_name_is_refused_and_not_repeated(home: dict[str, str], name: str) -> None:
     with pytest.raises(UsageError) as refused:
         set_secret(name, VALUE, home)
     assert not name or name not in f"{refused.value.message} {refused.value.hint.replace('HF_TOKEN', '')}"
     assert not os.path.exists(home["OWNLAB_HOME"])
 
 
-@pytest.mark.parametrize("value", ["", "x" * (LONGEST + 1), f"{VALUE}\ud800"])
-def test_what_is_no_value_is_refused_and_not_repeated(home: dict[str, str], value: str) -> None:
+@pytest.mark.parametrize("value", ["", "x" * (MAX_LENGTH + 1), f"{VALUE}\ud800"])
+def test_an_invalid_value_is_refused_and_not_repeated(home: dict[str, str], value: str) -> None:
     with pytest.raises((UsageError, InputError)) as refused:
         set_secret("A", value, home)
     assert VALUE not in refused.value.message
@@ -149,7 +149,7 @@ def test_any_text_is_kept_as_it_is(home: dict[str, str], notebook: str) -> None:
     assert read_secret("ключ", [notebook], home).value == value
 
 
-def test_a_value_is_not_in_what_python_shows_of_it(home: dict[str, str], notebook: str) -> None:
+def test_a_value_is_not_in_its_repr(home: dict[str, str], notebook: str) -> None:
     set_secret("A", VALUE, home)
     grant("A", notebook, home)
     assert VALUE not in f"{read_secret('A', [notebook], home)!r} {list_secrets(home)!r}"
@@ -164,7 +164,7 @@ def test_a_folder_that_others_can_enter_is_refused(home: dict[str, str]) -> None
     folder = Path(home["OWNLAB_HOME"]) / "secrets"
     folder.chmod(0o755)
     for use in (lambda: list_secrets(home), lambda: set_secret("B", VALUE, home)):
-        with pytest.raises(LabError, match="open to other users") as refused:
+        with pytest.raises(LabError, match="accessible to other users") as refused:
             use()
         assert "chmod 700" in refused.value.hint
 
@@ -182,7 +182,7 @@ def test_a_link_in_place_of_the_folder_or_the_file_is_not_followed(home: dict[st
     set_secret("A", VALUE, home)
     (folder / "secrets.json").rename(elsewhere / "theirs.json")
     (folder / "secrets.json").symlink_to(elsewhere / "theirs.json")
-    with pytest.raises(LabError, match="cannot be read"):
+    with pytest.raises(LabError, match="cannot read"):
         list_secrets(home)
 
 
@@ -202,7 +202,7 @@ def test_a_folder_of_another_user_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"secrets": [{"name": "A", "value": "hf_fOrTyTwO", "changed": "no"}]}'])
-def test_a_damaged_file_is_told_without_its_words(home: dict[str, str], text: str) -> None:
+def test_a_damaged_file_is_reported_without_its_content(home: dict[str, str], text: str) -> None:
     set_secret("A", VALUE, home)
     (Path(home["OWNLAB_HOME"]) / "secrets" / "secrets.json").write_text(text)
     with pytest.raises(RecordError) as refused:
@@ -212,7 +212,7 @@ def test_a_damaged_file_is_told_without_its_words(home: dict[str, str], text: st
         set_secret("A", VALUE, home)
 
 
-def test_writers_beside_each_other_lose_nothing(home: dict[str, str]) -> None:
+def test_concurrent_writers_lose_nothing(home: dict[str, str]) -> None:
     code = (
         "import sys; from ownlab.lab.secrets.store import set_secret\n"
         "for number in range(10): set_secret(f'{sys.argv[1]}{number}', 'x')"

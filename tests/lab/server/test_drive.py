@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.lab.server.line_page import LinePage
 
-from ownlab.lab.runtimes.drive_mounts import remote_in
+from ownlab.lab.runtimes.drive import remote_in
 from ownlab.lab.runtimes.plan import read_plan
 
 if TYPE_CHECKING:

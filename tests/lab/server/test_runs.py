@@ -19,7 +19,7 @@ from tests.lab.server.telling import notebook_of
 
 from ownlab.lab.runtimes import start
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.transport.control import ask
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ownlab.files import replace_file
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.server.adoption import bury, survivors
-from ownlab.lab.store.atomic_write import write_private
 from ownlab.lab.store.store import Store
 
 LAB = "0123456789ab"
@@ -20,7 +20,7 @@ def leave(home: Path, runtime: str, host: str) -> Path:
     folder = home / "runtimes" / runtime
     folder.mkdir(parents=True, mode=0o700)
     plan = Plan(runtime, str(folder), str(folder), str(home / "store"), "ownlab-cpu", "CPU", [], "/", {}, lab=LAB)
-    write_private(str(folder / "plan.json"), plan._replace(host=host).to_json())
+    replace_file(str(folder / "plan.json"), plan._replace(host=host).to_json())
     return folder
 
 

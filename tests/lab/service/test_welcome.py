@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from ownlab.lab.runtimes.refresh import refresh_specs
+from ownlab.lab.runtimes.runtime_types import refresh_specs
 from ownlab.lab.service.welcome import WELCOME, has_notebooks, place_welcome
 
 MACHINES = Path(__file__).resolve().parents[2] / "machines"

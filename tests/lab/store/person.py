@@ -11,9 +11,10 @@ import time
 from typing import Any
 
 from ownlab.errors import OwnlabError
+from ownlab.lab.store.orphans import boot_id
 from ownlab.lab.store.rows import Device, Place, Process, RuntimeRow, Want
-from ownlab.lab.store.runtime_processes import boot_id, process_started
 from ownlab.lab.store.store import Store
+from ownlab.processes.procfs import process_started
 
 PR_SET_DUMPABLE = 4
 

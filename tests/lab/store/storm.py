@@ -24,9 +24,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from ownlab.lab.store.orphans import boot_id
 from ownlab.lab.store.rows import Device, Place, Process, RuntimeRow, Want
-from ownlab.lab.store.runtime_processes import boot_id, process_started
 from ownlab.lab.store.store import Store
+from ownlab.processes.procfs import process_started
 from ownlab.units import PARTS
 
 KIND = "Fake card"

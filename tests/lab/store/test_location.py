@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.config.loader import LabOptions
+from ownlab.config.settings import LabOptions
 from ownlab.errors import StoreError
 from ownlab.lab.store.location import choose_store, mount_of, view_store
 from ownlab.lab.store.setup import init_shared

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.store.orphans import Left, ancestors, end_remains, in_words
+from ownlab.lab.store.orphans import Left, ancestors, boot_id, end_remains, in_words
 from ownlab.lab.store.rows import Process, RuntimeRow, Want
-from ownlab.lab.store.runtime_processes import boot_id, process_started
+from ownlab.processes.procfs import process_started
 
 NOBODY = Process(2**22 + 1, 1)
 

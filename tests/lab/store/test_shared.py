@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ownlab.lab.store.rows import Want
-from ownlab.lab.store.runtime_processes import process_started
 from ownlab.lab.store.setup import init_shared
+from ownlab.processes.procfs import process_started
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become two users")
 

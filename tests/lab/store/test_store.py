@@ -16,10 +16,8 @@ import pytest
 
 import ownlab
 from ownlab.errors import CardsTaken, DeviceUnusable, StoreError
-from ownlab.lab.runtimes.plan import Limits
-from ownlab.lab.store.layout import LIMITS
+from ownlab.lab.store.orphans import boot_id
 from ownlab.lab.store.rows import Device, Lease, Place, Process, RuntimeRow, Want
-from ownlab.lab.store.runtime_processes import boot_id
 from ownlab.lab.store.store import Store
 
 KIND = "NVIDIA H200"
@@ -249,10 +247,6 @@ def test_a_store_that_is_not_there_is_not_made_unasked(tmp_path: Path) -> None:
 def test_a_private_store_has_no_limits_of_its_own(store: Store) -> None:
     assert not store.shared
     assert store.limits() is None
-
-
-def test_the_names_of_limits_are_the_plans() -> None:
-    assert Limits._fields == LIMITS
 
 
 def test_threads_may_share_a_store(store: Store) -> None:

@@ -18,14 +18,14 @@ import pytest
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 
+from ownlab.files import replace_file
 from ownlab.lab.journal.reader import records_after
 from ownlab.lab.journal.records import Record, as_object
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.store.atomic_write import write_private
 from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
-from ownlab.lab.transport import control_client
-from ownlab.lab.transport.line_protocol import AGAIN, FOLLOW, HELLO, SEND, line_address, unpack
+from ownlab.lab.transport import control as control_client
+from ownlab.lab.transport.journal_protocol import AGAIN, FOLLOW, HELLO, SEND, line_address, unpack
 
 LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
 PATIENCE = 30.0
@@ -271,7 +271,7 @@ class Bench:
 
     def start(self, *, env: dict[str, str] | None = None, **changes: Any) -> Started:
         plan = self.plan(**changes)
-        write_private(str(Path(plan.home, "plan.json")), plan.to_json())
+        replace_file(str(Path(plan.home, "plan.json")), plan.to_json())
         process = subprocess.Popen(
             [sys.executable, "-m", "ownlab.lab.supervisor", str(Path(plan.home, "plan.json"))],
             stdin=subprocess.DEVNULL if plan.detached else subprocess.PIPE,

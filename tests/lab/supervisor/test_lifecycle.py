@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ownlab.config.limits import Limits
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.plan import Limits
 from ownlab.lab.store.rows import Want
 
 # A process that nothing connects with its kernel any more but what it inherited: two forks, a session of its own.

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from ownlab.config.limits import Limits
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.plan import Limits
 from ownlab.lab.store.rows import Want
 
 KIND = "NVIDIA GeForce GTX 1080 Ti"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ownlab.lab.runtimes.plan import Limits
-from ownlab.lab.supervisor.activity import Activity
-from ownlab.lab.supervisor.limits import Watch
+from ownlab.config.limits import Limits
+from ownlab.lab.supervisor.limit_monitor import Activity, Watch
 
 
 def test_without_limits_nothing_ends() -> None:

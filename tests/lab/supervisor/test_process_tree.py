@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.store.runtime_processes import read_stat
 from ownlab.lab.supervisor.process_tree import cpu_seconds, descendants, identify
+from ownlab.processes.procfs import read_stat
 
 # A name that ends its own entry in /proc/PID/stat, for a reader that looks for the first bracket.
 TREE = """

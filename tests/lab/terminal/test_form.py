@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ownlab.lab.forms.notebook_forms import forms_of
+from ownlab.lab.forms.notebook_forms import find_forms
 from ownlab.lab.terminal.form import show_forms
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "forms" / "narrow.txt"
@@ -32,7 +32,7 @@ def test_golden_forms() -> None:
     sheet = io.StringIO()
     cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in (STRINGS, "1", NUMBERS)]
     show_forms(
-        "train.ipynb", forms_of({"cells": cells}), Console(file=sheet, width=72, highlight=False, color_system=None)
+        "train.ipynb", find_forms({"cells": cells}), Console(file=sheet, width=72, highlight=False, color_system=None)
     )
     shown = "".join(f"{line.rstrip()}\n" for line in sheet.getvalue().splitlines())
     if os.environ.get("OWNLAB_GOLDEN") == "write":

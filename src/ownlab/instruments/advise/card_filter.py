@@ -1,4 +1,4 @@
-"""Which cards hold the job, and how fast they are at it."""
+"""Which cards hold the job, which cannot run it, and how fast the others are."""
 
 from __future__ import annotations
 
@@ -6,45 +6,46 @@ from typing import Literal
 
 from ownlab.catalog.card_speeds import Speed, price_of
 from ownlab.catalog.cards import Card, Figure, FigureName, load_cards
-from ownlab.instruments.advise.duration import hours_on, speed_at
+from ownlab.instruments.advise.duration import hours_on, speed_for
 from ownlab.instruments.advise.records import CardAdvice, Question
 from ownlab.instruments.fit import card_specs
+from ownlab.text import text
 
-__all__ = ["judge_cards", "memory_of", "runs_other_programs"]
+__all__ = ["assess_cards", "is_other_platform", "usable_memory"]
 
-# What `ownlab fit` speaks about runs on these; TPUs and Ascend run other programs.
+# `ownlab fit` predicts programs for these vendors; TPUs and Ascend cards run other programs.
 _VENDORS = ("NVIDIA", "AMD")
-_UNITS: dict[str, FigureName] = {"bf16": "bf16_tflops", "fp8": "fp8_tflops"}
+_RATE_OF_PRECISION: dict[str, FigureName] = {"bf16": "bf16_tflops", "fp8": "fp8_tflops"}
 
 
-def memory_of(card: Card) -> int | None:
-    """What programs can have, as `ownlab fit` takes it; None where not even its size is known."""
+def usable_memory(card: Card) -> int | None:
+    """Return the memory that programs can use, as `ownlab fit` computes it; None where even the size is unknown."""
     return card_specs.Card.of(card).memory_bytes or None
 
 
-def runs_other_programs(card: Card) -> bool:
-    """Whether it is a TPU or an Ascend card."""
+def is_other_platform(card: Card) -> bool:
+    """Return whether it is a TPU or an Ascend card, which run other programs."""
     return bool(card.vendor) and card.vendor not in _VENDORS
 
 
-def judge_cards(question: Question, cards: tuple[Card, ...]) -> tuple[CardAdvice, ...]:
-    """Each of them, fastest first."""
-    anchor = next((card for card in load_cards() if question.basis and card.name == question.basis.card), None)
-    judged = [_judge(question, card, anchor) for card in cards]
-    return tuple(sorted(judged, key=lambda one: -one.speed.relative if one.speed is not None else 1.0))
+def assess_cards(question: Question, cards: tuple[Card, ...]) -> tuple[CardAdvice, ...]:
+    """Assess each card for the job; fastest first."""
+    basis_card = next((card for card in load_cards() if question.basis and card.name == question.basis.card), None)
+    advices = [_assess(question, card, basis_card) for card in cards]
+    return tuple(sorted(advices, key=lambda advice: -advice.speed.relative if advice.speed is not None else 1.0))
 
 
-def _judge(question: Question, card: Card, anchor: Card | None) -> CardAdvice:
-    memory, basis, price = memory_of(card), question.basis, price_of(card)
-    budget, speed = question.budget_usd, speed_at(card, question)
+def _assess(question: Question, card: Card, basis_card: Card | None) -> CardAdvice:
+    memory, basis, price = usable_memory(card), question.basis, price_of(card)
+    budget, speed = question.budget_usd, speed_for(card, question)
     return CardAdvice(
         card=card.name,
         memory_bytes=memory,
         fits=_fits(question, memory),
-        refused=_refused(question, card),
+        refused=_refusal(question, card),
         speed=speed if isinstance(speed, Speed) else None,
         speed_unknown="" if isinstance(speed, Speed) else speed.reason,
-        hours=hours_on(card, basis, anchor, question) if basis is not None and anchor is not None else None,
+        hours=hours_on(card, basis, basis_card, question) if basis is not None and basis_card is not None else None,
         price_usd=price,
         in_budget=price.value <= budget if isinstance(price, Figure) and budget is not None else None,
     )
@@ -52,7 +53,7 @@ def _judge(question: Question, card: Card, anchor: Card | None) -> CardAdvice:
 
 def _fits(question: Question, memory: int | None) -> Literal["yes", "tight", "no", "unknown"]:
     if question.memory_bytes is None:
-        return "yes"  # nobody asked
+        return "yes"  # no size was given
     if memory is None:
         return "unknown"
     if question.memory_bytes <= memory:
@@ -61,10 +62,12 @@ def _fits(question: Question, memory: int | None) -> Literal["yes", "tight", "no
     return "tight" if least is not None and least <= memory else "no"
 
 
-def _refused(question: Question, card: Card) -> str:
-    if runs_other_programs(card):
-        return "runs other programs"
-    wanted = question.precision.removeprefix("amp-")
-    if wanted in _UNITS and card.lacks(_UNITS[wanted]):
-        return f"no {wanted} units: fp16 instead" if wanted == "bf16" else f"no {wanted} units"
-    return ""
+def _refusal(question: Question, card: Card) -> str:
+    if is_other_platform(card):
+        return text("runs other programs")
+    precision = question.precision.removeprefix("amp-")
+    if precision not in _RATE_OF_PRECISION or not card.lacks(_RATE_OF_PRECISION[precision]):
+        return ""
+    if precision == "bf16":
+        return text("no bf16 units: use fp16")
+    return text("no {precision} units", precision=precision)

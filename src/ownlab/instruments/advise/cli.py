@@ -1,4 +1,4 @@
-"""`ownlab gpus advise`: which card, for this job and this money; and the options that `ownlab clouds cost` shares with it."""
+"""The commands `ownlab gpus advise` (which card for a job) and `ownlab clouds cost` (what a job costs on each platform)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from ownlab.cli.options import json_option
 from ownlab.errors import UsageError
+from ownlab.text import text
 
 if TYPE_CHECKING:
     from ownlab.instruments.advise.records import Question
@@ -18,63 +19,60 @@ __all__ = ["command", "cost_command"]
 F = TypeVar("F", bound=Callable[..., Any])
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16", "fp8")
 _WORKLOADS = ("vision", "transformer", "recurrent", "decoding")
-_QUESTION = (
+_OPTIONS = (
     click.option(
-        "--fit", metavar="FILE", help="A report of `ownlab fit --json`: its memory, its least time. - is stdin."
+        "--fit",
+        metavar="FILE",
+        help="A report of `ownlab fit --json`: memory, and the least time of a step. - reads stdin.",
     ),
+    click.option("--model-memory", metavar="SIZE", help="GPU memory that the job takes, if there is no report: 18GiB."),
+    click.option("--workload", type=click.Choice(_WORKLOADS), help="Kind of work; decoding: one token at a time."),
+    click.option("--precision", type=click.Choice(_PRECISIONS), help="Leave out cards without units for it."),
+    click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Number of steps of the job (with --fit)."),
+    click.option("--hours", type=float, metavar="H", help="Duration of the job on the card given with --on."),
+    click.option("--step-seconds", type=float, metavar="S", help="Measured duration of a step on the card of --on."),
+    click.option("--on", metavar="CARD", help="The card to which --hours or --step-seconds refers."),
     click.option(
-        "--model-memory", metavar="SIZE", help="What the job takes of a card, where there is no report: 18GiB."
+        "--bench", metavar="NAME", help="A result of `ownlab bench`: the share of the peak that your machine reaches."
     ),
-    click.option("--workload", type=click.Choice(_WORKLOADS), help="The kind of work; decoding: tokens one by one."),
-    click.option("--precision", type=click.Choice(_PRECISIONS), help="Cards without units for it are left out."),
-    click.option("--steps", type=click.IntRange(min=1), metavar="N", help="How many steps the job has (with --fit)."),
-    click.option("--hours", type=float, metavar="H", help="How long the job takes on the card of --on."),
-    click.option(
-        "--step-seconds", type=float, metavar="S", help="How long a step takes on the card of --on, measured."
-    ),
-    click.option("--on", metavar="CARD", help="The card on which that is so."),
-    click.option(
-        "--bench", metavar="NAME", help="A result of `ownlab bench`, for the share of the peak that is reached."
-    ),
-    click.option("--budget", type=float, metavar="USD", help="At most so much money."),
-    click.option("--hours-per-day", type=float, metavar="H", help="So long it can run each day; else day and night."),
-    click.option("--cards", metavar="LIST", help="Only these: h200,4090."),
-    click.option("--platforms", metavar="LIST", help="Only these: kaggle,colab."),
+    click.option("--budget", type=float, metavar="USD", help="Maximum cost."),
+    click.option("--hours-per-day", type=float, metavar="H", help="How long the job can run each day.  [default: 24]"),
+    click.option("--cards", metavar="LIST", help="Only these cards: h200,4090."),
+    click.option("--platforms", metavar="LIST", help="Only these platforms: kaggle,colab."),
     click.option("--all", "everything", is_flag=True, help="Show every row."),
 )
 
 
 def question_options(function: F) -> F:
-    """The job, as both commands ask for it."""
-    for option in reversed(_QUESTION):
+    """Add the options that describe the job, which both commands share."""
+    for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
-def asked_question(given: dict[str, Any]) -> Question:
-    """The question that the options mean."""
-    from ownlab.instruments.advise.question import Wishes, question_of
+def _question(given: dict[str, Any]) -> Question:
+    from ownlab.instruments.advise.question import Options, build_question
 
-    return question_of(Wishes(**{name: given[name] for name in Wishes._fields}))
+    return build_question(Options(**{name: given[name] for name in Options._fields}))
 
 
 @click.command("advise")
 @question_options
 @json_option
 def command(**given: Any) -> None:
-    """Say which cards hold a job, how long each takes, what it costs to buy or to rent, and why.
+    """Show which cards fit a job, how long each takes, and what it costs to buy or to rent.
 
-    The job: --fit REPORT.json (from `ownlab fit … --json`), or --model-memory 18GiB. How long it takes: --steps with the
-    report, or --hours 20 --on T4. Every figure comes with what it rests on.
+    Describe the job with --fit REPORT.json (from `ownlab fit … --json`) or --model-memory 18GiB. Give its duration with
+    --steps and a report, or with --hours 20 --on T4. The answer lists the assumptions behind its numbers.
 
-    Exit code: 0 there is a card for it; 1 there is none.
+    Exit code: 0 at least one card fits; 1 none does.
     """
     from ownlab.catalog.cards import choose_cards
     from ownlab.catalog.platforms import choose_platforms
     from ownlab.instruments.advise.pipeline import advise
 
     advice = advise(
-        asked_question(given),
+        _question(given),
         cards=None if given["cards"] is None else choose_cards(given["cards"]),
         platforms=None if given["platforms"] is None else choose_platforms(given["platforms"]),
         buying=True,
@@ -95,21 +93,22 @@ def command(**given: Any) -> None:
 @question_options
 @json_option
 def cost_command(**given: Any) -> None:
-    """Say what a job costs on each platform, in how many sessions, and over how many days.
+    """Compare what a job costs on each platform, in how many sessions, and over how many days.
 
-    How long it takes: --fit REPORT.json --steps N, or --hours 20 --on T4, or --step-seconds 0.12 --steps N --on T4.
+    Give its duration with --fit REPORT.json --steps N, with --hours 20 --on T4, or with --step-seconds 0.12 --steps N
+    --on T4.
 
-    Exit code: 0 there is an offer for it; 1 there is none.
+    Exit code: 0 at least one offer fits; 1 none does.
     """
     from ownlab.catalog.cards import choose_cards
     from ownlab.catalog.platforms import choose_platforms
     from ownlab.instruments.advise.pipeline import advise
 
-    question = asked_question(given)
+    question = _question(given)
     if question.basis is None:
         raise UsageError(
-            "how long does the job take?",
-            hint="--fit REPORT.json --steps N, or --hours 20 --on T4: ownlab clouds cost --help",
+            text("missing option: the duration of the job"),
+            hint=text("Add --fit REPORT.json --steps N, or --hours 20 --on T4. See: ownlab clouds cost --help"),
         )
     advice = advise(
         question,
@@ -125,4 +124,4 @@ def cost_command(**given: Any) -> None:
         from ownlab.render.console import console
 
         show_cost(advice, console(), everything=given["everything"])
-    click.get_current_context().exit(0 if advice.stays else 1)
+    click.get_current_context().exit(0 if advice.rentals else 1)

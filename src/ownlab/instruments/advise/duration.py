@@ -1,170 +1,221 @@
-"""How long a job takes on a card: told, measured, or at a share of the least time; other cards by the ladder."""
+"""How long a job takes on one card (given, measured, or estimated from its least time), and from there on other cards."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
-from ownlab.catalog.card_speeds import Shares, Speed, Workload, formula, load_throughput, speed_of
+from ownlab.catalog.card_speeds import Shares, Speed, Workload, computed_log_speed, load_throughput, speed_of
 from ownlab.catalog.cards import Card, Unstated, load_cards
 from ownlab.errors import InputError, UsageError
-from ownlab.instruments.advise.records import Basis, Question, Span
+from ownlab.instruments.advise.records import Basis, Question, Range
 from ownlab.instruments.bench.report_files import find_report
 from ownlab.instruments.fit.records import CardFit, Fit
+from ownlab.text import listing, text
 
 __all__ = [
     "SHARES",
-    "Reached",
+    "ReachedShare",
+    "basis_given",
     "basis_measured",
     "basis_of_fit",
-    "basis_told",
-    "bench_share",
-    "by_fp32",
+    "compares_by_fp32",
     "hours_on",
-    "speed_at",
+    "reached_share",
+    "speed_for",
 ]
 
-# Which share of the least time's rate real steps reached: 25 steps of common models on one H200 SXM (torch 2.11, eager, no more
-# than three steps each, batches of 2 to 128; 2026-11-15), the floor by instruments/fit/roofline.py. Of each kind all but the
-# lowest one lie within. Bigger batches, torch.compile and CUDA graphs reach more, slow data loading less.
+# The share of the best rate that real steps reached: 25 steps of common models on one H200 SXM (torch 2.11, eager, at most
+# three steps each, batches of 2 to 128; 2026-11-15). The best rate is that of instruments/fit/card_fit.py. All but the lowest
+# of each kind lie within the range. Bigger batches, torch.compile and CUDA graphs reach more, slow data loading less.
 #   transformers 0.03, 0.09, 0.18, 0.18, 0.23, 0.28, 0.28, 0.56, 0.58; convolutions 0.02, 0.04, 0.04, 0.07, 0.10, 0.13, 0.14,
-#   0.15, 0.17, 0.26; recurrent 0.08, 0.12 (two alone: widened); inference of transformers 0.22, 0.37.
-# Lambda's ResNet-50 (FP16, 2022 to 2025) says the same of arithmetic alone: 8 % of the peak on an H200, 16 % on a V100.
-SHARES: dict[Workload, Span] = {
-    "vision": Span(0.04, 0.26),
-    "transformer": Span(0.09, 0.58),
-    "recurrent": Span(0.05, 0.2),
-    "decoding": Span(0.2, 0.9),  # upper end: a copy reached 4.3 of the H200's 4.8 TB/s
+#   0.15, 0.17, 0.26; recurrent 0.08, 0.12 (only two: widened); inference of transformers 0.22, 0.37.
+# Lambda's ResNet-50 (FP16, 2022 to 2025) agrees for arithmetic: 8 % of the peak on an H200, 16 % on a V100.
+SHARES: dict[Workload, Range] = {
+    "vision": Range(0.04, 0.26),
+    "transformer": Range(0.09, 0.58),
+    "recurrent": Range(0.05, 0.2),
+    "decoding": Range(0.2, 0.9),  # upper end: a copy reached 4.3 of the H200's 4.8 TB/s
 }
-_SHARE_OF_ANY = Span(0.04, 0.58)
-# The shares were measured there: its floor is the one to start from.
+_SHARE_OF_ANY = Range(0.04, 0.58)
+# The shares were measured on this card, so its least time is the best basis.
 _MEASURED_ON = "H200 SXM"
-_SECONDS_AN_HOUR = 3600
-_FP32_ALONE = Shares(tasks=(), tensor=0.0, fp32=1.0, near=0.0, far=0.0)
+_SECONDS_PER_HOUR = 3600
+_FP32_ONLY = Shares(tasks=(), tensor=0.0, fp32=1.0, near=0.0, far=0.0)
 _LONGEST = 1e6  # hours; a century
-_SHORTEST = 1 / _SECONDS_AN_HOUR
-# What `ownlab bench` trains, and how far another model of its kind may be from it: assumed, the 25 steps above differ by more.
-_BENCHED: dict[Workload, str] = {"vision": "resnet50 training", "transformer": "gpt2 training"}
-_ALIKE = 2.0
+_SHORTEST = 1 / _SECONDS_PER_HOUR
+# The training benchmarks of `ownlab bench`, and how far another model of the kind may be off: an assumption, since the 25
+# steps above differ by more.
+_BENCHMARKS: dict[Workload, str] = {"vision": "resnet50 training", "transformer": "gpt2 training"}
+_MODEL_FACTOR = 2.0
+_MODELS: dict[Workload | None, str] = {
+    None: text("models of all kinds"),
+    "vision": text("vision models"),
+    "transformer": text("transformer models"),
+    "recurrent": text("recurrent models"),
+    "decoding": text("inference"),
+}
 
 
-class Reached(NamedTuple):
-    """A share of the best rate, and where it was seen."""
+class ReachedShare(NamedTuple):
+    """The share of the best rate that a benchmark reached, and on which card."""
 
     card: str
-    share: Span
-    what: str
+    share: Range
+    model: str
+    report: str
 
 
-def basis_told(card: Card, hours: float) -> Basis:
-    """Somebody knows how long it takes on one card."""
+def basis_given(card: Card, hours: float) -> Basis:
+    """The user states how long the job takes on one card."""
     if not _SHORTEST <= hours <= _LONGEST:
-        raise UsageError(f"a job of {hours:g} hours is none", hint="Write how long it takes: --hours 20 --on T4")
-    return Basis("told", card.name, Span(hours, hours), f"told: {hours:g} hours on the {card.name}")
+        raise UsageError(
+            text("--hours {hours:g} is not a valid duration", hours=hours),
+            hint=text("Write how long the job takes on a card: --hours 20 --on T4"),
+        )
+    why = text("the job takes {hours:g} hours on the {card}, as given.", hours=hours, card=card.name)
+    return Basis("told", card.name, Range(hours, hours), why)
 
 
 def basis_measured(card: Card, seconds: float, steps: int) -> Basis:
-    """Somebody timed a step on one card."""
+    """A step was timed on one card."""
     if seconds <= 0 or not math.isfinite(seconds):
-        raise UsageError(f"a step of {seconds:g} seconds is none", hint="--step-seconds 0.12 --on T4 --steps 100000")
-    hours = _bounded(steps * seconds / _SECONDS_AN_HOUR)
-    why = f"measured: {steps:,} steps of {seconds:g} s on the {card.name}"
-    return Basis("measured", card.name, Span(hours, hours), why, steps)
+        raise UsageError(
+            text("--step-seconds {seconds:g} is not a valid duration", seconds=seconds),
+            hint=text("Write for example: --step-seconds 0.12 --on T4 --steps 100000"),
+        )
+    hours = _check_length(steps * seconds / _SECONDS_PER_HOUR)
+    why = text(
+        "{steps:,} steps take {seconds:g} s each on the {card}, as measured.",
+        steps=steps,
+        seconds=seconds,
+        card=card.name,
+    )
+    return Basis("measured", card.name, Range(hours, hours), why, steps)
 
 
-def bench_share(name: str, workload: Workload) -> Reached:
-    """What the same kind of work reached on a card that was measured with `ownlab bench`."""
+def reached_share(name: str, workload: Workload) -> ReachedShare:
+    """Return what the same kind of work reached on a card that `ownlab bench` measured."""
     report = find_report(name)
-    start = _BENCHED.get(workload)
-    if start is None:
-        raise UsageError(f"`ownlab bench` trains nothing {workload}", hint=f"--workload {' or '.join(_BENCHED)}")
+    training = _BENCHMARKS.get(workload)
+    if training is None:
+        raise UsageError(
+            text("`ownlab bench` has no training benchmark for {workload} work", workload=workload),
+            hint=text("Use --workload {workloads}", workloads=listing(_BENCHMARKS, "{items} or {last}")),
+        )
     shares = [
-        one.share_of_peak for one in report.results if one.name.startswith(start) and one.share_of_peak is not None
+        result.share_of_peak
+        for result in report.results
+        if result.name.startswith(training) and result.share_of_peak is not None
     ]
     card = next((card.catalogue for card in report.machine.cards if card.catalogue), None)
     if not shares or card is None:
         raise InputError(
-            f"{name} has no share of the peak for {start}", hint="ownlab bench --only training, on a card that is known"
+            text("{report} has no share of the peak for {benchmark}", report=name, benchmark=training),
+            hint=text("Run `ownlab bench --only training` on a card of the catalog."),
         )
-    what = f"{start.removesuffix(' training')} reached on this {card} by {name}, taken within a factor of {_ALIKE:g}"
-    return Reached(card, Span(min(shares) / _ALIKE, min(1.0, max(shares) * _ALIKE)), what)
+    share = Range(min(shares) / _MODEL_FACTOR, min(1.0, max(shares) * _MODEL_FACTOR))
+    return ReachedShare(card, share, training.removesuffix(" training"), name)
 
 
-def basis_of_fit(fit: Fit, steps: int, workload: Workload | None, own: Reached | None = None) -> Basis:
-    """From the least time of a step, and the share of it that such work reaches: by one's own measurement, or by ours."""
-    known = {card.name: card.floor_seconds for card in fit.cards if card.floor_seconds}
-    if not known:
+def basis_of_fit(fit: Fit, steps: int, workload: Workload | None, reached: ReachedShare | None = None) -> Basis:
+    """Estimate from the least time of a step and the share of the best rate that such work reaches.
+
+    `reached`: the user's own benchmark; without it the shares that ownlab measured.
+    """
+    floors = {card.name: card.floor_seconds for card in fit.cards if card.floor_seconds}
+    if not floors:
         raise UsageError(
-            "the report has the least time of a step for none of its cards",
-            hint="ownlab fit … --cards h200 --json has it.",
+            text("the report gives no least time of a step for any of its cards"),
+            hint=text("A report made with `ownlab fit … --cards h200 --json` has it."),
         )
-    anchor = own.card if own is not None and own.card in known else _anchor(fit.cards)
-    share = own.share if own is not None else _SHARE_OF_ANY if workload is None else SHARES[workload]
-    what = own.what if own is not None else _reached_by(workload)
-    floor = _bounded(known[anchor] * steps / _SECONDS_AN_HOUR)
-    why = f"{steps:,} steps at {share.low:.0%} to {share.high:.0%} of the best rate of the {anchor}: {what}"
-    least = {name: seconds * steps / _SECONDS_AN_HOUR for name, seconds in known.items()}
-    return Basis("floor", anchor, Span(floor / share.high, floor / share.low), why, steps, least)
+    card = reached.card if reached is not None and reached.card in floors else _basis_card(fit.cards)
+    share = reached.share if reached is not None else _SHARE_OF_ANY if workload is None else SHARES[workload]
+    floor = _check_length(floors[card] * steps / _SECONDS_PER_HOUR)
+    values = {"steps": steps, "low": share.low, "high": share.high, "card": card}
+    if reached is not None:
+        why = text(
+            "{steps:,} steps at {low:.0%} to {high:.0%} of the best rate of the {card}: {model} on the {own_card} in {report}, "
+            "within a factor of {factor:g}.",
+            **values,
+            model=reached.model,
+            own_card=reached.card,
+            report=reached.report,
+            factor=_MODEL_FACTOR,
+        )
+    else:
+        why = text(
+            "{steps:,} steps at {low:.0%} to {high:.0%} of the best rate of the {card}: {models} reached this on an H200, in "
+            "eager torch with batches of 2 to 128.",
+            **values,
+            models=_MODELS[workload],
+        )
+    least = {name: seconds * steps / _SECONDS_PER_HOUR for name, seconds in floors.items()}
+    return Basis("floor", card, Range(floor / share.high, floor / share.low), why, steps, least)
 
 
-def _bounded(hours: float) -> float:
+def _check_length(hours: float) -> float:
     if hours > _LONGEST:
-        raise UsageError(f"that is a job of {hours:,.0f} hours", hint="Is --steps right? Nobody waits for a century.")
+        raise UsageError(
+            text("the job would take {hours:,.0f} hours, more than a century", hours=hours),
+            hint=text("Check --steps."),
+        )
     return hours
 
 
-def _reached_by(workload: Workload | None) -> str:
-    what = "models of all kinds" if workload is None else {"decoding": "inference"}.get(workload, f"{workload} models")
-    return f"so much {what} reached on an H200, in eager torch with batches of 2 to 128"
-
-
-def _anchor(cards: tuple[CardFit, ...]) -> str:
+def _basis_card(cards: tuple[CardFit, ...]) -> str:
     names = {card.name for card in load_cards()}
     timed = [card for card in cards if card.floor_seconds and card.name in names]
     if not timed:
-        raise UsageError("the report has a time for no card that is known", hint="ownlab fit … --cards h200 --json")
+        raise UsageError(
+            text("the report has no time for a card of the catalog"),
+            hint=text("A report made with `ownlab fit … --cards h200 --json` has it."),
+        )
     best = min(timed, key=lambda card: (card.name != _MEASURED_ON, card.floor_seconds))
     return best.name
 
 
-def by_fp32(question: Question) -> bool:
-    """Whether cards stand by their fp32 rates: the ladder is of fp16 work, and products in fp32 use no tensor cores.
+def compares_by_fp32(question: Question) -> bool:
+    """Return whether cards are compared by their fp32 rates.
 
-    Convolutions do: cuDNN computes them in TF32 unless somebody forbids it.
+    The ladder is made for fp16 work, and matrix products in fp32 use no tensor cores. Convolutions do: cuDNN computes them
+    in TF32 unless that is disabled.
     """
     return question.precision == "fp32" and question.workload in ("transformer", "recurrent")
 
 
-def speed_at(card: Card, question: Question) -> Speed | Unstated:
-    """How fast it is at this work: by the ladder, or in fp32 by its fp32 rate."""
-    if not by_fp32(question):
+def speed_for(card: Card, question: Question) -> Speed | Unstated:
+    """Return the speed of a card at this work: by the ladder, or in fp32 by its fp32 rate."""
+    if not compares_by_fp32(question):
         return speed_of(card, question.workload)
-    computed = formula(card, _FP32_ALONE)
+    computed = computed_log_speed(card, _FP32_ONLY)
     if isinstance(computed, Unstated):
         return computed
-    # No fp32 work was measured on several cards: two are as unsure beside each other as the ladder is of one whose make
-    # nobody measured.
+    # No fp32 work was measured on several cards: the comparison is as uncertain as the ladder is for a card whose
+    # family nobody measured.
     spread = math.exp(load_throughput().workloads[question.workload].far / math.sqrt(2))
     speed = math.exp(computed)
-    return Speed(card.name, speed, speed / spread, speed * spread, "computed", "", "by its fp32 rate alone")
+    return Speed(
+        card.name, speed, speed / spread, speed * spread, "computed", "", text("computed from its fp32 rate only")
+    )
 
 
-def hours_on(card: Card, basis: Basis, anchor: Card, question: Question) -> Span | None:
-    """How long it takes there; None where one of the two cards has no speed."""
+def hours_on(card: Card, basis: Basis, basis_card: Card, question: Question) -> Range | None:
+    """Return how long the job takes on a card; None where one of the two cards has no speed."""
     if card.name == basis.card:
         return basis.hours
-    here, there = speed_at(anchor, question), speed_at(card, question)
+    here, there = speed_for(basis_card, question), speed_for(card, question)
     if not isinstance(here, Speed) or not isinstance(there, Speed):
         return None
     least = basis.least_hours.get(card.name, 0.0)
     return _widened(basis.hours.times(here.relative / there.relative), _width(here), _width(there), least=least)
 
 
-def _widened(hours: Span, *widths: float, least: float) -> Span:
-    """Errors that have nothing to do with each other: as factors, so their logarithms add up in squares."""
+def _widened(hours: Range, *widths: float, least: float) -> Range:
+    """Widen a range by independent errors. They are factors, so the squares of their logarithms add up."""
     width = math.hypot(math.log(hours.high / hours.low) / 2, *widths)
     low = max(hours.middle / math.exp(width), least)
-    return Span(low, max(low, hours.middle * math.exp(width)))
+    return Range(low, max(low, hours.middle * math.exp(width)))
 
 
 def _width(speed: Speed) -> float:

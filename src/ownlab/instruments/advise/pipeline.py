@@ -1,4 +1,4 @@
-"""From a question to an answer: cards, offers, what is recommended, and what it all rests on."""
+"""From a question to an answer: cards, offers, recommendations, and the assumptions behind them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from datetime import date
 
 from ownlab.catalog.cards import Card, Figure, Unstated, load_cards
 from ownlab.catalog.platforms import OLD_DAYS, Platform, load_platforms
-from ownlab.instruments.advise.card_filter import judge_cards
-from ownlab.instruments.advise.duration import by_fp32, speed_at
-from ownlab.instruments.advise.platform_costs import stays_on, why_not
-from ownlab.instruments.advise.recommendations import pick_all
+from ownlab.instruments.advise.card_filter import assess_cards
+from ownlab.instruments.advise.duration import compares_by_fp32, speed_for
+from ownlab.instruments.advise.platform_costs import compare_platforms, rejection_of
+from ownlab.instruments.advise.recommendations import recommend
 from ownlab.instruments.advise.records import Advice, CardAdvice, Question
+from ownlab.text import listing, sentences, text
 from ownlab.units import format_bytes
 
 __all__ = ["advise"]
 
-# Of so many platforms what is to be known of them is said too.
-_FEW = 2
-_OLDEST_SERVED = 7.5  # by the default build of torch since 2.11: catalog/data/torch_wheels.json
+# The notes on platforms are shown where at most so many were named.
+_FEW_PLATFORMS = 2
+_OLDEST_SUPPORTED = 7.5  # by the default build of torch since 2.11: catalog/data/torch_wheels.json
 
 
 def advise(
@@ -28,107 +29,173 @@ def advise(
     today: date | None = None,
     buying: bool = False,
 ) -> Advice:
-    """The answer. `cards`, `platforms`: those that were named; all that are known otherwise. `buying`: the budget may buy one."""
+    """Answer a question. `cards`, `platforms`: those that were named, else all. `buying`: the budget may buy a card."""
     day = today or date.today()
-    judged = judge_cards(question, load_cards() if cards is None else cards)
-    by_name = {card.card: card for card in judged}
-    where = platforms if platforms is not None else load_platforms()
-    stays = stays_on(question, where, by_name, day)
-    bought = {card.card for card in judged if buying and card.usable and card.in_budget}
+    advices = assess_cards(question, load_cards() if cards is None else cards)
+    by_name = {advice.card: advice for advice in advices}
+    considered = platforms if platforms is not None else load_platforms()
+    rentals = compare_platforms(question, considered, by_name, day)
+    affordable = {advice.card for advice in advices if buying and advice.usable and advice.in_budget}
     return Advice(
         question=question,
-        cards=judged,
-        stays=stays,
-        picks=pick_all(question, judged, stays, buying=buying),
+        cards=advices,
+        rentals=rentals,
+        recommendations=recommend(question, advices, rentals, buying=buying),
         assumptions=(
-            *_assumptions(question, judged, buying=buying),
-            *_old_cards({stay.card for stay in stays} | bought),
+            *_assumptions(question, advices, buying=buying),
+            *_unsupported_cards({rental.card for rental in rentals} | affordable),
         ),
-        left_out=tuple(_left_out(where, by_name, named=platforms is not None)),
-        notes=tuple(_notes(where)) if len(where) <= _FEW else (),
+        left_out=tuple(_left_out(considered, by_name, named=platforms is not None)),
+        notes=tuple(_notes(considered)) if len(considered) <= _FEW_PLATFORMS else (),
         today=day.isoformat(),
     )
 
 
 def _notes(platforms: tuple[Platform, ...]) -> list[str]:
-    return [f"{platform.name}: {note}" for platform in platforms if platform.alive for note in platform.notes]
+    return [
+        text("{platform}: {note}", platform=platform.name, note=note)
+        for platform in platforms
+        if platform.alive
+        for note in platform.notes
+    ]
 
 
 def _assumptions(question: Question, cards: tuple[CardAdvice, ...], *, buying: bool) -> list[str]:
-    said = []
-    if question.basis is not None:
-        said.append(f"Time: {question.basis.why}{_elsewhere(question, question.basis.card)}.")
-        said.append("One card is used, and is busy all the time: what loading data costs is not in it.")
-    if by_fp32(question):
-        said.append(
-            "In fp32 the ladder, which is of fp16 work, does not hold: cards stand by their fp32 rates, which nobody checked "
-            "against such work; hence the wide spans."
+    assumptions = [*_time_assumptions(question), *_memory_assumptions(question)]
+    if not compares_by_fp32(question):
+        assumptions.append(
+            text(
+                "Speed: {measured} of {known} cards have published measurements; the others (~) are computed from their "
+                "specifications.",
+                measured=sum(card.speed is not None and card.speed.kind == "measured" for card in cards),
+                known=sum(card.speed is not None for card in cards),
+            )
         )
-    if not question.workload_told:
-        said.append(
-            f"Which kind of work it is was not said: {question.workload} was taken for the ladder (--workload)."
+    assumptions.append(
+        text(
+            "Prices: list prices on the date shown, without tax, storage and traffic. Prices older than {months} months are "
+            "marked as old, and are recommended only where there is no newer one.",
+            months=OLD_DAYS // 30,
         )
-    if question.memory_bytes is not None and question.memory_least_bytes == 0 and question.basis is not None:
-        said.append(
-            f"Memory: how much it takes was not said. It runs on the {question.basis.card}, so on all that have as much; "
-            "smaller ones are called tight (--model-memory)."
-        )
-    elif question.memory_bytes is not None:
-        said.append(
-            f"Memory: {format_bytes(question.memory_bytes)} is all that it takes of a card, CUDA's own part included; "
-            "where no report of a card's usable memory was found, nine tenths of its size are taken."
-        )
-    known = [card for card in cards if card.speed is not None]
-    measured = sum(card.speed is not None and card.speed.kind == "measured" for card in cards)
-    if not by_fp32(question):
-        said.append(
-            f"Speed: of {len(known)} cards {measured} by measurements that were published, the others (~) computed from their data."
-        )
-    said.append(
-        f"Prices: lists on the day that stands beside each, without tax, storage and traffic; older than {OLD_DAYS // 30} "
-        "months is shown as old, and never recommended while there is a newer one."
     )
     if buying and any(isinstance(card.price_usd, Figure) for card in cards):
-        said.append(
-            "To buy: the price at launch, or what Lambda asked for one; shops and second-hand markets keep to neither."
+        assumptions.append(
+            text("To buy: the price at launch, or what Lambda asked. Prices in shops and second-hand markets differ.")
         )
-    return said
+    return assumptions
 
 
-def _old_cards(names: set[str]) -> list[str]:
-    """What can be rented or bought, and is not served by what `pip install torch` brings."""
-    old = [card.name for card in load_cards() if card.name in names and 0 < _capability(card) < _OLDEST_SERVED]
+def _time_assumptions(question: Question) -> list[str]:
+    assumptions: list[str] = []
+    if question.basis is not None:
+        transfer = _transfer_to_other_cards(question, question.basis.card)
+        assumptions.append(text("Time: {basis}", basis=sentences(question.basis.why, transfer)))
+        assumptions.append(text("The job uses one card and keeps it busy; time to load data is not included."))
+    if compares_by_fp32(question):
+        assumptions.append(
+            text(
+                "In fp32 cards are compared by their fp32 rates, because the ladder is made for fp16 work. No measurement "
+                "confirms this, so the ranges are wide."
+            )
+        )
+    if not question.workload_given:
+        assumptions.append(
+            text("No kind of work was given, so {workload} is assumed (--workload).", workload=question.workload)
+        )
+    return assumptions
+
+
+def _memory_assumptions(question: Question) -> list[str]:
+    if question.memory_bytes is None:
+        return []
+    if question.memory_least_bytes == 0 and question.basis is not None:
+        return [
+            text(
+                "Memory: the size of the job is unknown. It runs on the {card}, so it fits every card with as much memory; "
+                "smaller cards count as tight (--model-memory).",
+                card=question.basis.card,
+            )
+        ]
+    if question.memory_least_bytes == 0:
+        return []
+    return [
+        text(
+            "Memory: the job takes {size} of a card, including CUDA's own share. Where no report of a card's usable memory "
+            "was found, nine tenths of its size are assumed.",
+            size=format_bytes(question.memory_bytes),
+        )
+    ]
+
+
+def _unsupported_cards(names: set[str]) -> list[str]:
+    """Cards that can be rented or bought, but that `pip install torch` does not support any more."""
+    old = [card.name for card in load_cards() if card.name in names and 0 < _capability(card) < _OLDEST_SUPPORTED]
     if not old:
         return []
-    why = f"the default build of torch since 2.11 leaves them out (compute capability below {_OLDEST_SERVED:g})"
-    return [f"Old cards ({', '.join(old)}): {why}; they need the one for CUDA 12.6."]
+    return [
+        text(
+            "Old cards ({cards}): the default build of torch since 2.11 does not support them (compute capability below "
+            "{capability:g}). They need the build for CUDA 12.6.",
+            cards=listing(old, "{items}, {last}"),
+            capability=_OLDEST_SUPPORTED,
+        )
+    ]
 
 
 def _capability(card: Card) -> float:
     return float(card.capability) if card.capability[:1].isdigit() else 0.0
 
 
-def _elsewhere(question: Question, known: str) -> str:
-    """What leads from the card of which the time is known to the others."""
-    card = next((card for card in load_cards() if card.name == known), None)
-    speed = None if card is None else speed_at(card, question)
+def _transfer_to_other_cards(question: Question, basis_card: str) -> str | None:
+    """How the time on one card gives the time on the others."""
+    card = next((card for card in load_cards() if card.name == basis_card), None)
+    speed = None if card is None else speed_for(card, question)
     if isinstance(speed, Unstated):
-        return f"; nothing leads from there to other cards: {speed.reason}"
-    return "" if by_fp32(question) else f"; on other cards by the ladder for {question.workload} work"
+        return text("Times on other cards cannot be derived from it: {reason}.", reason=speed.reason)
+    if compares_by_fp32(question):
+        return None
+    return text("Times on other cards follow from the ladder for {workload} work.", workload=question.workload)
 
 
 def _left_out(platforms: tuple[Platform, ...], cards: dict[str, CardAdvice], *, named: bool) -> list[str]:
-    """Platforms and offers that are gone, and what of named platforms does not hold the job."""
-    said = []
+    """Platforms and offers that no longer exist; of named platforms also the cards that cannot run the job."""
+    lines: list[str] = []
     for platform in platforms:
         if platform.alive is False:
-            said.append(f"{platform.name} has ended ({platform.ended}).")
+            lines.append(text("{platform} shut down ({date}).", platform=platform.name, date=platform.ended))
             continue
-        if platform.alive is None:
-            said.append(f"{platform.name}: {' '.join(platform.notes) or 'no news of it.'}")
-        gone = [f"{offer.name} is gone ({offer.gone})" for offer in platform.offers if offer.gone]
-        judged = [(offer, cards.get(offer.card)) for offer in platform.offers if not offer.gone]
-        other = [f"{offer.card} {why}" for offer, card in judged if named and card and (why := why_not(card))]
-        if gone or other:
-            said.append(f"{platform.name}: {', '.join(dict.fromkeys(gone + other))}.")
-    return said
+        if platform.alive is None and platform.notes:
+            lines.append(text("{platform}: {notes}", platform=platform.name, notes=" ".join(platform.notes)))
+        elif platform.alive is None:
+            lines.append(text("{platform}: no recent information.", platform=platform.name))
+        lines += [
+            text(
+                "{platform} no longer offers {offer} ({reason}).",
+                platform=platform.name,
+                offer=offer.name,
+                reason=offer.gone,
+            )
+            for offer in platform.offers
+            if offer.gone
+        ]
+        if named:
+            lines += _rejected_cards(platform, cards)
+    return lines
+
+
+def _rejected_cards(platform: Platform, cards: dict[str, CardAdvice]) -> list[str]:
+    by_reason: dict[str, dict[str, None]] = {}
+    for offer in platform.offers:
+        card = cards.get(offer.card)
+        reason = rejection_of(card) if card is not None and not offer.gone else ""
+        if reason:
+            by_reason.setdefault(reason, {})[offer.card] = None
+    return [
+        text(
+            "{platform}: the job cannot run on {cards} ({reason}).",
+            platform=platform.name,
+            cards=listing(names, "{items} or {last}"),
+            reason=reason,
+        )
+        for reason, names in by_reason.items()
+    ]

@@ -1,4 +1,4 @@
-"""What is recommended: what costs nothing, what costs least, what is fastest, what to buy; each with its reason."""
+"""The recommendations: the free, the cheapest and the fastest offer, and the card to buy; each with its reason."""
 
 from __future__ import annotations
 
@@ -6,138 +6,154 @@ from collections.abc import Iterable
 
 from ownlab.catalog.cards import Figure
 from ownlab.instruments.advise.formatting import (
-    count_words,
-    days_words,
-    hours_words,
-    money_words,
-    where_words,
+    format_days,
+    format_hours,
+    format_money,
+    format_sessions,
+    format_weeks,
 )
-from ownlab.instruments.advise.platform_costs import order_of
-from ownlab.instruments.advise.records import CardAdvice, Pick, Question, Stay
+from ownlab.instruments.advise.platform_costs import cost_rank
+from ownlab.instruments.advise.records import CardAdvice, Question, Recommendation, Rental
+from ownlab.text import sentences, text
 from ownlab.units import format_price
 
-__all__ = ["pick_all"]
+__all__ = ["recommend"]
 
 
-def pick_all(
-    question: Question, cards: tuple[CardAdvice, ...], stays: tuple[Stay, ...], *, buying: bool
-) -> tuple[Pick, ...]:
-    """At most one of each kind; a tight fit is never recommended."""
+def recommend(
+    question: Question, cards: tuple[CardAdvice, ...], rentals: tuple[Rental, ...], *, buying: bool
+) -> tuple[Recommendation, ...]:
+    """Recommend at most one offer of each kind; never one whose card is a tight fit."""
     by_name = {card.card: card for card in cards}
-    sure = [stay for stay in stays if stay.fits == "yes" and stay.currency == "USD" and stay.hourly is not None]
-    paid = _newest([stay for stay in sure if not stay.free and (buying or _within(question, stay))])
+    safe = [
+        rental for rental in rentals if rental.fits == "yes" and rental.currency == "USD" and rental.hourly is not None
+    ]
+    paid = _newest([rental for rental in safe if not rental.free and (buying or _in_budget(question, rental))])
     timed = question.basis is not None
-    found = (
-        _free([stay for stay in sure if stay.free], by_name, timed),
+    recommendations = (
+        _free([rental for rental in safe if rental.free], by_name, timed),
         _cheapest(paid, by_name, timed),
         _fastest(paid, by_name),
-        _buy(question, cards, stays) if buying else None,
+        _to_buy(question, cards, rentals) if buying else None,
     )
-    return tuple(pick for pick in found if pick is not None)
+    return tuple(each for each in recommendations if each is not None)
 
 
-def _newest(stays: list[Stay]) -> list[Stay]:
-    """Prices that may have changed count only where there are no others."""
-    return [stay for stay in stays if not stay.old] or stays
+def _newest(rentals: list[Rental]) -> list[Rental]:
+    """Old prices count only where there are no others."""
+    return [rental for rental in rentals if not rental.old] or rentals
 
 
-def _within(question: Question, stay: Stay) -> bool:
-    return question.budget_usd is None or stay.cost is None or stay.cost.high <= question.budget_usd
+def _in_budget(question: Question, rental: Rental) -> bool:
+    return question.budget_usd is None or rental.cost is None or rental.cost.high <= question.budget_usd
 
 
-def _free(stays: list[Stay], cards: dict[str, CardAdvice], timed: bool) -> Pick | None:
-    if not stays:
+def _free(rentals: list[Rental], cards: dict[str, CardAdvice], timed: bool) -> Recommendation | None:
+    if not rentals:
         return None
     best = min(
-        stays,
-        key=lambda stay: (
-            timed and stay.days is None,
-            bool(stay.unsure),
-            stay.days.high if stay.days else 0.0,
-            order_of(stay, cards[stay.card], timed=timed),
+        rentals,
+        key=lambda rental: (
+            timed and rental.days is None,
+            bool(rental.unsure),
+            rental.days.high if rental.days else 0.0,
+            cost_rank(rental, cards[rental.card], timed=timed),
         ),
     )
-    why = f"costs nothing, on a {best.card}"
-    if best.hours is not None:
-        why += f": {hours_words(best.hours)}{_cut(best)}"
-    return Pick("free", best.card, best.platform, best.offer, f"{why}. Nothing free is guaranteed.")
+    if best.hours is None:
+        cost = text("It is free.")
+    else:
+        cost = text("It is free and takes {hours}.", hours=format_hours(best.hours))
+    why = sentences(cost, _sessions(best), text("Free offers are not guaranteed."))
+    return Recommendation("free", best.card, best.platform, best.offer, why)
 
 
-def _cheapest(stays: list[Stay], cards: dict[str, CardAdvice], timed: bool) -> Pick | None:
-    known = [stay for stay in stays if order_of(stay, cards[stay.card], timed=timed)[0] == 1]
-    if not known:
+def _cheapest(rentals: list[Rental], cards: dict[str, CardAdvice], timed: bool) -> Recommendation | None:
+    comparable = [rental for rental in rentals if cost_rank(rental, cards[rental.card], timed=timed)[0] == 1]
+    if not comparable:
         return None
-    best = min(known, key=lambda stay: order_of(stay, cards[stay.card], timed=timed))
-    return Pick(
-        "cheapest",
-        best.card,
-        best.platform,
-        best.offer,
-        f"{_bill(best, cards[best.card])}{_dated(best)}.{_computed(cards[best.card])}",
-    )
+    best = min(comparable, key=lambda rental: cost_rank(rental, cards[rental.card], timed=timed))
+    return Recommendation("cheapest", best.card, best.platform, best.offer, _reason(best, cards[best.card]))
 
 
-def _fastest(stays: list[Stay], cards: dict[str, CardAdvice]) -> Pick | None:
-    known = [stay for stay in stays if cards[stay.card].speed is not None]
-    if not known:
+def _fastest(rentals: list[Rental], cards: dict[str, CardAdvice]) -> Recommendation | None:
+    comparable = [rental for rental in rentals if cards[rental.card].speed is not None]
+    if not comparable:
         return None
-    best = min(known, key=lambda stay: (-_relative(cards[stay.card]), stay.hourly or 0.0))
-    return Pick(
-        "fastest",
-        best.card,
-        best.platform,
-        best.offer,
-        f"{_bill(best, cards[best.card])}{_dated(best)}.{_computed(cards[best.card])}",
-    )
+    best = min(comparable, key=lambda rental: (-_relative_speed(cards[rental.card]), rental.hourly or 0.0))
+    return Recommendation("fastest", best.card, best.platform, best.offer, _reason(best, cards[best.card]))
 
 
-def _buy(question: Question, cards: tuple[CardAdvice, ...], stays: Iterable[Stay]) -> Pick | None:
-    """The fastest that the budget buys; and after how many hours renting the same one has cost as much."""
-    ours = [card for card in cards if card.in_budget and card.usable and card.speed is not None]
-    if not ours:
+def _to_buy(question: Question, cards: tuple[CardAdvice, ...], rentals: Iterable[Rental]) -> Recommendation | None:
+    """The fastest card within the budget, and after how many hours renting the same card has cost as much."""
+    affordable = [card for card in cards if card.in_budget and card.usable and card.speed is not None]
+    if not affordable:
         return None
-    best = max(ours, key=_relative)
+    best = max(affordable, key=_relative_speed)
     assert isinstance(best.price_usd, Figure)
     price = best.price_usd.value
-    why = f"the fastest that {format_price(question.budget_usd or 0)} bought at launch ({format_price(price)})"
-    if best.hours is not None:
-        why += f": {hours_words(best.hours)}"
-    rents = [stay for stay in stays if stay.card == best.card and stay.currency == "USD" and stay.hourly]
-    rent = min(_newest(rents), key=lambda stay: stay.hourly or 0.0, default=None)
-    if rent is not None and rent.hourly:
-        hours = price / rent.hourly / max(1, rent.count)
-        why += f"; {where_words(rent)} ({format_price(rent.hourly)} an hour) costs as much after {hours:,.0f} hours"
-    return Pick("buy", best.card, "", "", f"{why}.{_computed(best)}")
+    reason = text(
+        "It is the fastest card within {budget}: it cost {price} at launch.",
+        budget=format_price(question.budget_usd or 0),
+        price=format_price(price),
+    )
+    duration = None if best.hours is None else text("The job takes {hours} on it.", hours=format_hours(best.hours))
+    same_card = [
+        rental for rental in rentals if rental.card == best.card and rental.currency == "USD" and rental.hourly
+    ]
+    rental = min(_newest(same_card), key=lambda each: each.hourly or 0.0, default=None)
+    comparison = None
+    if rental is not None and rental.hourly:
+        comparison = text(
+            "Renting from {platform} {offer} ({price} per hour) costs as much after {hours:,.0f} hours.",
+            platform=rental.platform,
+            offer=rental.offer,
+            price=format_price(rental.hourly),
+            hours=price / rental.hourly / max(1, rental.count),
+        )
+    return Recommendation("buy", best.card, "", "", sentences(reason, duration, comparison, _if_computed(best)))
 
 
-def _bill(stay: Stay, card: CardAdvice) -> str:
-    """What it comes to; where no time is known, the speed for the money."""
-    assert stay.hourly is not None
-    an_hour = f"{format_price(stay.hourly)} an hour"
-    if stay.hours is None or stay.cost is None:
-        return f"{an_hour}, {_relative(card):.2g} × a V100" if card.speed is not None else an_hour
-    return f"{money_words(stay.cost)} for {hours_words(stay.hours)} at {an_hour}{_cut(stay)}"
+def _reason(rental: Rental, card: CardAdvice) -> str:
+    return sentences(_cost(rental, card), _sessions(rental), _if_old(rental), _if_computed(card))
 
 
-def _cut(stay: Stay) -> str:
-    """How sessions and weeks cut it, and what that asks for."""
-    if stay.sessions is None or stay.days is None or not stay.checkpoints:
-        return ""
-    parts = [f", in {count_words(stay.sessions, 'session')}"]
-    if stay.weeks is not None and stay.weeks.high > 1:
-        parts.append(f"over {count_words(stay.weeks, 'week')} of quota ({days_words(stay.days)} from beginning to end)")
-    parts.append("so it must write checkpoints")
-    return " ".join([parts[0], *parts[1:-1]]) + f": {parts[-1]}"
+def _cost(rental: Rental, card: CardAdvice) -> str:
+    """The cost of the job; without a known duration, the price and the speed."""
+    assert rental.hourly is not None
+    price = format_price(rental.hourly)
+    if rental.hours is not None and rental.cost is not None:
+        cost, hours = format_money(rental.cost), format_hours(rental.hours)
+        return text("It costs {cost} for {hours} at {price} per hour.", cost=cost, hours=hours, price=price)
+    if card.speed is not None:
+        speed = _relative_speed(card)
+        return text("It costs {price} per hour and is {speed:.2g} × as fast as a V100.", price=price, speed=speed)
+    return text("It costs {price} per hour.", price=price)
 
 
-def _dated(stay: Stay) -> str:
-    return f" (the price is of {stay.as_of}, and old)" if stay.old else ""
+def _sessions(rental: Rental) -> str | None:
+    """How sessions and weekly quotas cut the job, and what that requires."""
+    if rental.sessions is None or rental.days is None or not rental.checkpoints:
+        return None
+    sessions = format_sessions(rental.sessions)
+    if rental.weeks is None or rental.weeks.high <= 1:
+        return text("It needs {sessions}, so the job must write checkpoints.", sessions=sessions)
+    return text(
+        "It needs {sessions} over {weeks} of quota ({days} from start to end), so the job must write checkpoints.",
+        sessions=sessions,
+        weeks=format_weeks(rental.weeks),
+        days=format_days(rental.days),
+    )
 
 
-def _computed(card: CardAdvice) -> str:
+def _if_old(rental: Rental) -> str | None:
+    return text("The price is old: it is from {date}.", date=rental.as_of) if rental.old else None
+
+
+def _if_computed(card: CardAdvice) -> str | None:
     computed = card.speed is not None and card.speed.kind == "computed"
-    return " Its speed is computed, nobody's measurement was found." if computed else ""
+    return text("Its speed is computed; no measurement was found.") if computed else None
 
 
-def _relative(card: CardAdvice) -> float:
+def _relative_speed(card: CardAdvice) -> float:
     return card.speed.relative if card.speed is not None else 0.0

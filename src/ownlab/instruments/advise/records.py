@@ -1,4 +1,4 @@
-"""The question that is asked, and the answer: never a number without what it rests on."""
+"""The records of a question and its answer. JSON keys that differ from the attribute names are kept for compatibility."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from msgspec import Struct
 from ownlab.catalog.card_speeds import Speed, Workload
 from ownlab.catalog.cards import Figure, Unstated
 
-__all__ = ["Advice", "Basis", "CardAdvice", "Pick", "Question", "Span", "Stay"]
+__all__ = ["Advice", "Basis", "CardAdvice", "Question", "Range", "Recommendation", "Rental"]
 
 
-class Span(Struct, frozen=True):
-    """Between what a figure lies."""
+class Range(Struct, frozen=True):
+    """The lowest and the highest value that a number may have."""
 
     low: float
     high: float
 
     @property
     def middle(self) -> float:
-        """The geometric one: errors here are factors."""
+        """The geometric mean: errors here are factors."""
         return float((self.low * self.high) ** 0.5)
 
-    def times(self, factor: float) -> Span:
-        """Both ends, multiplied."""
-        return Span(self.low * factor, self.high * factor)
+    def times(self, factor: float) -> Range:
+        """Multiply both ends."""
+        return Range(self.low * factor, self.high * factor)
 
 
 class Basis(Struct, frozen=True):
-    """How long the job takes on one card; from there the ladder leads to the others."""
+    """How long the job takes on one card; times on other cards follow from it by the ladder."""
 
     kind: Literal["told", "measured", "floor"]
     card: str
-    hours: Span
+    hours: Range
     why: str
     steps: int | None = None
     least_hours: dict[str, float] = {}  # by card: no run is shorter than this
 
 
-class Question(Struct, frozen=True, kw_only=True):
-    """What is asked."""
+class Question(Struct, frozen=True, kw_only=True, rename={"workload_given": "workload_told"}):
+    """The job, and the limits of money and time."""
 
     workload: Workload
-    workload_told: bool = True  # False: nobody said which it is
-    memory_bytes: int | None = None  # that the job takes of a card, at most
-    memory_least_bytes: int | None = None  # with which it may do, where the path is a good one
-    precision: str = ""  # bf16, fp16 …; "": not said
-    basis: Basis | None = None  # None: how long it takes was not asked
+    workload_given: bool = True  # False: the default was taken
+    memory_bytes: int | None = None  # the most memory of a card that the job takes
+    memory_least_bytes: int | None = None  # the least with which it may run
+    precision: str = ""  # bf16, fp16 …; "": not given
+    basis: Basis | None = None  # None: the duration is unknown
     budget_usd: float | None = None
-    hours_per_day: float | None = None  # that somebody keeps it running
+    hours_per_day: float | None = None
 
 
 class CardAdvice(Struct, frozen=True):
@@ -58,20 +58,20 @@ class CardAdvice(Struct, frozen=True):
     card: str
     memory_bytes: int | None
     fits: Literal["yes", "tight", "no", "unknown"]
-    refused: str  # why it is out of the question though it may be big enough; "": it is not
+    refused: str  # why the card cannot be used although it may be big enough; "": it can
     speed: Speed | None
-    speed_unknown: str  # why there is none
-    hours: Span | None
-    price_usd: Figure | Unstated  # at launch, or what Lambda asked for one
+    speed_unknown: str  # why there is no speed
+    hours: Range | None
+    price_usd: Figure | Unstated  # at launch, or what Lambda asked
     in_budget: bool | None  # None: no budget, or no price
 
     @property
     def usable(self) -> bool:
-        """Whether the job runs there."""
+        """Whether the job runs on this card."""
         return self.fits == "yes" and not self.refused
 
 
-class Stay(Struct, frozen=True):
+class Rental(Struct, frozen=True):
     """The job on one offer of a platform."""
 
     platform: str
@@ -81,14 +81,14 @@ class Stay(Struct, frozen=True):
     fits: Literal["yes", "tight"]
     hourly: float | None
     currency: str
-    hours: Span | None
-    cost: Span | None
-    units: Span | None  # where units are paid
-    sessions: Span | None
-    weeks: Span | None  # where there is a quota for each week
-    days: Span | None  # from its beginning to its end, with all breaks
-    checkpoints: bool  # it does not fit into one session
-    unsure: str  # which limit is not published, so that it may take longer; "": none
+    hours: Range | None
+    cost: Range | None
+    units: Range | None  # where compute units are paid
+    sessions: Range | None
+    weeks: Range | None  # where there is a weekly quota
+    days: Range | None  # from start to end, with all breaks
+    checkpoints: bool  # the job does not fit into one session
+    unsure: str  # limits that are not published, so that the job may take longer; "": none
     as_of: str
     source: str
     old: bool
@@ -101,8 +101,8 @@ class Stay(Struct, frozen=True):
         return self.hourly == 0
 
 
-class Pick(Struct, frozen=True):
-    """What is recommended, and why."""
+class Recommendation(Struct, frozen=True):
+    """A recommended offer, or a card to buy."""
 
     kind: Literal["free", "cheapest", "fastest", "buy"]
     card: str
@@ -111,14 +111,14 @@ class Pick(Struct, frozen=True):
     why: str
 
 
-class Advice(Struct, frozen=True):
+class Advice(Struct, frozen=True, rename={"rentals": "stays", "recommendations": "picks"}):
     """`ownlab gpus advise --json`, `ownlab clouds cost --json`."""
 
     question: Question
     cards: tuple[CardAdvice, ...]  # fastest first
-    stays: tuple[Stay, ...]  # cheapest first
-    picks: tuple[Pick, ...]
+    rentals: tuple[Rental, ...]  # cheapest first
+    recommendations: tuple[Recommendation, ...]
     assumptions: tuple[str, ...]
-    left_out: tuple[str, ...]  # offers and platforms that do not count, and why
+    left_out: tuple[str, ...]  # offers and platforms that were not considered, and why
     notes: tuple[str, ...]  # on platforms, where few were named
     today: str

@@ -1,4 +1,4 @@
-"""`ownlab gpus advise` and `ownlab clouds cost` in the terminal: what is recommended first, then all of it, then what it rests on."""
+"""`ownlab gpus advise` and `ownlab clouds cost` in the terminal: recommendations, then all rows, then the assumptions."""
 
 from __future__ import annotations
 
@@ -7,124 +7,148 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from ownlab.catalog.card_speeds import Workload
 from ownlab.catalog.cards import Figure
 from ownlab.instruments.advise.formatting import (
-    count_words,
-    days_words,
-    hours_words,
-    money_words,
+    format_days,
+    format_hours,
+    format_money,
+    format_sessions,
+    format_units,
+    format_weeks,
 )
-from ownlab.instruments.advise.records import Advice, CardAdvice, Pick, Question, Stay
+from ownlab.instruments.advise.records import Advice, CardAdvice, Question, Recommendation, Rental
 from ownlab.render.console import labelled
+from ownlab.text import listing, plural, text
 from ownlab.units import format_bytes, format_price
 
 __all__ = ["show_advice", "show_cost"]
 
-_LABEL = 10
-_KINDS = {"free": "free", "cheapest": "cheapest", "fastest": "fastest", "buy": "to buy"}
-_FITS = {"yes": ("fits", "green"), "tight": ("tight", "yellow"), "no": ("too small", "red"), "unknown": ("?", "dim")}
-# Rows that are shown; --all shows the rest.
-_CARDS = 14
-_STAYS = 16
+_LABEL_WIDTH = 10
+_KINDS = {"free": text("free"), "cheapest": text("cheapest"), "fastest": text("fastest"), "buy": text("to buy")}
+_FITS = {
+    "yes": (text("fits"), "green"),
+    "tight": (text("tight"), "yellow"),
+    "no": (text("too small"), "red"),
+    "unknown": ("?", "dim"),
+}
+_WORKLOADS: dict[Workload, str] = {
+    "vision": text("Vision work"),
+    "transformer": text("Transformer work"),
+    "recurrent": text("Recurrent work"),
+    "decoding": text("Decoding work"),
+}
+# Rows that are shown without --all.
+_MAX_CARDS = 14
+_MAX_RENTALS = 16
 
 
 def show_advice(advice: Advice, out: Console, *, everything: bool = False) -> None:
-    """Print which card."""
+    """Print the cards."""
     _show_question(advice.question, out)
-    _show_picks(advice, out, buying=True)
+    _show_recommendations(advice, out, buying=True)
     _show_cards(advice, out, everything)
     _show_assumptions(advice, out)
 
 
 def show_cost(advice: Advice, out: Console, *, everything: bool = False) -> None:
-    """Print which platform."""
+    """Print the platforms."""
     _show_question(advice.question, out)
-    _show_picks(advice, out)
-    _show_stays(advice, out, everything)
+    _show_recommendations(advice, out)
+    _show_rentals(advice, out, everything)
     _show_left_out(advice, out)
     _show_assumptions(advice, out)
 
 
 def _show_question(question: Question, out: Console) -> None:
-    parts = [f"{question.workload} work" if question.workload_told else "work"]
+    facts: list[str] = [_WORKLOADS[question.workload] if question.workload_given else text("Work of any kind")]
     if question.precision:
-        parts.append(question.precision)
+        facts.append(question.precision)
     if question.memory_bytes is not None and question.memory_least_bytes != 0:
-        parts.append(f"{format_bytes(question.memory_bytes)} of a card")
+        facts.append(text("{size} of GPU memory", size=format_bytes(question.memory_bytes)))
     if question.basis is not None:
-        parts.append(f"{hours_words(question.basis.hours)} on the {question.basis.card}")
+        facts.append(text("{hours} on the {card}", hours=format_hours(question.basis.hours), card=question.basis.card))
     if question.hours_per_day is not None:
-        parts.append(f"{question.hours_per_day:g} hours a day")
+        facts.append(text("{hours:g} hours per day", hours=question.hours_per_day))
     if question.budget_usd is not None:
-        parts.append(f"at most {format_price(question.budget_usd)}")
-    labelled(out, "", Text(f"{parts[0][0].upper()}{', '.join(parts)[1:]}", style="bold"), indent=0, width=0)
+        facts.append(text("at most {budget}", budget=format_price(question.budget_usd)))
+    labelled(out, "", Text(listing(facts, "{items}, {last}"), style="bold"), indent=0, width=0)
 
 
-def _show_picks(advice: Advice, out: Console, *, buying: bool = False) -> None:
+def _show_recommendations(advice: Advice, out: Console, *, buying: bool = False) -> None:
     out.print()
-    told: list[Pick] = []
-    for pick in advice.picks:
-        same = next((one for one in told if one.why == pick.why and one.card == pick.card), None)
-        text = _pick(pick) if same is None else Text(f"the same: {pick.platform} {pick.offer}, {pick.card}")
-        labelled(out, _KINDS[pick.kind], text, width=_LABEL)
-        told.append(pick)
+    shown: list[Recommendation] = []
+    for recommendation in advice.recommendations:
+        repeated = any(other.why == recommendation.why and other.card == recommendation.card for other in shown)
+        labelled(out, _KINDS[recommendation.kind], _recommendation(recommendation, repeated), width=_LABEL_WIDTH)
+        shown.append(recommendation)
     budget = advice.question.budget_usd
-    if buying and budget is not None and not any(pick.kind == "buy" for pick in advice.picks):
-        none = f"no card that holds it and whose price is known cost {format_price(budget)} or less"
-        labelled(out, _KINDS["buy"], none, width=_LABEL)
-    if not advice.picks:
-        labelled(out, "", Text(_nothing(advice), style="yellow"), width=0)
+    if buying and budget is not None and not any(each.kind == "buy" for each in advice.recommendations):
+        none = text("no card that fits has a known price of {budget} or less", budget=format_price(budget))
+        labelled(out, _KINDS["buy"], none, width=_LABEL_WIDTH)
+    if not advice.recommendations:
+        labelled(out, "", Text(_no_recommendation(advice), style="yellow"), width=0)
 
 
-def _pick(pick: Pick) -> Text:
-    where = f"{pick.platform} {pick.offer}, {pick.card}" if pick.platform else pick.card
-    return Text.assemble((where, "bold"), f": {pick.why}")
+def _recommendation(recommendation: Recommendation, repeated: bool) -> Text:
+    if recommendation.platform:
+        offer = f"{recommendation.platform} {recommendation.offer}, {recommendation.card}"
+    else:
+        offer = recommendation.card
+    if repeated:
+        return Text(text("same as above: {offer}", offer=offer))
+    return Text.assemble((f"{offer}.", "bold"), f" {recommendation.why}")
 
 
-def _nothing(advice: Advice) -> str:
+def _no_recommendation(advice: Advice) -> str:
     question = advice.question
     if question.memory_bytes is not None and not any(card.usable for card in advice.cards):
         if any(card.fits == "tight" for card in advice.cards):
-            return "No card is sure to hold it. ownlab fit … --remedies says what makes it need less."
-        return "No card here holds it: several cards, or a model that needs less (ownlab fit … --remedies)."
+            return text("No card is certain to fit. `ownlab fit … --remedies` shows how to reduce the memory.")
+        return text("No card here is large enough. Use several cards, or reduce the memory (ownlab fit … --remedies).")
     if question.budget_usd is not None:
-        return f"Nothing here does it for {format_price(question.budget_usd)}."
-    return "No offer is known for it."
+        return text("No offer fits the budget of {budget}.", budget=format_price(question.budget_usd))
+    return text("No offer is known for this job.")
 
 
 # -- cards ---------------------------------------------------------------------------------------------------------------
 
 
 def _show_cards(advice: Advice, out: Console, everything: bool) -> None:
-    good = [card for card in advice.cards if card.fits in ("yes", "tight") and not card.refused]
-    rest = [card for card in advice.cards if card not in good]
-    few = len(advice.cards) <= _CARDS
-    good.sort(key=lambda card: not card.in_budget)
-    shown = (good + rest) if everything or few else good[:_CARDS]
+    fitting = [card for card in advice.cards if card.fits in ("yes", "tight") and not card.refused]
+    others = [card for card in advice.cards if card not in fitting]
+    few = len(advice.cards) <= _MAX_CARDS
+    fitting.sort(key=lambda card: not card.in_budget)
+    shown = (fitting + others) if everything or few else fitting[:_MAX_CARDS]
+    if shown and advice.question.budget_usd is not None:
+        _heading(out, text("Cards: within the budget first, then fastest first (speed: V100 = 1)"))
+    elif shown:
+        _heading(out, text("Cards, fastest first (speed: V100 = 1)"))
     if shown:
-        first = "first those within the budget, " if advice.question.budget_usd is not None else ""
-        _heading(out, f"Cards, {first}fastest first (speed: V100 = 1)")
         _rows(out, [_card_row(card, advice) for card in shown], ("", ">", "", ">", ">", ">", ""), 4)
     if shown and not everything and not few:
-        slower = f"{len(good) - len(shown)} slower cards, and " if len(good) > len(shown) else ""
-        text = f"not shown: {slower}{len(rest)} that are too small, lack something or are not known; --all shows all"
-        labelled(out, "", Text(text, style="dim"), width=0)
+        slower = len(fitting) - len(shown)
+        template = (
+            "Not shown: {slower} slower cards, and {others} that are too small, lack a feature or are unknown. --all shows all."
+            if slower > 0
+            else "Not shown: {others} cards that are too small, lack a feature or are unknown. --all shows all."
+        )
+        labelled(out, "", Text(text(template, slower=slower, others=len(others)), style="dim"), width=0)
 
 
 def _card_row(card: CardAdvice, advice: Advice) -> list[Text]:
     fits, style = _FITS[card.fits] if advice.question.memory_bytes is not None else ("", "")
     if card.refused:
         fits, style = card.refused, "red"
-    rent = _cheapest_rent(card.card, advice.stays)
     dim = "" if not card.refused and card.fits != "no" else "dim"
     return [
         Text(card.card, style=dim),
         Text(format_bytes(card.memory_bytes) if card.memory_bytes is not None else "?", style=dim),
         Text(fits, style=style),
         Text(_speed(card), style=dim),
-        Text(hours_words(card.hours) if card.hours is not None else "", style=dim),
+        Text(format_hours(card.hours) if card.hours is not None else "", style=dim),
         _price(card),
-        rent,
+        _cheapest_rent(card.card, advice.rentals),
     ]
 
 
@@ -142,102 +166,128 @@ def _price(card: CardAdvice) -> Text:
     return Text(format_price(card.price_usd.value), style=style)
 
 
-def _cheapest_rent(card: str, stays: Sequence[Stay]) -> Text:
-    rents = [stay for stay in stays if stay.card == card and stay.hourly is not None and stay.currency == "USD"]
-    rents = [stay for stay in rents if not stay.old] or rents
-    if not rents:
+def _cheapest_rent(card: str, rentals: Sequence[Rental]) -> Text:
+    priced = [
+        rental for rental in rentals if rental.card == card and rental.hourly is not None and rental.currency == "USD"
+    ]
+    priced = [rental for rental in priced if not rental.old] or priced
+    if not priced:
         return Text("")
-    best = min(rents, key=lambda stay: ((stay.hourly or 0.0) / stay.count, stay.hourly or 0.0))
-    price = "free" if best.free else f"{format_price(best.hourly or 0.0)}/h"
-    many = f" ({best.count} cards)" if best.count > 1 and not best.free else ""
-    day = "" if best.free else f", {best.as_of[:7]}"
-    return Text(f"{price}{many} {best.platform}{day}", style="dim" if best.old else "")
+    best = min(priced, key=lambda rental: ((rental.hourly or 0.0) / rental.count, rental.hourly or 0.0))
+    if best.free:
+        template = "free {platform}"
+    elif best.count > 1:
+        template = "{price}/h ({count} cards) {platform}, {month}"
+    else:
+        template = "{price}/h {platform}, {month}"
+    rent = text(
+        template,
+        price=format_price(best.hourly or 0.0),
+        count=best.count,
+        platform=best.platform,
+        month=best.as_of[:7],
+    )
+    return Text(rent, style="dim" if best.old else "")
 
 
 # -- offers --------------------------------------------------------------------------------------------------------------
 
 
-def _show_stays(advice: Advice, out: Console, everything: bool) -> None:
-    shown = advice.stays if everything or len(advice.stays) <= _STAYS else advice.stays[:_STAYS]
+def _show_rentals(advice: Advice, out: Console, everything: bool) -> None:
+    rentals = advice.rentals
+    shown = rentals if everything or len(rentals) <= _MAX_RENTALS else rentals[:_MAX_RENTALS]
     if shown:
-        ordered = "cheapest first" if advice.question.basis is not None else "cheapest for the same work first"
-        _heading(out, f"Offers, {ordered}")
-        _rows(out, [_stay_row(stay, advice.question) for stay in shown], ("", "", ">", ">", ">", "", ""), 2)
-        _show_stay_notes(shown, out)
-    if len(shown) < len(advice.stays):
-        more = len(advice.stays) - len(shown)
-        words = "one more offer" if more == 1 else f"{more} more offers"
-        labelled(out, "", Text(f"not shown: {words}; --all shows all", style="dim"), width=0)
+        timed = advice.question.basis is not None
+        _heading(out, text("Offers, cheapest first") if timed else text("Offers, cheapest for the same work first"))
+        _rows(out, [_rental_row(rental, advice.question) for rental in shown], ("", "", ">", ">", ">", "", ""), 2)
+        _show_rental_notes(shown, out)
+    if len(shown) < len(rentals):
+        hidden = plural(
+            len(rentals) - len(shown),
+            "Not shown: one more offer. --all shows all.",
+            "Not shown: {n} more offers. --all shows all.",
+        )
+        labelled(out, "", Text(hidden, style="dim"), width=0)
 
 
-def _stay_row(stay: Stay, question: Question) -> list[Text]:
-    style = "dim" if stay.old else ""
-    cost = "" if stay.cost is None else "free" if stay.free else money_words(stay.cost, stay.currency)
-    hourly = "?" if stay.hourly is None else "free" if stay.free else f"{format_price(stay.hourly, stay.currency)}/h"
-    name = f"{stay.platform} {stay.offer}"
-    card = f"{stay.count} × {stay.card}" if stay.count > 1 else stay.card
+def _rental_row(rental: Rental, question: Question) -> list[Text]:
+    style = "dim" if rental.old else ""
+    free = text("free")
+    cost = "" if rental.cost is None else free if rental.free else format_money(rental.cost, rental.currency)
+    if rental.hourly is None:
+        hourly = "?"
+    else:
+        hourly = free if rental.free else f"{format_price(rental.hourly, rental.currency)}/h"
     return [
-        Text(name, style=style),
-        Text(card, style=style),
+        Text(f"{rental.platform} {rental.offer}", style=style),
+        Text(f"{rental.count} × {rental.card}" if rental.count > 1 else rental.card, style=style),
         Text(hourly, style=style),
-        Text(hours_words(stay.hours) if stay.hours is not None else "", style=style),
+        Text(format_hours(rental.hours) if rental.hours is not None else "", style=style),
         Text(cost, style=style or "bold"),
-        Text(_remarks(stay, question), style="yellow" if stay.checkpoints else style),
-        Text(f"{'old: ' if stay.old else ''}{stay.as_of}", style="dim"),
+        Text(_remarks(rental, question), style="yellow" if rental.checkpoints else style),
+        Text(text("old: {date}", date=rental.as_of) if rental.old else rental.as_of, style="dim"),
     ]
 
 
-def _remarks(stay: Stay, question: Question) -> str:
-    parts = ["tight"] if stay.fits == "tight" else []
-    if question.basis is not None and stay.hours is None:
-        parts.append("how fast it is, is not known")
-    if question.budget_usd is not None and stay.cost is not None and stay.cost.high > question.budget_usd:
-        parts.append("over budget" if stay.cost.low > question.budget_usd else "may exceed the budget")
-    if stay.units is not None:
-        parts.append(count_words(stay.units, "unit"))
-    if stay.checkpoints and stay.sessions is not None and stay.days is not None:
-        weeks = "" if stay.weeks is None or stay.weeks.high == 1 else f" in {count_words(stay.weeks, 'week')}"
-        parts.append(f"{count_words(stay.sessions, 'session')}{weeks}: {days_words(stay.days)}")
-    return ", ".join(parts)
-
-
-def _show_stay_notes(stays: Sequence[Stay], out: Console) -> None:
-    if any(stay.checkpoints for stay in stays):
-        text = "More than one session: the job must write checkpoints and go on from the last; what a new session takes to set up is not counted."
-        labelled(out, "", Text(text, style="yellow"), width=0)
-    if any(stay.count > 1 for stay in stays):
-        labelled(
-            out,
-            "",
-            Text("Where a machine has several cards, the job uses one; all of them are paid, or lent.", style="dim"),
-            width=0,
+def _remarks(rental: Rental, question: Question) -> str:
+    remarks: list[str] = [text("tight")] if rental.fits == "tight" else []
+    if question.basis is not None and rental.hours is None:
+        remarks.append(text("speed unknown"))
+    if question.budget_usd is not None and rental.cost is not None and rental.cost.high > question.budget_usd:
+        over = rental.cost.low > question.budget_usd
+        remarks.append(text("over budget") if over else text("may exceed the budget"))
+    if rental.units is not None:
+        remarks.append(format_units(rental.units))
+    if rental.checkpoints and rental.sessions is not None and rental.days is not None:
+        several_weeks = rental.weeks is not None and rental.weeks.high > 1
+        remarks.append(
+            text(
+                "{sessions} in {weeks}: {days}" if several_weeks else "{sessions}: {days}",
+                sessions=format_sessions(rental.sessions),
+                weeks=format_weeks(rental.weeks) if rental.weeks is not None else "",
+                days=format_days(rental.days),
+            )
         )
-    unsure = dict.fromkeys(f"{stay.platform}, {stay.unsure}" for stay in stays if stay.unsure)
-    for text in unsure:
-        labelled(out, "", Text(f"{text}.", style="dim"), width=0)
+    return listing(remarks, "{items}, {last}") if remarks else ""
 
 
-# -- all of it -----------------------------------------------------------------------------------------------------------
+def _show_rental_notes(rentals: Sequence[Rental], out: Console) -> None:
+    if any(rental.checkpoints for rental in rentals):
+        note = text(
+            "More than one session: the job must write checkpoints and resume from the last one. The time to set up a new "
+            "session is not included."
+        )
+        labelled(out, "", Text(note, style="yellow"), width=0)
+    if any(rental.count > 1 for rental in rentals):
+        note = text("The job uses one card. Where a machine has several, all of them are paid or provided.")
+        labelled(out, "", Text(note, style="dim"), width=0)
+    unpublished = dict.fromkeys((rental.platform, rental.unsure) for rental in rentals if rental.unsure)
+    for platform, limits in unpublished:
+        note = text("{platform}, {limits}.", platform=platform, limits=limits)
+        labelled(out, "", Text(note, style="dim"), width=0)
+
+
+# -- what both commands show ---------------------------------------------------------------------------------------------
 
 
 def _show_left_out(advice: Advice, out: Console) -> None:
     if advice.left_out:
-        _heading(out, "Not counted")
+        _heading(out, text("Not considered"))
         labelled(out, "", Text(" ".join(advice.left_out), style="dim"), width=0)
     if advice.notes:
-        _heading(out, "To know")
-        for text in advice.notes:
-            labelled(out, "", text, width=0)
+        _heading(out, text("Notes"))
+        for note in advice.notes:
+            labelled(out, "", note, width=0)
 
 
 def _show_assumptions(advice: Advice, out: Console) -> None:
-    _heading(out, "What this rests on")
-    for text in advice.assumptions:
-        labelled(out, "", text, width=0)
+    _heading(out, text("Assumptions"))
+    for assumption in advice.assumptions:
+        labelled(out, "", assumption, width=0)
 
 
 def _rows(out: Console, rows: list[list[Text]], sides: tuple[str, ...], first: int) -> None:
-    """Columns as wide as they must be, none that is empty everywhere; in a narrow terminal, those after `first` go below."""
+    """Print aligned columns without the empty ones. In a narrow terminal the columns after `first` go below each row."""
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
     narrow = 2 + sum(width + 2 for width in widths if width) > out.width
     for row in rows:
@@ -254,6 +304,6 @@ def _rows(out: Console, rows: list[list[Text]], sides: tuple[str, ...], first: i
             labelled(out, "", Text(", ").join(below), indent=6, width=0)
 
 
-def _heading(out: Console, text: str) -> None:
+def _heading(out: Console, title: str) -> None:
     out.print()
-    out.print(Text(text, style="bold"))
+    out.print(Text(title, style="bold"))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ownlab.catalog.card_speeds import WORKLOADS, Speed, Workload, ladder
+from ownlab.catalog.card_speeds import WORKLOADS, Speed, Workload, ranked_speeds
 from ownlab.errors import InputError
 from ownlab.instruments.bench.records import GROUPS, BenchReport, Measure, Unit, device_kind
 from ownlab.instruments.bench.report_files import references
@@ -207,7 +207,7 @@ def rank_card(report: BenchReport) -> tuple[Ranking, ...]:
 
 
 def _rank(card: str, workload: Workload) -> Ranking | None:
-    steps = ladder(workload)
+    steps = ranked_speeds(workload)
     names = [step.card for step in steps]
     if card not in names:  # nothing can be said of it
         return None

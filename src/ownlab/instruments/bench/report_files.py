@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, LabError, OwnlabError, RecordError
-from ownlab.files import write_whole
+from ownlab.files import write_file
 from ownlab.instruments.bench.records import BenchReport
 from ownlab.json_encoding import encode_json
 
@@ -40,7 +40,7 @@ _LAST = "last"
 
 def save_report(report: BenchReport, path: Path) -> None:
     """Write a report, whole or not at all."""
-    write_whole(msgspec.json.format(encode_json(report), indent=1) + b"\n", path)
+    write_file(path, msgspec.json.format(encode_json(report), indent=1) + b"\n")
 
 
 def where_kept(report: BenchReport) -> Path:

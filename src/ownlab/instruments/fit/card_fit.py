@@ -1,27 +1,113 @@
-"""A prediction against cards: whether it fits, how much is left, and the least time of a step."""
+"""The least time that a step can take on a card: arithmetic that must be done, bytes that must move. A floor, no forecast.
+
+What is counted is certain: all FLOPs at the card's highest rate for the precision; activations that are kept for the
+backward pass are written, and read again, when caches hold others long since; the optimizer reads and writes its state.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from ownlab.instruments.fit.card_specs import Card
-from ownlab.instruments.fit.records import CardFit, Fit, Trace
-from ownlab.instruments.fit.roofline import Work, floor_on, work_of
+from ownlab.instruments.fit.records import CardFit, Fit, Request, Trace
+from ownlab.units import MIB
 
-__all__ = ["judge", "with_cards"]
+__all__ = ["Floor", "Work", "compute_floor", "count_work", "judge_card", "with_cards"]
+
+# No card's second-level cache holds this much (B200: 126 MB; data sheets, 2026-11).
+_BEYOND_CACHES = 128 * MIB
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "attention", "lstm", "gru", "rnn")
+
+
+class Work(NamedTuple):
+    """Of one step."""
+
+    flops: int
+    apart: int  # bytes that move while nothing is multiplied: they add to the time
+    beside: int  # bytes that may move while something is
+    convolves: bool  # or has recurrent layers: cuDNN computes both
+
+
+class Floor(NamedTuple):
+    """No step is faster than this."""
+
+    seconds: float
+    bound_by: Literal["arithmetic", "memory"]
+
+
+def count_work(trace: Trace) -> Work:
+    """What the last step has to do."""
+    begin = trace.marks[-2] if len(trace.marks) > 1 else 0
+    end = trace.marks[-1] if trace.marks else 0
+    apart = beside = 0
+    kept = {"weights": 0, "optimizer": 0, "gradients": 0}
+    for number, (size, index) in enumerate(zip(trace.events.bytes[:end], trace.events.tag[:end], strict=True)):
+        tag = trace.tags[index]
+        if size > 0 and tag.kind in ("weights", "optimizer"):
+            kept[tag.kind] += size
+        if number < begin or size <= 0:
+            continue
+        if tag.kind == "gradients":
+            kept["gradients"] += size
+            continue
+        kept_long = tag.kind == "activations" and trace.flops.backward > 0
+        if kept_long or (tag.kind in ("activations", "temporary") and size > _BEYOND_CACHES):
+            multiplied = any(word in tag.op for word in _PRODUCTS)
+            apart += 0 if multiplied else size
+            beside += size if multiplied else 0
+            beside += size if kept_long else 0  # read again in the backward pass
+    return Work(trace.flops.total, *_with_weights(trace, kept, apart, beside), _convolves(trace))
+
+
+def _with_weights(trace: Trace, kept: dict[str, int], apart: int, beside: int) -> tuple[int, int]:
+    trained = kept["weights"] * trace.parameters.trainable // max(1, trace.parameters.total)
+    update = 2 * trained + kept["gradients"] + 2 * kept["optimizer"]
+    if trace.flops.backward and update > _BEYOND_CACHES:
+        apart += update
+    if kept["weights"] > _BEYOND_CACHES:
+        beside += kept["weights"] * (2 if trace.flops.backward else 1)
+    return apart, beside
+
+
+def _convolves(trace: Trace) -> bool:
+    return any("convolution" in tag.op or "rnn" in tag.op for tag in trace.tags)
+
+
+def compute_floor(card: Card, work: Work, request: Request) -> Floor | None:
+    """The least time; None where the card's figures are not known."""
+    rate = _rate(card, work, request)
+    if rate is None or card.bandwidth_gb_s is None:
+        return None
+    bandwidth = card.bandwidth_gb_s * 1e9
+    arithmetic, apart = work.flops / rate, work.apart / bandwidth
+    moving = (work.apart + work.beside) / bandwidth
+    seconds = max(arithmetic + apart, moving)
+    return Floor(seconds, "arithmetic" if arithmetic >= max(apart, moving - arithmetic) else "memory")
+
+
+def _rate(card: Card, work: Work, request: Request) -> float | None:
+    """FLOP/s at most. cuDNN computes fp32 in TF32 unless somebody forbids it: torch's default."""
+    tera = card.fp32_tflops
+    if request.precision in ("fp16", "amp-fp16"):
+        tera = card.fp16_tflops
+    elif request.precision in ("bf16", "amp-bf16"):
+        tera = card.bf16_tflops
+    elif request.precision == "tf32" or work.convolves:
+        tera = card.tf32_tflops
+    return None if tera is None else tera * 1e12
 
 
 def with_cards(fit: Fit, trace: Trace, cards: tuple[Card, ...]) -> Fit:
     """The prediction, and what it means on each card."""
-    work = work_of(trace)
-    return msgspec.structs.replace(fit, cards=tuple(judge(fit, card, work) for card in cards))
+    work = count_work(trace)
+    return msgspec.structs.replace(fit, cards=tuple(judge_card(fit, card, work) for card in cards))
 
 
-def judge(fit: Fit, card: Card, work: Work) -> CardFit:
+def judge_card(fit: Fit, card: Card, work: Work) -> CardFit:
     """One card."""
-    floor = floor_on(card, work, fit.request)
+    floor = compute_floor(card, work, fit.request)
     return CardFit(
         name=card.name,
         memory_bytes=card.memory_bytes,

@@ -6,9 +6,10 @@ from msgspec import Struct
 
 from ownlab.catalog import cards as catalog
 from ownlab.catalog.cards import Figure, FigureName, Unstated
+from ownlab.instruments.fit.records import Device
 from ownlab.units import GIB
 
-__all__ = ["DEFAULT_CARDS", "Card", "choose_cards", "load_cards"]
+__all__ = ["DEFAULT_CARDS", "Card", "card_of_device", "choose_cards", "load_cards"]
 
 # What people rent and own, from small to great.
 DEFAULT_CARDS = "T4,RTX 4090,L40S,A100 80GB SXM4,H200"
@@ -93,3 +94,9 @@ def _rate(card: catalog.Card, name: FigureName) -> float | None:
 def _title(figure: Figure) -> str:
     known = catalog.load_sources().get(figure.source)
     return figure.source if known is None else known.title
+
+
+def card_of_device(device: Device) -> Card | None:
+    """The device in our catalogue; None where it is not there for sure."""
+    found = None if device.kind == "cpu" else catalog.find_card(device.name, device.memory_bytes)
+    return None if found is None else Card.of(found)

@@ -16,7 +16,7 @@ from ownlab.errors import DeadlineError, InputError, InterpreterError, OwnlabErr
 from ownlab.instruments.fit.records import Request, Trace, Trouble
 from ownlab.json_encoding import encode_json
 
-__all__ = ["NotTraced", "accepted", "ask_guest", "ask_trace", "refusal", "written"]
+__all__ = ["NotTraced", "ask_guest", "ask_trace", "check_trace", "error_of", "record_file"]
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def ask_trace(request: Request, python: str, *, deadline: float) -> Trace:
     """The trace of a step, made in `python`."""
     # Without a card, whatever is there: a prediction must not touch one, nor depend on it.
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
-    return accepted(ask_guest("fit.trace", request, python, answer=Trace, deadline=deadline, env=hidden), request)
+    return check_trace(ask_guest("fit.trace", request, python, answer=Trace, deadline=deadline, env=hidden), request)
 
 
 def ask_guest(
@@ -69,7 +69,7 @@ def ask_guest(
 ) -> T:
     """What a module of the guest answers to a request and, beside it, to these arguments."""
     environment = {**_search_path(request.target), **(env or {}), "OWNLAB_FIT_UNTIL": str(time.time() + deadline)}
-    with written(request) as path:
+    with record_file(request) as path:
         try:
             return guest_client.ask(
                 python, module, [path, *arguments], answer=answer, deadline=deadline, env=environment
@@ -79,7 +79,7 @@ def ask_guest(
 
 
 @contextmanager
-def written(record: Struct) -> Iterator[str]:
+def record_file(record: Struct) -> Iterator[str]:
     """The path of a file that a guest reads, while it is asked."""
     descriptor, path = tempfile.mkstemp(prefix="ownlab-fit-", suffix=".json")
     try:
@@ -90,16 +90,16 @@ def written(record: Struct) -> Iterator[str]:
         os.unlink(path)
 
 
-def accepted(trace: Trace, request: Request) -> Trace:
+def check_trace(trace: Trace, request: Request) -> Trace:
     """A guest's answer, where it is a trace of a step; else what is wrong is raised."""
     if trace.error is None and trace.events.name and trace.marks:
         return trace
     if trace.error is None:
         raise NotTraced(Trouble("nothing", f"{request.target}: its step holds no tensor at all"))
-    raise refusal(trace.error)
+    raise error_of(trace.error)
 
 
-def refusal(trouble: Trouble) -> OwnlabError:
+def error_of(trouble: Trouble) -> OwnlabError:
     """What a guest said is wrong, to be raised."""
     if trouble.kind in _INTERPRETERS:
         return InterpreterError(trouble.message, hint=_HINTS[trouble.kind])

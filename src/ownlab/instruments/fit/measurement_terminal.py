@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ownlab.instruments.fit.calibration import Calibration
-from ownlab.instruments.fit.records import Biggest, Decoding, Fit, Measured, MeasuredAlone, MeasuredMemory, Spread
+from ownlab.instruments.fit.records import BiggestBatch, Decoding, Fit, Measured, MeasuredAlone, MeasuredMemory, Spread
 from ownlab.render.console import labelled
 from ownlab.units import format_bytes, format_seconds
 
@@ -147,7 +147,7 @@ def _show_decoding(decoding: Decoding, out: Console) -> None:
     _line(out, "the last token", f"takes {format_bytes(decoding.device_bytes)} of a card at most")
 
 
-def _show_biggest(biggest: Biggest, out: Console) -> None:
+def _show_biggest(biggest: BiggestBatch, out: Console) -> None:
     _heading(out, "The biggest batch that ran")
     if biggest.batch is None:
         _line(out, "batch", "none did")

@@ -1,9 +1,10 @@
-"""`ownlab.fit`: will the model of this notebook fit, and on which card? It is traced in the kernel, and stays as it is.
+"""`ownlab.fit`: predict whether the model of this notebook fits, and on which card.
 
     ownlab.fit(model, (16, 3, 224, 224), precision="amp-bf16")
 
-`python -m ownlab.instruments.fit.notebook` does the same for a kernel whose environment has no ownlab: it reads what is asked from stdin,
-asks there for traces, and ends with the answer, each as one line of JSON.
+The model is traced in the kernel (ownlab_guest.kernel.fit) and is not changed. `python -m ownlab.instruments.fit.notebook`
+serves kernels whose environment has no ownlab: it reads the call from stdin, asks for traces, and ends with the prediction or
+an error, each as one line of JSON. Both ways return the same types and raise the same errors.
 """
 
 from __future__ import annotations
@@ -18,93 +19,85 @@ import msgspec
 from msgspec.structs import replace
 
 from ownlab.errors import OwnlabError
-from ownlab.instruments.fit.guest_client import accepted
-from ownlab.instruments.fit.pipeline import answer, parse_batch, wanted
+from ownlab.instruments.fit.guest_client import check_trace
+from ownlab.instruments.fit.pipeline import parse_batch, parse_goals, predict_fit
 from ownlab.instruments.fit.records import Fit, Request, Trace
-from ownlab.json_encoding import encode_json, to_builtins
-from ownlab_guest.kernel.fit import Shown, Traces, asked, uncoloured
+from ownlab.json_encoding import encode_json, error_to_builtins, to_builtins, to_typed_builtins
+from ownlab_guest.kernel import fit as kernel_fit
+from ownlab_guest.kernel.fit import LiveTracer, Prediction, parse_call, strip_colours
 
-__all__ = ["Fitting", "fit"]
+__all__ = ["fit"]
 
 _WIDTH = 100
 
 
-class Fitting(Shown):
-    """A prediction: `record` is what `ownlab fit --json` prints."""
-
-    def __init__(self, record: Fit) -> None:
-        from ownlab.instruments.fit.memory_chart import memory_chart
-        from ownlab.instruments.fit.terminal import show_fit, show_timeline
-
-        self.record = record
-        text = _printed(lambda out: show_fit(record, out, timeline=False))
-        plot = uncoloured(_printed(lambda out: show_timeline(record, out)))
-        super().__init__(text, plot, memory_chart(record))
-
-    def said(self) -> dict[str, Any]:
-        """As a kernel reads it whose environment has no ownlab."""
-        return {"record": self.record, "text": self._text, "plot": self._plot, "chart": self._chart}
+def fit(model: Any, inputs: Any = None, loss: Callable[..., Any] | None = None, **options: Any) -> Prediction:
+    call = parse_call(model, inputs, loss, **options)
+    tracer = LiveTracer(call)
+    record = _predict(tracer.request, call.goals, tracer.trace)
+    return Prediction(record, **_display(record))
 
 
-def fit(model: Any, inputs: Any = None, loss: Callable[..., Any] | None = None, **options: Any) -> Fitting:
-    """Say how much GPU memory a step of this model takes, which cards hold it, and how fast they could be at best.
-
-    Inputs are tensors, or shapes in their places: (16, 3, 224, 224), (8, 1024, torch.long), a tuple or a dict of these. The
-    loss is a function of the model's output, and of `targets` where they are given. Options are those of `ownlab fit`:
-    train=False, precision="amp-bf16", batch="max", cards="T4,h200", remedies=True … The model stays as it is.
-    """
-    given = asked(model, inputs, loss, **options)
-    traces = Traces(given)
-    return _fitting(traces.request, given.wanted, traces.trace)
+fit.__doc__ = kernel_fit.fit.__doc__
+fit.__wrapped__ = parse_call  # type: ignore[attr-defined]  # help and completion show the names of the options
 
 
-def _fitting(
-    request: dict[str, Any], wants: dict[str, Any], trace: Callable[[dict[str, Any]], dict[str, Any]]
-) -> Fitting:
+def _predict(request: dict[str, Any], goals: dict[str, Any], trace: Callable[[dict[str, Any]], dict[str, Any]]) -> Fit:
     step = msgspec.convert(request, Request)
-    number, within = parse_batch(wants["batch"], step.batch or 1)
-    chosen = wanted(wants["cards"], within, remedies=wants["remedies"], allocator=wants["allocator"])
+    batch, batches = parse_batch(goals["batch"], step.batch or 1)
+    parsed = parse_goals(goals["cards"], batches, remedies=goals["remedies"], allocator=goals["allocator"])
 
-    def traced(one: Request) -> Trace:
-        return accepted(msgspec.convert(trace(to_builtins(one)), Trace), one)
+    def trace_step(step: Request) -> Trace:
+        return check_trace(msgspec.convert(trace(to_builtins(step)), Trace), step)
 
-    return Fitting(answer(replace(step, batch=number or step.batch), traced, chosen))
+    return predict_fit(replace(step, batch=batch or step.batch), trace_step, parsed)
 
 
-def _printed(show: Callable[[Any], None]) -> str:
+def _display(record: Fit) -> dict[str, Any]:
+    """Render the text, the plot in characters, and the chart of a prediction."""
+    from ownlab.instruments.fit.memory_chart import memory_chart
+    from ownlab.instruments.fit.terminal import show_fit, show_timeline
+
+    return {
+        "text": _print(lambda out: show_fit(record, out, timeline=False)),
+        "plot": strip_colours(_print(lambda out: show_timeline(record, out))),
+        "chart": memory_chart(record),
+    }
+
+
+def _print(show: Callable[[Any], None]) -> str:
     from ownlab.render.console import console
 
-    with contextlib.redirect_stdout(io.StringIO()) as written:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         out = console()
         out.width = _WIDTH
         show(out)
-    return written.getvalue()
+    return printed.getvalue()
 
 
 def _serve() -> None:
-    def told() -> dict[str, Any]:
+    def receive() -> dict[str, Any]:
         line = sys.stdin.buffer.readline()
         if not line:
             sys.exit(1)  # the kernel is gone
-        said: dict[str, Any] = msgspec.json.decode(line)
-        return said
+        message: dict[str, Any] = msgspec.json.decode(line)
+        return message
 
-    def tell(said: dict[str, Any]) -> None:
-        sys.stdout.buffer.write(encode_json(said) + b"\n")
+    def send(message: dict[str, Any]) -> None:
+        sys.stdout.buffer.write(encode_json(message) + b"\n")
         sys.stdout.buffer.flush()
 
     def trace(request: dict[str, Any]) -> dict[str, Any]:
-        tell({"trace": request})
-        return told()
+        send({"trace": request})
+        return receive()
 
-    first = told()
+    call = receive()
     try:
-        tell(_fitting(first["request"], first["wanted"], trace).said())
+        record = _predict(call["request"], call["goals"], trace)
+        send({"record": to_typed_builtins(record), **_display(record)})
     except OwnlabError as exc:
-        tell({"error": f"{exc.message}. {exc.hint}" if exc.hint else exc.message})
+        send({"error": error_to_builtins(exc)})
 
-
-fit.__wrapped__ = asked  # type: ignore[attr-defined]  # help and completion show the names of the options
 
 if __name__ == "__main__":
     _serve()

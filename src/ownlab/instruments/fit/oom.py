@@ -11,11 +11,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ownlab.catalog.oom_messages import OomMessage, read_messages
+from ownlab.catalog.oom_messages import OomMessage, parse_messages
 from ownlab.errors import NotRecognised
-from ownlab.instruments.fit.oom_explanations import Cause, Holding, advise, state
+from ownlab.instruments.fit.oom_explanations import Cause, Holders, advise, state
+from ownlab.instruments.fit.oom_traceback import Phase, find_location
 from ownlab.instruments.fit.remedies import Remedy, remedy_named
-from ownlab.instruments.fit.traceback import Phase, find_place
 from ownlab.paste import clean, decode, read_file
 from ownlab.units import GIB, MIB
 
@@ -77,11 +77,11 @@ def explain_oom(data: bytes | str, *, name: str = "pasted text") -> OomExplanati
     """Why the memory ran out, by the message in this text. Raises NotRecognised where there is none."""
     text = decode(data, name)
     lines = _telling(clean(text).bare)
-    messages = read_messages(lines)
+    messages = parse_messages(lines)
     if not messages:
         raise NotRecognised(f"nothing in {name} says that memory ran out", hint=_UNDERSTOOD)
-    message = max(messages, key=lambda one: one.told)  # the first of those that tell most
-    place = find_place(lines)
+    message = max(messages, key=lambda one: one.figure_count)  # the first of those that tell most
+    place = find_location(lines)
     holding = hold(message)
     cause = find_cause(message, holding)
     windows = re.search(r"(?:^|[\s\"'(])[A-Z]:\\", text) is not None
@@ -111,7 +111,7 @@ def _telling(lines: list[str]) -> list[str]:
     return [lines[number] for number in sorted(kept)]
 
 
-def hold(message: OomMessage) -> Holding:
+def hold(message: OomMessage) -> Holders:
     """Who holds the card, as far as the figures add up to it."""
     total, free, process, reserved = (
         message.total_bytes,
@@ -124,17 +124,17 @@ def hold(message: OomMessage) -> Holding:
     if outside is None and process is not None and reserved is not None:
         outside = max(0, process - reserved)
     if message.others:
-        return Holding(lack, sum(one.bytes for one in message.others), outside, exact=True)
+        return Holders(lack, sum(one.bytes for one in message.others), outside, exact=True)
     if total is None or free is None or reserved is None:
-        return Holding(lack, None, outside, exact=True)
+        return Holders(lack, None, outside, exact=True)
     if process is not None:
-        return Holding(lack, max(0, total - free - process), outside, exact=True)
+        return Holders(lack, max(0, total - free - process), outside, exact=True)
     # Older messages do not say what the process itself has: what torch does not hold is its context, then others.
     unseen = max(0, total - free - reserved)
-    return Holding(lack, max(0, unseen - CONTEXT), min(unseen, CONTEXT), exact=False)
+    return Holders(lack, max(0, unseen - CONTEXT), min(unseen, CONTEXT), exact=False)
 
 
-def find_cause(message: OomMessage, holding: Holding) -> Cause:
+def find_cause(message: OomMessage, holding: Holders) -> Cause:
     """The cause that the figures show; where there are none, what the speaker usually means."""
     if message.backend == "cpu":
         return "confined" if message.confined else "host"
@@ -159,7 +159,7 @@ def find_cause(message: OomMessage, holding: Holding) -> Cause:
     return _cause_by_holding(message, holding, total)
 
 
-def _cause_by_holding(message: OomMessage, holding: Holding, total: int) -> Cause:
+def _cause_by_holding(message: OomMessage, holding: Holders, total: int) -> Cause:
     """Which of the holders has enough for the request; where several have, the one that has most."""
     lack = holding.lack or 0
     held: list[tuple[int, Cause]] = []

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from ownlab.catalog.oom_messages import OomMessage
+from ownlab.instruments.fit.oom_traceback import CodeLocation
 from ownlab.instruments.fit.remedies import Remedy
-from ownlab.instruments.fit.traceback import Place
 from ownlab.units import format_bytes
 
-__all__ = ["Cause", "Holding", "advise", "state"]
+__all__ = ["Cause", "Holders", "advise", "state"]
 
 Cause = Literal[
     "others",  # other processes hold what is lacking
@@ -31,7 +31,7 @@ Cause = Literal[
 ]
 
 
-class Holding(NamedTuple):
+class Holders(NamedTuple):
     """Who holds the card. None: the message does not let one know."""
 
     lack: int | None  # what was missing for the request
@@ -46,7 +46,7 @@ _RESTART = "In a notebook: restart the kernel, other notebooks' kernels too; an 
 _IN_FIT = "What each measure saves on your model, before you rent or wait: ownlab fit FILE.py:build"
 
 
-def state(cause: Cause, message: OomMessage, holding: Holding) -> tuple[str, list[str]]:
+def state(cause: Cause, message: OomMessage, holding: Holders) -> tuple[str, list[str]]:
     """The cause in one sentence, and the figures that show it."""
     return _SENTENCES[cause](message, holding), list(_figures(message, holding))
 
@@ -59,7 +59,7 @@ def _card(message: OomMessage) -> str:
     return "the card" if message.device is None else f"card {message.device}"
 
 
-def _figures(message: OomMessage, holding: Holding) -> Iterator[str]:
+def _figures(message: OomMessage, holding: Holders) -> Iterator[str]:
     rows = [
         ("it asked for", message.tried_bytes),
         ("the program needs in all", message.program_bytes),
@@ -88,19 +88,19 @@ def _share(count: int | None, total: int | None) -> str:
     return f"{count / total:.0%} of the card" if count is not None and total else _size(count)
 
 
-def _missing(holding: Holding) -> str:
+def _missing(holding: Holders) -> str:
     lack = holding.lack or 0
     return f"{_size(lack)} were missing" if lack > 0 else "hardly anything was missing"
 
 
-def _others(message: OomMessage, holding: Holding) -> str:
+def _others(message: OomMessage, holding: Holders) -> str:
     if holding.others is None:
         return "The program is small: most likely another process holds the card, such as a second one of JAX, which takes it in advance."
     about = "" if holding.exact else "about "
     return f"Others hold {about}{_size(holding.others)} of {_card(message)}, and {_missing(holding)}: without them it would have fitted."
 
 
-def _huge(message: OomMessage, _holding: Holding) -> str:
+def _huge(message: OomMessage, _holding: Holders) -> str:
     total = message.total_bytes or message.allowed_bytes
     if total is not None and (message.tried_bytes or 0) > total:
         return f"One tensor of {_size(message.tried_bytes)} is larger than the whole card ({_size(total)}): freeing memory cannot help."
@@ -109,18 +109,18 @@ def _huge(message: OomMessage, _holding: Holding) -> str:
     )
 
 
-def _fragmented(message: OomMessage, holding: Holding) -> str:
+def _fragmented(message: OomMessage, holding: Holders) -> str:
     return f"torch holds {_size(message.unallocated_bytes)} that no tensor uses, and {_missing(holding)}: it is in pieces that are too small."
 
 
-def _full(message: OomMessage, holding: Holding) -> str:
+def _full(message: OomMessage, holding: Holders) -> str:
     held = message.reserved_bytes or message.process_bytes or message.allocated_bytes
     most = message.total_bytes or message.allowed_bytes
     missing = f"; {_size(holding.lack)} more were needed" if holding.lack is not None and holding.lack > 0 else ""
     return f"The program itself fills {_card(message)}: it holds {_size(held)} of {_size(most)}{missing}."
 
 
-def _context(message: OomMessage, holding: Holding) -> str:
+def _context(message: OomMessage, holding: Holders) -> str:
     unusable = (holding.outside or 0) + (holding.others or 0)
     return (
         f"{_size(unusable)} of {_card(message)}'s {_size(message.total_bytes)} are not for tensors: CUDA's context, libraries, and "
@@ -128,56 +128,56 @@ def _context(message: OomMessage, holding: Holding) -> str:
     )
 
 
-def _contexts(message: OomMessage, _holding: Holding) -> str:
+def _contexts(message: OomMessage, _holding: Holders) -> str:
     return (
         f"{len(message.others)} other processes have opened {_card(message)} and hold a context there, "
         f"{_size(sum(one.bytes for one in message.others))} in all, most likely ranks of the same job that work on other cards."
     )
 
 
-def _outside(message: OomMessage, holding: Holding) -> str:
+def _outside(message: OomMessage, holding: Holders) -> str:
     return (
         f"This process holds {_size(holding.outside)} that torch's allocator knows nothing of, beside {_size(message.allocated_bytes)} of "
         "tensors: another library or framework in it, or captured graphs."
     )
 
 
-def _limit(message: OomMessage, _holding: Holding) -> str:
+def _limit(message: OomMessage, _holding: Holders) -> str:
     return (
         f"A limit was reached, not the card's end: the process may have {_size(message.allowed_bytes)} of {_size(message.total_bytes)}, "
         f"and {_size(message.free_bytes)} were free."
     )
 
 
-def _spilled(message: OomMessage, _holding: Holding) -> str:
+def _spilled(message: OomMessage, _holding: Holders) -> str:
     return (
         f"Tensors hold {_size(message.allocated_bytes)} on a card of {_size(message.total_bytes)}: the driver of Windows lent the computer's "
         "memory, and that is used up too. It ran many times slower before it failed."
     )
 
 
-def _free(message: OomMessage, _holding: Holding) -> str:
+def _free(message: OomMessage, _holding: Holders) -> str:
     return (
         f"{_size(message.free_bytes)} were free and {_size(message.tried_bytes)} were asked for: it is not the card's memory that was "
         "lacking when the message was written."
     )
 
 
-def _start(_message: OomMessage, _holding: Holding) -> str:
+def _start(_message: OomMessage, _holding: Holders) -> str:
     return (
         "CUDA itself said it, without figures, and not torch's allocator: when a context was opened, a kernel loaded or a library started. "
         "Most often the card was full before the program began."
     )
 
 
-def _library(_message: OomMessage, _holding: Holding) -> str:
+def _library(_message: OomMessage, _holding: Holders) -> str:
     return (
         "cuBLAS or cuDNN could not take its own memory: the card was full at its first use, since torch's cache leaves nothing over, or "
         "an error before it (an index out of range) has broken the context."
     )
 
 
-def _unsaid(message: OomMessage, _holding: Holding) -> str:
+def _unsaid(message: OomMessage, _holding: Holders) -> str:
     if message.tried_bytes is None:
         return f"{message.speaker} found no more memory on the card; the message has no figures."
     whole = (
@@ -186,7 +186,7 @@ def _unsaid(message: OomMessage, _holding: Holding) -> str:
     return f"{message.speaker} asked for {_size(message.tried_bytes)}{whole}, and did not get it; the message does not say what was left."
 
 
-def _host(message: OomMessage, _holding: Holding) -> str:
+def _host(message: OomMessage, _holding: Holders) -> str:
     if message.speaker == "shell":
         return "The process was ended by SIGKILL: mostly by Linux, since the computer's own memory, not the card's, was used up."
     if message.speaker == "TensorFlow":
@@ -196,11 +196,11 @@ def _host(message: OomMessage, _holding: Holding) -> str:
     return "The computer's own memory ran out, not the card's."
 
 
-def _confined(message: OomMessage, _holding: Holding) -> str:
+def _confined(message: OomMessage, _holding: Holders) -> str:
     return "The limit of a container, job or service on the computer's memory was reached; the card has nothing to do with it."
 
 
-_SENTENCES: dict[Cause, Callable[[OomMessage, Holding], str]] = {
+_SENTENCES: dict[Cause, Callable[[OomMessage, Holders], str]] = {
     "others": _others,
     "contexts": _contexts,
     "fragmented": _fragmented,
@@ -220,7 +220,13 @@ _SENTENCES: dict[Cause, Callable[[OomMessage, Holding], str]] = {
 
 
 def advise(
-    cause: Cause, message: OomMessage, holding: Holding, *, place: Place, remedies: Sequence[Remedy], windows: bool
+    cause: Cause,
+    message: OomMessage,
+    holding: Holders,
+    *,
+    place: CodeLocation,
+    remedies: Sequence[Remedy],
+    windows: bool,
 ) -> Iterator[str]:
     """What to do about the cause, best first."""
     yield from _first(cause, message, windows)
@@ -304,7 +310,7 @@ _STEPS: dict[Cause, tuple[str, ...]] = {
         "Look for torch.cuda.set_per_process_memory_fraction, per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF, or a server's own share.",
     ),
     "spilled": (
-        "NVIDIA Control Panel, CUDA - Sysmem Fallback Policy: Prefer No Sysmem Fallback, so that it fails early and is never slow in silence.",
+        "NVIDIA Control Panel, CUDA - Sysmem Fallback AllocatorSettings: Prefer No Sysmem Fallback, so that it fails early and is never slow in silence.",
     ),
     "free": (
         "See the computer's own memory: free -h (Windows: the page file too). CUDA cannot take the card's memory when that is full.",

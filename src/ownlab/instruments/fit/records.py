@@ -9,7 +9,7 @@ from msgspec import Struct
 __all__ = [
     "KINDS",
     "Band",
-    "Biggest",
+    "BiggestBatch",
     "CardFit",
     "Decoding",
     "Device",
@@ -23,12 +23,12 @@ __all__ = [
     "MeasuredDecoding",
     "MeasuredMemory",
     "ModuleShare",
+    "OutOfMemoryReport",
     "Parameters",
     "Parts",
     "Peak",
     "Phase",
-    "Price",
-    "RanOut",
+    "RemedyTrial",
     "Request",
     "Spread",
     "Tag",
@@ -215,7 +215,7 @@ class CardFit(Struct, frozen=True):
     as_of: str = ""
 
 
-class Price(Struct, frozen=True):
+class RemedyTrial(Struct, frozen=True):
     """A remedy, tried on the model."""
 
     code: str
@@ -305,7 +305,7 @@ class MeasuredDecoding(Struct, frozen=True):
     cache_bytes: int
 
 
-class RanOut(Struct, frozen=True):
+class OutOfMemoryReport(Struct, frozen=True):
     """The step ran out of memory."""
 
     message: str
@@ -326,7 +326,7 @@ class Measured(Struct, frozen=True):
     per_second: float | None = None  # of what the batch counts
     floor_seconds: float | None = None  # the least that this card could take
     decoding: MeasuredDecoding | None = None
-    out_of_memory: RanOut | None = None
+    out_of_memory: OutOfMemoryReport | None = None
 
     @property
     def step_seconds(self) -> float | None:
@@ -352,7 +352,7 @@ class Trial(Struct, frozen=True):
     why: str = ""  # it did not
 
 
-class Biggest(Struct, frozen=True):
+class BiggestBatch(Struct, frozen=True):
     """The biggest batch that ran."""
 
     batch: int | None  # None: none did
@@ -381,7 +381,7 @@ class Fit(Struct, frozen=True):
     timeline: Timeline
     cards: tuple[CardFit, ...]
     guesses: tuple[str, ...]
-    remedies: tuple[Price, ...] = ()  # where they were asked for
+    remedies: tuple[RemedyTrial, ...] = ()  # where they were asked for
     decoding: Decoding | None = None  # --decode
     measured: Measured | None = None  # --measure
-    biggest: Biggest | None = None  # --batch max --measure
+    biggest: BiggestBatch | None = None  # --batch max --measure

@@ -1,13 +1,14 @@
-"""`ownlab fit` in the terminal: what it needs, on which cards, what holds it, and memory over the step."""
+"""`ownlab fit` in the terminal: what a step needs, on which cards it fits, what holds the memory, and memory over time."""
 
 from __future__ import annotations
 
 from rich.console import Console
-from rich.text import Text
+from rich.text import Text as RichText
 
-from ownlab.instruments.fit.memory_plot import GLYPHS, plot
+from ownlab.instruments.fit.memory_chart import GLYPHS, plot
 from ownlab.instruments.fit.records import KINDS, CardFit, Fit, Kind, ModuleShare
 from ownlab.render.console import labelled
+from ownlab.text import listing, plural, text
 from ownlab.units import format_bytes, format_seconds
 
 __all__ = ["show_fit", "show_timeline"]
@@ -22,117 +23,146 @@ _COLOURS: dict[str, str] = {
     "temporary": "red",
     "workspace": "cyan",
 }
-_WORDS: dict[str, str] = {
-    "weights": "weights",
-    "gradients": "gradients",
-    "optimizer": "optimizer",
-    "activations": "activations",
-    "inputs": "inputs",
-    "temporary": "temporary",
-    "workspace": "libraries",
-    "slack": "cached",
-    "context": "CUDA itself",
+_LABELS: dict[str, str] = {
+    "weights": text("weights"),
+    "gradients": text("gradients"),
+    "optimizer": text("optimizer"),
+    "activations": text("activations"),
+    "inputs": text("inputs"),
+    "temporary": text("temporary"),
+    "workspace": text("libraries"),
+    "slack": text("cached"),
+    "context": text("CUDA itself"),
 }
 _BAR = 24
 _MODULES = 12
 _PLOT_ROWS = 10
-# So little more or less arithmetic is none.
+# Arithmetic that differs by less than this counts as equal.
 _SAME = 0.02
 _PLOT_WIDEST = 90
-_PHASES = {
-    "setup": "the preparation",
-    "forward": "the forward pass",
-    "backward": "the backward pass",
-    "optimizer": "the optimizer's step",
+_PEAK_HEADINGS = {
+    "setup": text("What holds the memory at the peak, during setup"),
+    "forward": text("What holds the memory at the peak, in the forward pass"),
+    "backward": text("What holds the memory at the peak, in the backward pass"),
+    "optimizer": text("What holds the memory at the peak, in the optimizer step"),
 }
+_VERDICTS = {"yes": (text("fits"), "green"), "tight": (text("tight"), "yellow"), "no": (text("no"), "red")}
 
 
 def show_fit(fit: Fit, out: Console, *, timeline: bool = True) -> None:
-    """Print a prediction; without its timeline where a drawing of that follows."""
-    labelled(out, "", Text(_sentence(fit), style="bold"), indent=0, width=0)
-    labelled(out, "", Text(_setting(fit), style="dim"), indent=0, width=0)
+    """Print a prediction; without its timeline where a chart of it follows."""
+    labelled(out, "", RichText(_summary(fit), style="bold"), indent=0, width=0)
+    labelled(out, "", RichText(_setting(fit), style="dim"), indent=0, width=0)
     out.print()
-    _line(out, "parameters", _parameters(fit))
-    _line(out, "arithmetic", _arithmetic(fit))
-    _line(out, "peak", _peak(fit))
+    _line(out, text("parameters"), _parameters(fit))
+    _line(out, text("arithmetic"), _arithmetic(fit))
+    _line(out, text("peak"), _peak(fit))
     if fit.cards:
-        _heading(out, "Cards")
+        _heading(out, text("Cards"))
         _show_cards(fit, out)
-    _heading(out, f"What holds it at the peak, in {_PHASES[fit.peak.phase]}")
+    _heading(out, _PEAK_HEADINGS[fit.peak.phase])
     _show_parts(fit, out)
     if fit.modules:
-        _heading(out, "Which modules")
+        _heading(out, text("Modules"))
         _show_modules(fit, out)
     if timeline:
-        _heading(out, "Over one step")
+        _heading(out, text("Over one step"))
         show_timeline(fit, out)
     if fit.remedies:
-        _heading(out, "What makes it need less, tried on this model")
+        _heading(out, text("What reduces memory, tried on this model"))
         _show_remedies(fit, out)
     elif fit.cards and all(card.fits == "no" for card in fit.cards):
         out.print()
-        _line(out, "then", "ownlab fit … --remedies tries what makes it need less, and says what each saves")
+        _line(out, text("next"), text("ownlab fit … --remedies tries what reduces memory, and reports what each saves"))
     for number, guess in enumerate(fit.guesses):
         if number == 0:
             out.print()
-        _line(out, "guessed" if number == 0 else "", guess)
+        _line(out, text("guessed") if number == 0 else "", guess)
 
 
-def _sentence(fit: Fit) -> str:
-    what = "training" if fit.request.train else "inference"
+def _summary(fit: Fit) -> str:
+    memory, train = _span(fit), fit.request.train
     fitting = [card for card in fit.cards if card.fits == "yes"]
-    least = min(fitting, key=lambda card: card.memory_bytes, default=None)
-    where = "" if least is None else f", and fits {_article(least)}"
-    if fit.cards and least is None:
-        tight = any(card.fits == "tight" for card in fit.cards)
-        where = "; on none of these cards is it sure to fit" if tight else ", more than any of these cards has"
-    return f"A step of {what} takes {_span(fit)} of a card{where}."
+    if fitting:
+        card = _name_in_sentence(min(fitting, key=lambda card: card.memory_bytes))
+        if train:
+            return text("A training step takes {memory} of a card, and fits {card}.", memory=memory, card=card)
+        return text("An inference step takes {memory} of a card, and fits {card}.", memory=memory, card=card)
+    if any(card.fits == "tight" for card in fit.cards):
+        if train:
+            return text("A training step takes {memory} of a card. It is not sure to fit any of these.", memory=memory)
+        return text("An inference step takes {memory} of a card. It is not sure to fit any of these.", memory=memory)
+    if fit.cards:
+        if train:
+            return text("A training step takes {memory} of a card, more than any of these cards has.", memory=memory)
+        return text("An inference step takes {memory} of a card, more than any of these cards has.", memory=memory)
+    if train:
+        return text("A training step takes {memory} of a card.", memory=memory)
+    return text("An inference step takes {memory} of a card.", memory=memory)
 
 
-def _article(card: CardFit) -> str:
-    return card.name.replace("any with", "any card with") if card.name.startswith("any") else f"the {card.name}"
+def _name_in_sentence(card: CardFit) -> str:
+    if card.name.startswith("any with"):
+        return text("any card with {memory}", memory=card.name.removeprefix("any with").strip())
+    return text("the {card}", card=card.name)
 
 
 def _span(fit: Fit) -> str:
-    """One figure where both ends read the same, else both."""
+    """Return one figure where both ends of the band read the same, else both."""
     low, high = format_bytes(fit.band.device_low_bytes), format_bytes(fit.band.device_high_bytes)
     if low == high:
         return low
     number, unit = low.split()
-    return f"{number if unit == high.split()[1] else low} to {high}"
+    return text("{low} to {high}", low=number if unit == high.split()[1] else low, high=high)
 
 
 def _setting(fit: Fit) -> str:
+    """The target and the settings of the step, separated by commas."""
     request = fit.request
-    size = [f"batch {request.batch}" if request.batch else "", f"sequence {request.seq}" if request.seq else ""]
-    how = [
+    parts = [
+        request.target.rpartition("/")[2],
+        text("batch {batch}", batch=request.batch) if request.batch else "",
+        text("sequence {seq}", seq=request.seq) if request.seq else "",
         request.precision,
-        f"{request.optimizer}{' fused' if request.fused else ''}" if request.train else "",
-        "checkpointing" if request.checkpointing else "",
-        "channels last" if request.channels_last else "",
-        f"{request.accumulate} batches accumulated" if request.accumulate > 1 else "",
+        _optimizer(fit) if request.train else "",
+        text("checkpointing") if request.checkpointing else "",
+        text("channels last") if request.channels_last else "",
+        text("{count} batches accumulated", count=request.accumulate) if request.accumulate > 1 else "",
         fit.allocator,
         f"torch {fit.torch}",
     ]
-    return ", ".join(part for part in (request.target.rpartition("/")[2], *size, *how) if part)
+    return ", ".join(part for part in parts if part)
+
+
+def _optimizer(fit: Fit) -> str:
+    name = fit.request.optimizer
+    return text("{optimizer} fused", optimizer=name) if fit.request.fused else name
 
 
 def _parameters(fit: Fit) -> str:
     counts = fit.parameters
-    parts = [f"{_count(counts.total)}"]
+    parts = [_count(counts.total)]
     if counts.trainable != counts.total:
-        parts.append(f"{_count(counts.trainable)} of them trained")
+        parts.append(text("{count} of them trained", count=_count(counts.trainable)))
     if counts.buffers:
-        parts.append(f"{_count(counts.buffers)} in buffers")
+        parts.append(text("{count} in buffers", count=_count(counts.buffers)))
     if counts.tied:
-        parts.append(f"{_count(counts.tied)} used twice")
+        parts.append(text("{count} used twice", count=_count(counts.tied)))
     return ", ".join(parts)
 
 
 def _arithmetic(fit: Fit) -> str:
     flops = fit.flops
-    both = f" ({_count(flops.forward)} forward, {_count(flops.backward)} backward)" if flops.backward else ""
-    return f"{_count(flops.total)} FLOPs a step{both}, which are {_count(flops.total / 2)} multiply-adds"
+    total, multiply_adds = _count(flops.total), _count(flops.total / 2)
+    if not flops.backward:
+        return text("{total} FLOPs per step ({macs} multiply-adds)", total=total, macs=multiply_adds)
+    return text(
+        "{total} FLOPs per step: {forward} forward, {backward} backward ({macs} multiply-adds)",
+        total=total,
+        forward=_count(flops.forward),
+        backward=_count(flops.backward),
+        macs=multiply_adds,
+    )
 
 
 def _count(number: float) -> str:
@@ -143,10 +173,12 @@ def _count(number: float) -> str:
 
 
 def _peak(fit: Fit) -> str:
-    peak = fit.peak
-    return (
-        f"{format_bytes(peak.allocated_bytes)} allocated, {format_bytes(peak.reserved_bytes)} reserved, "
-        f"{format_bytes(peak.device_bytes)} on the card; {format_bytes(fit.smallest_bytes)} would do"
+    return text(
+        "{allocated} allocated, {reserved} reserved, {device} on the card; {smallest} would be enough",
+        allocated=format_bytes(fit.peak.allocated_bytes),
+        reserved=format_bytes(fit.peak.reserved_bytes),
+        device=format_bytes(fit.peak.device_bytes),
+        smallest=format_bytes(fit.smallest_bytes),
     )
 
 
@@ -155,42 +187,61 @@ def _show_cards(fit: Fit, out: Console) -> None:
     floors = max(len(_floor(card)) for card in fit.cards) + 2
     batches = any(card.biggest_batch is not None for card in fit.cards)
     for card in fit.cards:
-        verdict, style = {"yes": ("fits", "green"), "tight": ("tight", "yellow"), "no": ("no", "red")}[card.fits]
-        line = Text(f"  {card.name.ljust(width)}{format_bytes(card.memory_bytes).rjust(9)}  ")
+        verdict, style = _VERDICTS[card.fits]
+        line = RichText(f"  {card.name.ljust(width)}{format_bytes(card.memory_bytes).rjust(9)}  ")
         line.append(verdict.ljust(6), style=style)
         line.append(_spare(card).ljust(17))
         line.append(_floor(card).ljust(floors))
         if batches:
-            line.append("no batch" if card.biggest_batch is None else f"batch up to {card.biggest_batch}")
+            line.append(_biggest_batch(card))
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     if not all(card.calibrated for card in fit.cards):
-        note = "What CUDA and its libraries take was measured on an H200; on other cards it is taken to be the same."
-        labelled(out, "", Text(note, style="dim"), indent=2, width=0)
+        note = text(
+            "The memory of CUDA and its libraries was measured on an H200, and is assumed to be the same on other cards."
+        )
+        labelled(out, "", RichText(note, style="dim"), indent=2, width=0)
+
+
+def _biggest_batch(card: CardFit) -> str:
+    if card.biggest_batch is None:
+        return text("no batch")
+    return text("batch up to {batch}", batch=card.biggest_batch)
 
 
 def _show_remedies(fit: Fit, out: Console) -> None:
-    width = max(len(price.option) for price in fit.remedies) + 2
-    for price in fit.remedies:
-        if price.device_bytes is None or price.saved_bytes is None or price.arithmetic is None:
-            labelled(out, price.option.ljust(width), Text(f"not here: {price.refused}", style="dim"), width=width)
+    width = max(len(trial.option) for trial in fit.remedies) + 2
+    for trial in fit.remedies:
+        if trial.device_bytes is None or trial.saved_bytes is None or trial.arithmetic is None:
+            reason = text("not possible here: {reason}", reason=trial.refused)
+            labelled(out, trial.option.ljust(width), RichText(reason, style="dim"), width=width)
             continue
-        saves = f"{format_bytes(abs(price.saved_bytes))} {'less' if price.saved_bytes >= 0 else 'more'}"
-        more = f", {price.arithmetic:.2f} × the arithmetic" if abs(price.arithmetic - 1) > _SAME else ""
-        where = f", fits {', '.join(price.fits)}" if price.fits else ""
-        note = f"; {price.note}" if price.note else ""
-        line = f"{format_bytes(price.device_bytes)}, {saves}{more}{where}{note}"
-        labelled(out, price.option.ljust(width), line, width=width)
+        size = format_bytes(abs(trial.saved_bytes))
+        parts = [
+            format_bytes(trial.device_bytes),
+            text("{size} less", size=size) if trial.saved_bytes >= 0 else text("{size} more", size=size),
+        ]
+        if abs(trial.arithmetic - 1) > _SAME:
+            parts.append(text("{factor} × the arithmetic", factor=f"{trial.arithmetic:.2f}"))
+        if trial.fits:
+            parts.append(text("fits {cards}", cards=listing(trial.fits)))
+        if trial.note:
+            parts.append(trial.note)
+        labelled(out, trial.option.ljust(width), ", ".join(parts), width=width)
 
 
 def _spare(card: CardFit) -> str:
-    return f"{format_bytes(abs(card.spare_bytes))} {'left' if card.spare_bytes >= 0 else 'short'}"
+    size = format_bytes(abs(card.spare_bytes))
+    return text("{size} left", size=size) if card.spare_bytes >= 0 else text("{size} short", size=size)
 
 
 def _floor(card: CardFit) -> str:
     if card.floor_seconds is None:
         return ""
-    return f"≥ {format_seconds(card.floor_seconds)} ({card.bound_by})"
+    seconds = format_seconds(card.floor_seconds)
+    if card.bound_by == "arithmetic":
+        return text("≥ {seconds} (arithmetic)", seconds=seconds)
+    return text("≥ {seconds} (memory)", seconds=seconds)
 
 
 def _show_parts(fit: Fit, out: Console) -> None:
@@ -199,64 +250,71 @@ def _show_parts(fit: Fit, out: Console) -> None:
         size = getattr(fit.parts, name)
         if size <= 0:
             continue
-        line = Text(f"  {_WORDS[name].ljust(_LABEL)}{format_bytes(size).rjust(9)} {100 * size / total:4.0f} %  ")
+        line = RichText(f"  {_LABELS[name].ljust(_LABEL)}{format_bytes(size).rjust(9)} {100 * size / total:4.0f} %  ")
         line.append("█" * round(_BAR * size / total), style=_COLOURS.get(name, "dim"))
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
 def _show_modules(fit: Fit, out: Console) -> None:
-    """The greatest, at their places in the tree."""
-    greatest = sorted(fit.modules, key=lambda share: -share.bytes)[:_MODULES]
-    kept = set(map(id, greatest))
+    """Print the largest modules, in the order of the tree."""
+    largest = sorted(fit.modules, key=lambda share: -share.bytes)[:_MODULES]
+    kept = set(map(id, largest))
     shown = [share for share in fit.modules if id(share) in kept]
     width = max(len(_module(share)) for share in shown) + 2
     for share in shown:
         line = f"  {_module(share).ljust(width)}{format_bytes(share.bytes).rjust(9)} {100 * share.bytes / (fit.peak.allocated_bytes or 1):4.0f} %"
-        out.print(Text(line), no_wrap=True, overflow="ignore", crop=False)
+        out.print(RichText(line), no_wrap=True, overflow="ignore", crop=False)
     if len(fit.modules) > len(shown):
-        labelled(out, "", Text(f"and {len(fit.modules) - len(shown)} smaller ones; all: --json", style="dim"), width=0)
+        note = plural(
+            len(fit.modules) - len(shown),
+            "and one smaller module; --json lists all",
+            "and {n} smaller modules; --json lists all",
+        )
+        labelled(out, "", RichText(note, style="dim"), width=0)
 
 
 def _module(share: ModuleShare) -> str:
-    last = share.module.rpartition(".")[2] or "outside of them"
+    last = share.module.rpartition(".")[2] or text("outside of modules")
     return f"{'  ' * share.depth}{last}{f' ({share.count})' if share.count > 1 else ''}"
 
 
 def show_timeline(fit: Fit, out: Console) -> None:
-    """Print memory over one step, drawn with letters."""
+    """Print memory over one step as a plot of characters."""
     width = min(_PLOT_WIDEST, max(30, out.width - 14))
     drawn = plot(fit.timeline, width, _PLOT_ROWS)
     for number, row in enumerate(drawn.rows):
         label = format_bytes(drawn.highest * (len(drawn.rows) - number) / len(drawn.rows)) if number % 3 == 0 else ""
-        out.print(Text(f"  {label.rjust(9)} ", style="dim") + _cells(row), no_wrap=True, overflow="ignore", crop=False)
+        out.print(
+            RichText(f"  {label.rjust(9)} ", style="dim") + _cells(row), no_wrap=True, overflow="ignore", crop=False
+        )
     marks = [" "] * width
     for column, phase in drawn.phases:
         for offset, letter in enumerate(f"│{phase}"):
             if column + offset < width:
                 marks[column + offset] = letter
-    out.print(Text(" " * 12 + "".join(marks).rstrip(), style="dim"), no_wrap=True, overflow="ignore", crop=False)
-    out.print(Text(" " * (12 + drawn.peak_column) + "▲ peak"), no_wrap=True, overflow="ignore", crop=False)
-    legend = Text(" " * 12)
+    out.print(RichText(" " * 12 + "".join(marks).rstrip(), style="dim"), no_wrap=True, overflow="ignore", crop=False)
+    out.print(RichText(" " * (12 + drawn.peak_column) + "▲ peak"), no_wrap=True, overflow="ignore", crop=False)
+    legend = RichText(" " * 12)
     for kind in KINDS:
         if any(fit.timeline.held[kind]):
-            legend.append(GLYPHS[kind], style=_COLOURS[kind]).append(f" {_WORDS[kind]}  ")
+            legend.append(GLYPHS[kind], style=_COLOURS[kind]).append(f" {_LABELS[kind]}  ")
     legend.rstrip()
     out.print(legend)
 
 
-def _cells(row: list[Kind | None]) -> Text:
-    line = Text()
+def _cells(row: list[Kind | None]) -> RichText:
+    line = RichText()
     for kind in row:
         line.append(" " if kind is None else GLYPHS[kind], style="" if kind is None else _COLOURS[kind])
     line.rstrip()
     return line
 
 
-def _heading(out: Console, text: str) -> None:
+def _heading(out: Console, heading: str) -> None:
     out.print()
-    out.print(Text(text, style="bold"))
+    out.print(RichText(heading, style="bold"))
 
 
-def _line(out: Console, label: str, text: str) -> None:
-    labelled(out, label, text, indent=2, width=_LABEL)
+def _line(out: Console, label: str, body: str) -> None:
+    labelled(out, label, body, indent=2, width=_LABEL)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ownlab.instruments.top.records import CardSample, Owner, ProcessSample
-from ownlab.processes.procfs import UNSEEN, Stat, below, children_of, everyone
+from ownlab.processes.procfs import UNSEEN, Stat, all_processes, children_of, descendants_of
 
 __all__ = ["Owners", "Processes"]
 
@@ -76,7 +76,7 @@ class Processes:
         """From this moment the first look's CPU shares count, whoever it is about."""
         self._first = (
             time.monotonic(),
-            {pid: (stat.started, stat.ticks) for pid, stat in everyone(self._root).items()},
+            {pid: (stat.started, stat.ticks) for pid, stat in all_processes(self._root).items()},
         )
 
     def read(
@@ -109,7 +109,7 @@ class Processes:
         now = time.monotonic()
         if roots != self._roots or now - self._aside_at > _ASIDE_SECONDS:
             self._roots, self._aside, self._aside_at = roots, set(), now
-        return everyone(self._root, but=self._aside)
+        return all_processes(self._root, but=self._aside)
 
     def _is_here(self, pid: int, table: Mapping[int, Stat]) -> bool:
         """Whether the process of this number is the one that the driver means."""
@@ -178,12 +178,12 @@ def _trees(owners: Mapping[int, Owner], on_cards: Iterable[int], table: Mapping[
     for pid, owner in owners.items():
         if pid in table:
             roots[owner.runtime] = pid
-            members.setdefault(owner.runtime, set()).update((pid, *below(pid, children)))
+            members.setdefault(owner.runtime, set()).update((pid, *descendants_of(pid, children)))
     whose = {pid: owners[root] for runtime, root in roots.items() for pid in members[runtime]}
     found = [_Tree(root, owners[root], frozenset(members[runtime])) for runtime, root in roots.items()]
     kernels = set(roots.values())
     others = [pid for pid in on_cards if pid not in kernels]
-    return [*found, *(_Tree(pid, whose.get(pid), frozenset((pid, *below(pid, children)))) for pid in others)]
+    return [*found, *(_Tree(pid, whose.get(pid), frozenset((pid, *descendants_of(pid, children)))) for pid in others)]
 
 
 def _rates(before: _Counts | None, now: _Counts) -> tuple[float | None, float | None, float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ownlab.cli.options import json_option
-from ownlab.config.listing import read_configuration, write_first_config
+from ownlab.config.listing import read_configuration, write_initial_config
 from ownlab.config.loader import resolve_lab_options
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.terminal.config import show_configuration
@@ -29,7 +29,7 @@ def command(as_json: bool, init: bool) -> None:
     ownlab config --init                    write a file in which everything is explained
     OWNLAB_LIMITS_PRESET=colab ownlab up    for once, without any file
     """
-    written = write_first_config() if init else None
+    written = write_initial_config() if init else None
     found = read_configuration()
     if as_json:
         echo_record(found)

@@ -7,7 +7,8 @@ import os
 import click
 
 from ownlab.cli.options import json_option
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
 from ownlab.errors import DeadlineError, LabError
 from ownlab.lab.service.down import choose_labs, end_lab, end_runtimes
 from ownlab.lab.service.labs import lab_id

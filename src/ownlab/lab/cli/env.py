@@ -12,7 +12,7 @@ from ownlab.lab.environments.registry import (
     list_environments,
     remove_environment,
 )
-from ownlab.lab.runtimes.refresh import refresh_specs
+from ownlab.lab.runtimes.runtime_types import refresh_specs
 from ownlab.lab.terminal.types import show_environments
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ownlab.cli.options import json_option
-from ownlab.lab.forms.notebook_forms import FormView, forms_of
+from ownlab.lab.forms.notebook_forms import FormView, find_forms
 from ownlab.lab.notebooks.files import read_notebook
 from ownlab.lab.notebooks.parsing import replace_lone_surrogates
 from ownlab.lab.terminal.form import show_forms
@@ -23,7 +23,7 @@ def command(notebook: str, as_json: bool) -> None:
 
     Each field is a parameter of a run: ownlab run NOTEBOOK -p NAME=VALUE. docs/FORMS.md says how fields are written.
     """
-    forms = forms_of(replace_lone_surrogates(read_notebook(notebook)))
+    forms = find_forms(replace_lone_surrogates(read_notebook(notebook)))
     found = tuple(one for one in forms if one.form.title is not None or one.form.parts)  # not: hidden code alone
     if as_json:
         echo_record(tuple(map(FormView.of, found)))

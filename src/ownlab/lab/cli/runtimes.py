@@ -7,12 +7,11 @@ import time
 import click
 
 from ownlab.cli.options import json_option
+from ownlab.config.limits import limits_of, stricter
 from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import DeadlineError
 from ownlab.lab.cli.runtime_log import command as log
-from ownlab.lab.runtimes.limit_policy import stricter
 from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
-from ownlab.lab.runtimes.plan import Limits
 from ownlab.lab.runtimes.records import RuntimeTold
 from ownlab.lab.runtimes.usage_report import usage_report
 from ownlab.lab.server.machine_reader import Sight, open_store
@@ -20,7 +19,7 @@ from ownlab.lab.service.down import await_end
 from ownlab.lab.service.overview import lab_folder
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.terminal.runtimes import short_id, short_path, show_runtimes, show_usage
-from ownlab.lab.transport.line_protocol import RELEASED
+from ownlab.lab.transport.journal_protocol import RELEASED
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
 from ownlab.units import format_seconds
@@ -99,7 +98,7 @@ def usage(outer_json: bool, as_json: bool, weeks: int) -> None:
     """Show what was used, by week and person: hours, hours of cards, units."""
     options = resolve_lab_options()
     with open_store(options) as store:
-        report = usage_report(store, weeks, stricter(Limits(**options.limits), store.limits()))
+        report = usage_report(store, weeks, stricter(limits_of(options), store.limits()))
     if as_json or outer_json:
         echo_record(report)
     else:

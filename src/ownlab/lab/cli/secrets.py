@@ -12,7 +12,7 @@ import click
 from ownlab.cli.options import json_below, json_option
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.secrets.store import (
-    LONGEST,
+    MAX_LENGTH,
     Secret,
     SecretList,
     check_name,
@@ -144,7 +144,7 @@ def _typed(name: str) -> str:
 
 
 def _piped() -> str:
-    data = sys.stdin.buffer.read(4 * LONGEST + 1)  # no character has more than four bytes
+    data = sys.stdin.buffer.read(4 * MAX_LENGTH + 1)  # no character has more than four bytes
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -10,12 +10,11 @@ from pathlib import Path
 import click
 
 from ownlab.cli.options import json_below, json_option
+from ownlab.config.limits import preset_limits
 from ownlab.config.loader import resolve_lab_options
-from ownlab.config.presets import PRESETS
+from ownlab.config.settings import PRESETS
 from ownlab.errors import LabError, UsageError
-from ownlab.lab.runtimes.plan import Limits
-from ownlab.lab.store.location import SHARED_FOLDER, choose_store, view_store
-from ownlab.lab.store.records import StoreChoice
+from ownlab.lab.store.location import SHARED_FOLDER, StoreChoice, choose_store, view_store
 from ownlab.lab.terminal.config import show_store
 from ownlab.render.console import console
 from ownlab.render.documents import echo_record
@@ -90,11 +89,8 @@ def _refuse_without_rights(folder: str, command: str) -> None:
 
 
 def _limits(preset: str) -> dict[str, float] | None:
-    """By the names of Limits, in seconds; only what the preset says."""
-    options = resolve_lab_options(environ={}, preset=preset)
-    found = {name: options.limits[name] for name in ("idle", "session", "card_seconds_per_week")}
-    assert set(found) <= set(Limits._fields)
-    return {name: value for name, value in found.items() if value is not None} or None
+    """Return the limits of a preset, in seconds, by the fields of Limits."""
+    return preset_limits(PRESETS[preset]) or None
 
 
 def _show(choice: StoreChoice, as_json: bool) -> None:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import click
 
 from ownlab.cli.options import json_option
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_export, missing_config
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
 from ownlab.lab.service.labs import Lab, LabLock, holder, lab_id, read_lab, take
 from ownlab.lab.service.ports import choose_port

@@ -1,1 +1,1 @@
-"""What Colab wrote into notebooks: forms in comments, and the metadata beside them."""
+"""Notebooks that were written for Colab. `detection`: by their metadata and imports. The stand-in for google.colab is in ownlab_guest."""

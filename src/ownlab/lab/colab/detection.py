@@ -1,4 +1,4 @@
-"""Whether a notebook was written for Colab, and for which kind of machine there."""
+"""Detect whether a notebook was written for Colab, and for which accelerator there."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ownlab.lab.forms.notebook_forms import source_of
-from ownlab.lab.forms.source_lines import lines_of
+from ownlab.lab.forms.notebook_forms import cell_source
+from ownlab.lab.forms.source_lines import scan_lines
 
 __all__ = ["accelerator_of", "gpu_type_of", "wants_colab"]
 
-# In quotes too: 'google.colab' in sys.modules. With JavaScript's google.colab.kernel, in an HTML cell, likewise.
+# Also in quotes ('google.colab' in sys.modules), and as JavaScript's google.colab.kernel in an HTML cell.
 _MENTIONS = re.compile(
     r"(?<![\w.])google\s*\.\s*colab(?!\w)"
     r"|(?<![\w.])from\s+google\s+import\s*(?:\([^)]*|[^\n;(]*)(?<!\w)colab(?!\w)"
 )
 _NO_ACCELERATOR = ("", "NONE")
-_CARD = re.compile(r"[\w .-]{1,40}")  # it is shown to people, and anybody may have written it
+_CARD = re.compile(r"[\w .-]{1,40}")  # it is shown to people, and comes from an untrusted file
 
 
 def wants_colab(notebook: Mapping[str, Any]) -> bool:
-    """Whether its kernel is to be like Colab's: as the notebook says, else by who saved it and what its code uses."""
-    metadata = _part(notebook, "metadata")
-    said = _part(metadata, "ownlab").get("colab")
-    if isinstance(said, bool):
-        return said
+    """Return whether its kernel should run in Colab mode: as its metadata says, else by who saved it and what it imports."""
+    metadata = _mapping(notebook, "metadata")
+    setting = _mapping(metadata, "ownlab").get("colab")
+    if isinstance(setting, bool):
+        return setting
     if "colab" in metadata:
         return True
     cells = notebook.get("cells")
-    return any(_mentions(cell) for cell in (cells if isinstance(cells, list) else []))
+    return any(_mentions_colab(cell) for cell in (cells if isinstance(cells, list) else []))
 
 
 def accelerator_of(notebook: Mapping[str, Any]) -> str | None:
-    """ "GPU" or "TPU", as the notebook asks for it on Colab; None where it asks for none."""
-    found = _part(notebook, "metadata").get("accelerator")
-    name = found.strip().upper() if isinstance(found, str) else ""
+    """Return the accelerator that the notebook requests on Colab, "GPU" or "TPU"; None where it requests none."""
+    accelerator = _mapping(notebook, "metadata").get("accelerator")
+    name = accelerator.strip().upper() if isinstance(accelerator, str) else ""
     return None if name in _NO_ACCELERATOR else name
 
 
 def gpu_type_of(notebook: Mapping[str, Any]) -> str | None:
-    """Which card it asks for on Colab: "T4", "L4", "A100"; None where it does not say."""
-    found = _part(_part(notebook, "metadata"), "colab").get("gpuType")
-    return found.strip() or None if isinstance(found, str) and _CARD.fullmatch(found) else None
+    """Return the card that the notebook requests on Colab, "T4", "L4", "A100"; None where it names none."""
+    card = _mapping(_mapping(notebook, "metadata"), "colab").get("gpuType")
+    return card.strip() or None if isinstance(card, str) and _CARD.fullmatch(card) else None
 
 
-def _mentions(cell: object) -> bool:
+def _mentions_colab(cell: object) -> bool:
     if not isinstance(cell, Mapping) or cell.get("cell_type") != "code":
         return False
-    source = source_of(cell)
+    source = cell_source(cell)
     if source is None or _MENTIONS.search(source) is None:
         return False
-    return _MENTIONS.search("\n".join(line.text[: line.comment] for line in lines_of(source))) is not None
+    return _MENTIONS.search("\n".join(line.text[: line.comment] for line in scan_lines(source))) is not None
 
 
-def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = record.get(name)
-    return found if isinstance(found, Mapping) else {}
+def _mapping(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = record.get(name)
+    return value if isinstance(value, Mapping) else {}

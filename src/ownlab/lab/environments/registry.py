@@ -17,9 +17,10 @@ from ownlab import guest_client
 from ownlab.config.paths import state_folder
 from ownlab.config.target import OWN_PYTHON, resolve_machine_options
 from ownlab.errors import InterpreterError, LabError, RecordError, UsageError
-from ownlab.file_lock import take_turn
+from ownlab.file_lock import LOCK_SECONDS, wait_for_lock
+from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
-from ownlab.lab.store.atomic_write import write_private
+from ownlab.text import text
 
 __all__ = [
     "DEFAULT",
@@ -192,7 +193,7 @@ def _write(environments: tuple[Environment, ...], environ: Mapping[str, str]) ->
     path = _file(environ, make=True)
     text = msgspec.json.format(encode_json(EnvironmentList(environments)), indent=1).decode()
     try:
-        write_private(str(path), text + "\n")
+        replace_file(str(path), text + "\n")
     except OSError as exc:
         raise LabError(f"{path} cannot be written: {exc.strerror}") from exc
 
@@ -206,7 +207,8 @@ def _locked(environ: Mapping[str, str]) -> Iterator[None]:
     except OSError as exc:
         raise LabError(f"{path} cannot be made: {exc.strerror}") from exc
     try:
-        take_turn(descriptor, f"{path} is held by another ownlab")
+        message = text("Another ownlab process has locked {path} for {seconds:g} s.", path=path, seconds=LOCK_SECONDS)
+        wait_for_lock(descriptor, LabError(message))
         yield
     finally:
         os.close(descriptor)

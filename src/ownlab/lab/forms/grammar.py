@@ -1,4 +1,8 @@
-"""The form that a cell's comments describe: `#@title`, `#@param`, `#@markdown`; with exact places for writing back."""
+"""The form grammar: parse `#@title`, `#@param` and `#@markdown` comments of a cell into a form, with exact positions.
+
+Annotations (`{…}` and `[…]`) are JavaScript-like literals, read as people wrote them. Nothing here raises: a cell may be
+unfinished. docs/FORMS.md describes the grammar.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,17 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from ownlab.lab.forms.source_lines import Line, lines_of
+from ownlab.lab.forms.source_lines import Line, scan_lines
 
-__all__ = ["Field", "FieldType", "Form", "Markdown", "Read", "Value", "Word", "parse_form", "read_literal"]
+__all__ = ["Field", "FieldType", "Form", "Markdown", "parse_form"]
 
 FieldType = Literal["string", "raw", "number", "integer", "boolean", "slider", "date", "dropdown"]
 
 _MARK = re.compile(r"#\s*@(title|markdown)(?!\w)(.*)", re.DOTALL)
 _PARAM = re.compile(r"#\s*@param(?!\w)")
 _ANY = re.compile(r"@(?:title|markdown|param)")
-_TAKEN_BACK = re.compile(r"#\s*#")  # x = 1 ##@param: so people switch a field off
-_TARGET = re.compile(r"\s*(\w+)\s*(?::.*)?", re.DOTALL)  # one name, perhaps with a type beside it
+_DISABLED = re.compile(r"#\s*#")  # x = 1 ##@param: a field that was disabled
+_TARGET = re.compile(r"\s*(\w+)\s*(?::.*)?", re.DOTALL)  # one name, perhaps with a type annotation
 _LAMBDA = re.compile(r"\blambda\b")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _CONSTANTS = frozenset(("true", "false", "null", "none"))
@@ -34,14 +38,14 @@ _OPTIONS = frozenset(("display-mode", "run", "vertical-output", "form-width"))
 
 
 class Markdown(Struct, frozen=True, tag_field="part", tag="markdown"):
-    """Words between fields."""
+    """Text between fields."""
 
     text: str
     line: int
 
 
 class Field(Struct, frozen=True, tag_field="part", tag="field"):
-    """One value that can be set. `value` is source text; `start` to `end` is its place in the cell's source."""
+    """One value that can be set. `value` is Python source; `start` and `end` are its position in the cell's source."""
 
     name: str
     type: FieldType
@@ -49,8 +53,8 @@ class Field(Struct, frozen=True, tag_field="part", tag="field"):
     line: int  # from 0
     start: int
     end: int
-    choices: tuple[str, ...] | None = None  # what a dropdown shows; strings without quotes, or source text where raw
-    value_type: FieldType = "string"  # how a dropdown's choice is written: "string", "raw", "number", …
+    choices: tuple[str, ...] | None = None  # of a dropdown: strings without quotes, or Python source where raw
+    value_type: FieldType = "string"  # the type of a dropdown's choices
     allow_input: bool = False
     min: float | None = None
     max: float | None = None
@@ -59,28 +63,28 @@ class Field(Struct, frozen=True, tag_field="part", tag="field"):
 
 
 class Form(Struct, frozen=True):
-    """What a cell shows beside, or instead of, its code."""
+    """What a cell shows next to, or instead of, its code."""
 
     title: str | None
     parts: tuple[Field | Markdown, ...]
     hidden: bool = False  # the code is not shown
-    auto: bool = False  # runs again at each change, after it ran once
-    vertical: bool = False  # the form stands above the outputs
-    width: str | None = None  # of the form beside the code: "50%", "150px"
+    auto: bool = False  # the cell runs again after each change, once it has run
+    vertical: bool = False  # the form is above the outputs
+    width: str | None = None  # of a form next to the code: "50%", "150px"
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Those that can be set, in order."""
+        """The fields, in order."""
         return tuple(part for part in self.parts if isinstance(part, Field))
 
 
 def parse_form(source: str, metadata: Mapping[str, Any] | None = None) -> Form | None:
-    """None where a cell has no form. Never fails, whatever the source is."""
+    """Parse the form of a cell; None where it has none. Never raises, whatever the source is."""
     view = (metadata or {}).get("cellView")
     title: str | None = None
     options: dict[str, str] = {}
     parts: list[Field | Markdown] = []
-    for line in lines_of(source) if _ANY.search(source) else ():
+    for line in scan_lines(source) if _ANY.search(source) else ():
         if line.comment is None:
             continue
         if line.text[: line.comment].strip(_BLANK):
@@ -105,10 +109,10 @@ def parse_form(source: str, metadata: Mapping[str, Any] | None = None) -> Form |
 
 
 def _title(text: str) -> tuple[str, dict[str, str]]:
-    """Options stand at the end of the line, in one pair of braces; braces that hold no option are words."""
+    """Split a title from its options, which end the line in one pair of braces; braces without an option are text."""
     start = text.rfind("{")
     if start >= 0 and text.endswith("}"):
-        options = read_literal(text, start).value
+        options = parse_literal(text, start).value
         if isinstance(options, dict) and options.keys() & _OPTIONS:
             return text[:start].strip(), options
     return text, {}
@@ -121,14 +125,14 @@ class _Assignment(NamedTuple):
 
 
 def _assignment(line: Line, end: int) -> _Assignment | None:
-    """What is assigned last on a line, to a name or to several (a = b = 1); not to a part of something."""
+    """Return the last assignment on a line to one or more names (a = b = 1); not to an attribute or item."""
     begin = 0
-    for place in reversed(line.semicolons):
-        if line.text[place + 1 : end].strip():
-            begin = place + 1
+    for position in reversed(line.semicolons):
+        if line.text[position + 1 : end].strip():
+            begin = position + 1
             break
-        end = place
-    equals = [place for place in line.equals if begin <= place < end]
+        end = position
+    equals = [position for position in line.equals if begin <= position < end]
     target = _TARGET.fullmatch(line.text[begin : equals[0]].lstrip(_BLANK)) if equals and line.whole else None
     if target is None or not _is_name(target[1]):
         return None
@@ -146,25 +150,25 @@ def _is_name(text: str) -> bool:
 
 
 def _field(line: Line, comment: int) -> Iterator[Field]:
-    param = _PARAM.search(line.text, comment)  # perhaps behind other words: x = 1 # pixels #@param
-    if param is None or (param.start() > comment and _TAKEN_BACK.match(line.text, comment)):
+    param = _PARAM.search(line.text, comment)  # perhaps after other text: x = 1 # pixels #@param
+    if param is None or (param.start() > comment and _DISABLED.match(line.text, comment)):
         return
-    found = _assignment(line, comment)
-    if found is None:
+    assignment = _assignment(line, comment)
+    if assignment is None:
         return
-    choices, options = _spec(line.text[param.end() :])
+    choices, options = _annotation(line.text[param.end() :])
     kind = _TYPES.get(options.get("type", "").strip("\\\"' ").lower())  # {type:\"string\"}: a notebook copied as JSON
-    start = line.start + found.start
+    start = line.start + assignment.start
     common: dict[str, Any] = {
-        "name": found.name, "value": found.value, "line": line.number, "start": start, "end": start + len(found.value),
+        "name": assignment.name, "value": assignment.value, "line": line.number, "start": start, "end": start + len(assignment.value),
         "placeholder": str(options["placeholder"]) if "placeholder" in options else None,
         "allow_input": _is_true(options.get("allow-input", options.get("allow_input"))),
     }  # fmt: skip
     if choices:
-        written = _written(kind, choices, found.value)
-        yield Field(type="dropdown", choices=tuple(map(str, choices)), value_type=written, **common)
+        choice_type = _choice_type(kind, choices, assignment.value)
+        yield Field(type="dropdown", choices=tuple(map(str, choices)), value_type=choice_type, **common)
         return
-    # Without a type, and with one that nobody knows: Python as it stands.
+    # Without a type, or with an unknown one, the value is Python source.
     kind = kind or "raw"
     limits: dict[str, Any] = {}
     if kind in ("number", "integer", "slider"):
@@ -174,34 +178,34 @@ def _field(line: Line, comment: int) -> Iterator[Field]:
     yield Field(type=kind, value_type="number" if kind == "slider" else kind, **limits, **common)
 
 
-def _written(kind: FieldType | None, choices: list[str], value: str) -> FieldType:
-    """How a choice of a dropdown is written: as a string, unless something says otherwise."""
+def _choice_type(kind: FieldType | None, choices: list[str], value: str) -> FieldType:
+    """Return the type of a dropdown's choices: string, unless something else is declared or evident."""
     if kind in ("raw", "number", "integer", "boolean"):
         return kind
-    # x = 1 #@param [1, 2]: Colab would make strings of them at the first change, and the code would fail.
-    numbers = all(isinstance(choice, Word) and _is_constant(choice) for choice in choices)
+    # x = 1 #@param [1, 2]: Colab turns these into strings at the first change, and the code fails.
+    numbers = all(isinstance(choice, Bareword) and _is_constant(choice) for choice in choices)
     return "raw" if kind is None and numbers and _is_constant(value) else "string"
 
 
-def _spec(text: str) -> tuple[list[str], dict[str, str]]:
-    """The list and the object behind `#@param`, in either order, with whatever stands around them."""
+def _annotation(text: str) -> tuple[list[str], dict[str, str]]:
+    """Parse the list and the object after `#@param`, in either order, with separators around them."""
     choices: list[str] = []
     options: dict[str, str] = {}
-    place = 0
-    while place < len(text) and not (choices and options):
-        char = text[place]
+    position = 0
+    while position < len(text) and not (choices and options):
+        char = text[position]
         if char not in "[{":
-            # Blanks and a stray backslash may stand before, and between. Other words end it.
+            # Blanks and a stray backslash may come before and between. Other text ends the annotation.
             if not (char.isspace() or char in "\\:,"):
                 break
-            place += 1
+            position += 1
             continue
-        read = read_literal(text, place)
-        if isinstance(read.value, list):
-            choices = choices or read.value
-        elif isinstance(read.value, dict):
-            options = options or read.value
-        place = read.end
+        literal = parse_literal(text, position)
+        if isinstance(literal.value, list):
+            choices = choices or literal.value
+        elif isinstance(literal.value, dict):
+            options = options or literal.value
+        position = literal.end
     return choices, options
 
 
@@ -222,67 +226,69 @@ def _number(given: str | None) -> float | None:
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
+# --- annotations: {…} and […] -----------------------------------------------------------------------------------------
+
 _SPACE = re.compile(r"\s*")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
 _QUOTES = "\"'`"
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
-class Word(str):
-    """What stands there without quotes, as it was written: a number, true, an expression."""
+class Bareword(str):
+    """A value without quotes, as it was written: a number, true, an expression."""
 
     __slots__ = ()
 
 
-Value = str | Word | list[str] | dict[str, str]
+LiteralValue = str | Bareword | list[str] | dict[str, str]
 
 
-class Read(NamedTuple):
+class ParsedLiteral(NamedTuple):
     """A value, and where the text after it begins."""
 
-    value: Value
+    value: LiteralValue
     end: int
 
 
-def read_literal(text: str, start: int) -> Read:
-    """The list or the object whose bracket stands at a place. Inside them everything is text: see `Word`."""
+def parse_literal(text: str, start: int) -> ParsedLiteral:
+    """Parse the list or object whose bracket is at `start`. Everything inside is text: see `Bareword`."""
     return _list(text, start) if text[start] == "[" else _object(text, start)
 
 
-def _list(text: str, start: int) -> Read:
+def _list(text: str, start: int) -> ParsedLiteral:
     items: list[str] = []
-    place = _skip(text, start + 1)
-    while place < len(text) and text[place] != "]":
-        if text[place] == ",":  # [1,,2], or one at the end: nothing stands between
-            place = _skip(text, place + 1)
+    position = _skip(text, start + 1)
+    while position < len(text) and text[position] != "]":
+        if text[position] == ",":  # an empty item: [1,,2], or a trailing comma
+            position = _skip(text, position + 1)
             continue
-        item, end = _item(text, place, ",]")
+        item, end = _item(text, position, ",]")
         items.append(item)
-        place = _skip(text, max(end, place + 1))
-    return Read(items, min(place + 1, len(text)))
+        position = _skip(text, max(end, position + 1))
+    return ParsedLiteral(items, min(position + 1, len(text)))
 
 
-def _object(text: str, start: int) -> Read:
-    found: dict[str, str] = {}
-    place = _skip(text, start + 1)
-    while place < len(text) and text[place] != "}":
-        if text[place] in ",;":
-            place = _skip(text, place + 1)
+def _object(text: str, start: int) -> ParsedLiteral:
+    items: dict[str, str] = {}
+    position = _skip(text, start + 1)
+    while position < len(text) and text[position] != "}":
+        if text[position] in ",;":
+            position = _skip(text, position + 1)
             continue
-        key, end = _item(text, place, ":=,}")
-        place = _skip(text, max(end, place + 1))
-        value: str = Word("true")  # {isTemplate}
-        if text[place : place + 1] in (":", "="):
-            value, end = _item(text, _skip(text, place + 1), ",}")
-            place = _skip(text, max(end, place + 1))
+        key, end = _item(text, position, ":=,}")
+        position = _skip(text, max(end, position + 1))
+        value: str = Bareword("true")  # {isTemplate}
+        if text[position : position + 1] in (":", "="):
+            value, end = _item(text, _skip(text, position + 1), ",}")
+            position = _skip(text, max(end, position + 1))
         if key:
-            found.setdefault(key, value)
-    return Read(found, min(place + 1, len(text)))
+            items.setdefault(key, value)
+    return ParsedLiteral(items, min(position + 1, len(text)))
 
 
 def _skip(text: str, start: int) -> int:
-    found = _SPACE.match(text, start)
-    return found.end() if found else start
+    space = _SPACE.match(text, start)
+    return space.end() if space else start
 
 
 def _item(text: str, start: int, stop: str) -> tuple[str, int]:
@@ -290,31 +296,31 @@ def _item(text: str, start: int, stop: str) -> tuple[str, int]:
 
 
 def _quoted(text: str, start: int) -> tuple[str, int]:
-    quote, said, place = text[start], [], start + 1
-    while place < len(text) and text[place] != quote:
-        if text[place] == "\\" and place + 1 < len(text):
-            place += 1
-            said.append(_ESCAPES.get(text[place], text[place]))
+    quote, chars, position = text[start], [], start + 1
+    while position < len(text) and text[position] != quote:
+        if text[position] == "\\" and position + 1 < len(text):
+            position += 1
+            chars.append(_ESCAPES.get(text[position], text[position]))
         else:
-            said.append(text[place])
-        place += 1
-    return "".join(said), min(place + 1, len(text))
+            chars.append(text[position])
+        position += 1
+    return "".join(chars), min(position + 1, len(text))
 
 
-def _bare(text: str, start: int, stop: str) -> tuple[Word, int]:
-    """Up to one of the characters in `stop`; [(1, 2), f("a, b")] are two."""
-    place = start
+def _bare(text: str, start: int, stop: str) -> tuple[Bareword, int]:
+    """Parse up to one of the characters in `stop`; [(1, 2), f("a, b")] has two items."""
+    position = start
     open_brackets: list[str] = []
-    while place < len(text):
-        char = text[place]
+    while position < len(text):
+        char = text[position]
         if not open_brackets and char in stop:
             break
         if char in _CLOSING:
             open_brackets.append(_CLOSING[char])
         elif open_brackets and char in _QUOTES:
-            place = _quoted(text, place)[1]
+            position = _quoted(text, position)[1]
             continue
         elif open_brackets and char == open_brackets[-1]:
             open_brackets.pop()
-        place += 1
-    return Word(text[start:place].strip()), place
+        position += 1
+    return Bareword(text[start:position].strip()), position

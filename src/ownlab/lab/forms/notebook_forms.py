@@ -1,4 +1,4 @@
-"""The forms of a whole notebook, cell by cell."""
+"""The forms of a notebook, cell by cell, and the records of `ownlab form --json`."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from msgspec import Struct
 
 from ownlab.lab.forms.grammar import FieldType, Form, parse_form
 
-__all__ = ["CellForm", "FieldView", "FormView", "forms_of", "source_of"]
+__all__ = ["CellForm", "FieldView", "FormView", "cell_source", "find_forms"]
 
 
 class CellForm(Struct, frozen=True):
     """A cell that has a form."""
 
-    cell: int  # its place among all cells of the notebook, from 0
+    cell: int  # index among all cells of the notebook
     id: str | None
     form: Form
 
 
-def forms_of(notebook: Mapping[str, Any]) -> tuple[CellForm, ...]:
-    """The cells that have a form, in order. Only code has one; a cell that is damaged is passed over."""
-    found: list[CellForm] = []
+def find_forms(notebook: Mapping[str, Any]) -> tuple[CellForm, ...]:
+    """Return the cells that have a form, in order. Only code cells have one; damaged cells are skipped."""
+    forms: list[CellForm] = []
     cells = notebook.get("cells")
     for number, cell in enumerate(cells if isinstance(cells, list) else []):
         if not isinstance(cell, Mapping) or cell.get("cell_type") != "code":
             continue
-        source = source_of(cell)
+        source = cell_source(cell)
         metadata = cell.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
         form = parse_form(source, metadata) if source is not None else None
         if form is not None:
-            found.append(CellForm(number, _id(cell, metadata), form))
-    return tuple(found)
+            forms.append(CellForm(number, _id(cell, metadata), form))
+    return tuple(forms)
 
 
-def source_of(cell: Mapping[str, Any]) -> str | None:
-    """A cell's source as one text: a file may have it as a list of lines. None where it is neither."""
+def cell_source(cell: Mapping[str, Any]) -> str | None:
+    """Return a cell's source, which a file may hold as a list of lines; None where it is neither."""
     source = cell.get("source")
     if isinstance(source, list) and all(isinstance(line, str) for line in source):
         return "".join(source)
@@ -45,7 +45,7 @@ def source_of(cell: Mapping[str, Any]) -> str | None:
 
 
 def _id(cell: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
-    """Before the format had ids Colab kept its own in the metadata."""
+    """Return the cell's id; before the format had ids, Colab kept its own in the metadata."""
     return next((name for name in (cell.get("id"), metadata.get("id")) if isinstance(name, str)), None)
 
 
@@ -54,7 +54,7 @@ class FieldView(Struct, frozen=True):
 
     name: str
     type: FieldType
-    value: str  # as it stands in the source
+    value: str  # Python source
     choices: tuple[str, ...] | None
     allow_input: bool
     min: float | None
@@ -67,17 +67,17 @@ class FieldView(Struct, frozen=True):
 class FormView(Struct, frozen=True):
     """A cell that has a form: `ownlab form --json` prints an array of these."""
 
-    cell: int  # among all cells of the notebook, from 0
+    cell: int  # index among all cells of the notebook
     id: str | None
     title: str | None
-    hidden: bool  # its code is
+    hidden: bool  # whether the code is hidden
     fields: tuple[FieldView, ...]
 
     @classmethod
-    def of(cls, given: CellForm) -> FormView:
-        """What is told of a form."""
+    def of(cls, cell_form: CellForm) -> FormView:
+        """Make the record of a form."""
         fields = tuple(
             FieldView(**{name: getattr(field, name) for name in FieldView.__struct_fields__})
-            for field in given.form.fields
+            for field in cell_form.form.fields
         )
-        return cls(given.cell, given.id, given.form.title, given.form.hidden, fields)
+        return cls(cell_form.cell, cell_form.id, cell_form.form.title, cell_form.form.hidden, fields)

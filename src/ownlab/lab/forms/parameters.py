@@ -1,4 +1,4 @@
-"""A notebook's fields as its parameters: by name, to be listed and to be set from outside."""
+"""The form fields of a notebook as its parameters: list them, and set them before a run (`ownlab run -p NAME=VALUE`)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from typing import Any
 from msgspec import Struct
 
 from ownlab.errors import UsageError
-from ownlab.lab.forms.field_values import nearest, source_text
+from ownlab.lab.forms.field_values import closest_match, to_source
 from ownlab.lab.forms.grammar import Field
-from ownlab.lab.forms.notebook_forms import forms_of
+from ownlab.lab.forms.notebook_forms import find_forms
+from ownlab.text import text
 
-__all__ = ["Parameter", "Place", "fill", "parameters_of"]
-
-_LISTED = "`ownlab run NOTEBOOK --help` lists what can be set."
-_HOW = 'A parameter is an assignment with a form\'s comment behind it: steps = 10 #@param {type:"integer"}'
+__all__ = ["FieldLocation", "Parameter", "find_parameters", "set_parameters"]
 
 
-class Place(Struct, frozen=True):
-    """Where a parameter stands."""
+class FieldLocation(Struct, frozen=True):
+    """A field in a cell."""
 
     cell: int  # among all cells of the notebook, from 0
     id: str | None
@@ -33,48 +31,48 @@ class Place(Struct, frozen=True):
 
 
 class Parameter(Struct, frozen=True):
-    """What has one name; it may be a field in several cells."""
+    """All fields of one name; several cells may have one."""
 
     name: str
-    places: tuple[Place, ...]
+    locations: tuple[FieldLocation, ...]
 
 
 class _Edit(Struct, frozen=True):
     start: int
     end: int
-    text: str
+    source: str
 
 
-def parameters_of(notebook: Mapping[str, Any]) -> tuple[Parameter, ...]:
-    """All that can be set, in the order in which the names appear."""
-    found: dict[str, list[Place]] = {}
-    for cell in forms_of(notebook):
+def find_parameters(notebook: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    """Return the parameters in the order in which their names first appear."""
+    locations: dict[str, list[FieldLocation]] = {}
+    for cell in find_forms(notebook):
         for field in cell.form.fields:
-            found.setdefault(field.name, []).append(Place(cell.cell, cell.id, field))
-    return tuple(Parameter(name, tuple(places)) for name, places in found.items())
+            locations.setdefault(field.name, []).append(FieldLocation(cell.cell, cell.id, field))
+    return tuple(Parameter(name, tuple(fields)) for name, fields in locations.items())
 
 
-def fill(notebook: MutableMapping[str, Any], given: Mapping[str, object]) -> None:
-    """Write values into the cells. UsageError, and nothing is changed, where a name or a value is not possible.
+def set_parameters(notebook: MutableMapping[str, Any], given: Mapping[str, object]) -> None:
+    """Write values into the cells. UsageError for an unknown name or an invalid value; then nothing is changed.
 
-    Text is what a person typed; any other value is the Python value that is meant.
+    A str is what a person typed; any other value is the Python value itself.
     """
-    known = {parameter.name: parameter.places for parameter in parameters_of(notebook)}
+    known = {parameter.name: parameter.locations for parameter in find_parameters(notebook)}
     edits: dict[int, list[_Edit]] = {}
     for name, value in given.items():
         if name not in known:
             raise _unknown(name, list(known))
-        for place in known[name]:
-            field = place.field
-            text = source_text(field, _typed(value, field))
-            edits.setdefault(place.cell, []).append(_Edit(field.start, field.end, text))
-    for number, wanted in edits.items():
+        for location in known[name]:
+            field = location.field
+            source = to_source(field, _as_typed(value, field))
+            edits.setdefault(location.cell, []).append(_Edit(field.start, field.end, source))
+    for number, cell_edits in edits.items():
         cell = notebook["cells"][number]
-        cell["source"] = _edited(cell["source"], wanted)
+        cell["source"] = _apply(cell["source"], cell_edits)
 
 
-def _typed(value: object, field: Field) -> str:
-    """What a person would have typed for a Python value."""
+def _as_typed(value: object, field: Field) -> str:
+    """Return what a person would type for a Python value."""
     if isinstance(value, (str, os.PathLike)):
         return os.fspath(value)
     if isinstance(value, datetime.date) and field.type == "date":
@@ -86,7 +84,7 @@ def _typed(value: object, field: Field) -> str:
 
 
 def _is_number(choice: str, value: numbers.Real) -> bool:
-    """0.0001 where the choices say 1e-4."""
+    """Return whether a choice such as 1e-4 is the number 0.0001."""
     try:
         return bool(float(choice) == value)
     except ValueError:
@@ -94,7 +92,7 @@ def _is_number(choice: str, value: numbers.Real) -> bool:
 
 
 def _number(value: numbers.Real) -> str:
-    """Also of numpy, whose repr is np.int64(5)."""
+    """Write a number; also of numpy, whose repr is np.int64(5)."""
     if isinstance(value, numbers.Integral):
         return str(int(value))
     number = float(value)
@@ -103,24 +101,29 @@ def _number(value: numbers.Real) -> str:
 
 def _unknown(name: str, known: list[str]) -> UsageError:
     if not known:
-        return UsageError(f"the notebook has no parameters, so {name} cannot be set.", hint=_HOW)
-    near = nearest(name, known)
-    return UsageError(
-        f"the notebook has no parameter {name}." + (f" Did you mean {near}?" if near else ""), hint=_LISTED
-    )
+        return UsageError(
+            text("the notebook has no parameters, so {name} cannot be set.", name=name),
+            hint=text('A parameter is an assignment with a form comment: steps = 10 #@param {type:"integer"}'),
+        )
+    hint = text("`ownlab run NOTEBOOK --help` lists the parameters.")
+    close = closest_match(name, known)
+    if close:
+        message = text("the notebook has no parameter {name}. Did you mean {close}?", name=name, close=close)
+        return UsageError(message, hint=hint)
+    return UsageError(text("the notebook has no parameter {name}.", name=name), hint=hint)
 
 
-def _edited(source: str | list[str], edits: Iterable[_Edit]) -> str | list[str]:
-    """A list stays one, piece by piece: what is not edited is left as it was split."""
+def _apply(source: str | list[str], edits: Iterable[_Edit]) -> str | list[str]:
+    """Apply edits to a source. A list of lines stays a list, split as before."""
     pieces = [source] if isinstance(source, str) else list(source)
     starts = [0, *itertools.accumulate(map(len, pieces))]
-    for edit in sorted(edits, key=lambda one: one.start, reverse=True):
-        # A value stands on one line, and so in one piece; were it cut by hand, the pieces after the first lose their part.
+    for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
+        # A value is on one line, and so in one piece. If the list was split by hand, later pieces lose their part of it.
         first = bisect.bisect_right(starts, edit.start) - 1
         for number in range(first, len(pieces)):
             low, high = edit.start - starts[number], edit.end - starts[number]
             if number > first and high <= 0:
                 break
             piece = pieces[number]
-            pieces[number] = piece[: max(low, 0)] + (edit.text if number == first else "") + piece[max(high, 0) :]
+            pieces[number] = piece[: max(low, 0)] + (edit.source if number == first else "") + piece[max(high, 0) :]
     return pieces[0] if isinstance(source, str) else pieces

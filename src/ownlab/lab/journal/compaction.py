@@ -6,12 +6,13 @@ moment: what it replaces goes only after the new file is there, whole and under 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
+from ownlab.file_lock import try_lock
+from ownlab.files import replace_file
 from ownlab.lab.journal.reader import records_after
 from ownlab.lab.journal.records import encode
 from ownlab.lab.journal.replay import retell_all
@@ -25,8 +26,7 @@ def compact(folder: Path, cell_bytes: int) -> None:
     """Fold what no longer changes; nothing where another process is at it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if try_lock(descriptor):
             _sweep(folder)
             if _fold(folder, cell_bytes):
                 # Segments go that are safe on the disk; so must be, after a loss of power too, the name of what replaces them.
@@ -49,17 +49,12 @@ def _fold(folder: Path, cell_bytes: int) -> bool:
     if fold.position <= files.folded:
         return False
     path = folder / folded_name(fold.position)
-    temporary = folder / f"{path.name}.tmp"
-    try:
-        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            for record in retell_all(fold):
-                file.writelines(encode([record]))
-            file.flush()
-            os.fdatasync(file.fileno())
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    os.replace(temporary, path)
+
+    def write(file: BinaryIO) -> None:
+        for record in retell_all(fold):
+            file.writelines(encode([record]))
+
+    replace_file(path, write, durable=True, temporary=str(folder / f"{path.name}.tmp"))
     return True
 
 

@@ -6,6 +6,7 @@ future hears of its request until the cell is executed again or the kernel start
 
 from __future__ import annotations
 
+from ownlab.config.settings import LabOptions
 from ownlab.lab.journal.comms import Comms
 from ownlab.lab.journal.execution import Execution, iso, whole_number
 from ownlab.lab.journal.installed_packages import MESSAGE, Changes, add_changes
@@ -25,7 +26,7 @@ _HIDDEN = "········"
 class Fold:
     """Everything that is known after the records given to it. `cell_bytes`: about so much is kept of a cell's outputs."""
 
-    def __init__(self, cell_bytes: int = 256 << 20) -> None:
+    def __init__(self, cell_bytes: int = LabOptions().cell_mb << 20) -> None:
         self._limit = cell_bytes
         self.position = 0
         self.launch = 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ownlab.errors import LabError
-from ownlab.lab.store.atomic_write import write_private
+from ownlab.files import replace_file
 
 __all__ = [
     "About",
@@ -107,7 +107,7 @@ def list_files(folder: str | Path) -> Files:
 def write_about(folder: str | Path, about: About) -> None:
     """Say whose journal is in a folder, which is made where it is not there."""
     make_private(folder)
-    write_private(os.path.join(folder, "about.json"), json.dumps(about._asdict()))
+    replace_file(os.path.join(folder, "about.json"), json.dumps(about._asdict()))
 
 
 def read_about(folder: str | Path) -> About | None:
@@ -160,7 +160,7 @@ def read_held(folder: str | Path) -> int:
 def write_held(folder: str | Path, position: int) -> None:
     """The notebook's file holds everything up to a number now; it never holds less than before."""
     if position > read_held(folder):
-        write_private(os.path.join(folder, "held.json"), json.dumps({"position": position}))
+        replace_file(os.path.join(folder, "held.json"), json.dumps({"position": position}))
 
 
 def write_trouble(folder: str | Path, words: str) -> None:

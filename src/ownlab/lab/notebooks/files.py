@@ -32,7 +32,7 @@ def write_new(path: str, notebook: dict[str, Any]) -> None:
 
 def write_over(path: str, notebook: dict[str, Any]) -> None:
     """Replace a file atomically; in place where that is impossible. InputError if it cannot be written."""
-    from ownlab.lab.notebooks.merging import replace_file
+    from ownlab.lab.notebooks.merging import replace_notebook
 
     content = notebook_json(notebook)
 
@@ -40,7 +40,7 @@ def write_over(path: str, notebook: dict[str, Any]) -> None:
         file.write(content)
 
     try:
-        if not replace_file(path, write):
+        if not replace_notebook(path, write):
             with open(path, "w", encoding="utf-8", newline="\n") as file:
                 write(file)
     except OSError as exc:

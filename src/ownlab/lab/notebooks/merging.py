@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from logging import Logger, LoggerAdapter
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO
 
+from ownlab.files import replace_file
 from ownlab.lab.journal.execution import Execution
 from ownlab.lab.journal.installed_packages import Changes, remember
 from ownlab.lab.journal.state import Fold
@@ -19,7 +20,7 @@ from ownlab.lab.notebooks.parsing import cells_of
 if TYPE_CHECKING:
     from ownlab.lab.runtimes.journals import Journal
 
-__all__ = ["Merged", "Seen", "merge_journals", "merge_state", "replace_file"]
+__all__ = ["Merged", "Seen", "merge_journals", "merge_state", "replace_notebook"]
 
 
 class Seen(NamedTuple):
@@ -110,38 +111,39 @@ def _update_count(cell: dict[str, Any], execution: Execution) -> bool:
     return not same
 
 
-def replace_file(path: str, write: Callable[[TextIO], None]) -> bool:
-    """Write a file anew so that nobody, at no moment, finds a part of it. False: here that cannot be done.
+def replace_notebook(path: str, write: Callable[[TextIO], None]) -> bool:
+    """Replace a notebook's file atomically. False when that is impossible here; then it must be written in place.
 
-    The new file has the old one's owner, mode and attributes; one with several names has to be written in its place.
+    The new file gets the owner, the mode and the attributes of the old one. A file with several names (hard links) cannot
+    be replaced.
     """
     path = os.path.realpath(path)
     folder, name = os.path.split(path)
     old = os.stat(path) if os.path.exists(path) else None
     if old is not None and (old.st_nlink > 1 or not os.access(path, os.W_OK)):
         return False
-    # Always the same name: what an interrupted write left is gone with the next one.
-    temporary = os.path.join(folder, f".~{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}.tmp")
-    try:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        mode = 0o666 if old is None else 0o600
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+    def write_text(file: BinaryIO) -> None:
+        wrapped = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
-            with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                write(file)
-                file.flush()
-                os.fsync(descriptor)
-            if old is not None:
-                _make_alike(path, old, temporary)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            write(wrapped)
+        finally:
+            wrapped.detach()  # flushes, and leaves the file open
+
+    try:
+        replace_file(
+            path,
+            write_text,
+            mode=0o666 if old is None else 0o600,
+            durable=True,
+            # Always the same name: the next write removes what an interrupted one left.
+            temporary=os.path.join(folder, f".~{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}.tmp"),
+            finish=None if old is None else lambda new: _make_alike(path, old, new),
+        )
     except OSError as exc:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        return False  # another's folder, a file that is a mount of its own …
+        return False  # another person's folder, a file that is a mount point …
     return True
 
 

@@ -20,9 +20,9 @@ from ownlab.lab.runs.records import CellError, CellReport, CellStatus, RunStatus
 from ownlab.lab.runs.reporter import Stop, Teller
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import lives, read_state
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.transport.control import ask
 from ownlab.lab.transport.journal_client import Again, Hello, Line
-from ownlab.lab.transport.line_protocol import RELEASED
+from ownlab.lab.transport.journal_protocol import RELEASED
 
 __all__ = ["Driven", "Driver", "Policy"]
 

@@ -10,7 +10,8 @@ from typing import Any
 from ownlab.errors import InputError
 from ownlab.lab.journal.storage import forget_notebook, of_notebook, read_about
 from ownlab.lab.notebooks.files import read_notebook, write_over
-from ownlab.lab.runtimes.journals import Journal, runtime_lives
+from ownlab.lab.runtimes.journals import Journal
+from ownlab.lab.runtimes.state import is_runtime_alive
 
 __all__ = ["Written", "forget_past"]
 
@@ -72,5 +73,5 @@ class Written:
 
 def forget_past(path: str) -> None:
     """A file is written anew: what ended runtimes said of the cells that it had belongs to it no longer."""
-    if not any(runtime_lives(about.runtime) for about in of_notebook(path)):
+    if not any(is_runtime_alive(about.runtime) for about in of_notebook(path)):
         forget_notebook(path)

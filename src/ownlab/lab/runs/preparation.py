@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.forms.grammar import parse_form
-from ownlab.lab.forms.notebook_forms import source_of
+from ownlab.lab.forms.notebook_forms import cell_source
 from ownlab.lab.notebooks.files import read_notebook, write_new
 
 __all__ = ["Asked", "Output", "Step", "check_folders", "choose_output", "clear", "load", "steps_of"]
@@ -95,7 +95,7 @@ def steps_of(notebook: dict[str, Any]) -> tuple[Step, ...]:
     """Every code cell that is not empty."""
     found = []
     for number, cell in enumerate(notebook["cells"]):
-        source = source_of(cell) or ""
+        source = cell_source(cell) or ""
         if cell.get("cell_type") != "code" or not source.strip():
             continue
         tags = cell.get("metadata", {}).get("tags")

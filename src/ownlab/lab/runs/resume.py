@@ -15,14 +15,13 @@ import msgspec
 from msgspec import Struct
 
 from ownlab.errors import LabError, UsageError
+from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
-from ownlab.lab.forms.parameters import fill, parameters_of
+from ownlab.lab.forms.parameters import find_parameters, set_parameters
 from ownlab.lab.journal.storage import all_journals, journal_folder, retire
 from ownlab.lab.runs.preparation import clear
-from ownlab.lab.runtimes.folders import plan_of
-from ownlab.lab.runtimes.journals import runtime_lives
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.store.atomic_write import write_private
+from ownlab.lab.runtimes.state import is_runtime_alive, plan_of
 
 __all__ = ["Kept", "find_kept", "forget_kept", "go_on", "retire_old", "write_kept"]
 
@@ -43,7 +42,7 @@ class Kept(Struct, frozen=True):
 
 def write_kept(kept: Kept) -> None:
     """Remember it, for as long as its journal is there."""
-    write_private(str(journal_folder(kept.runtime) / _NAME), encode_json(kept).decode())
+    replace_file(str(journal_folder(kept.runtime) / _NAME), encode_json(kept).decode())
 
 
 def forget_kept(runtime: str) -> None:
@@ -59,7 +58,7 @@ def find_kept(notebook: str) -> tuple[Kept, Plan]:
         if kept is None or os.path.realpath(kept.notebook) != wanted:
             continue
         plan = plan_of(about.runtime)
-        if plan is not None and runtime_lives(about.runtime):
+        if plan is not None and is_runtime_alive(about.runtime):
             return kept, plan
     raise LabError(
         f"no run of {notebook} that failed has kept its runtime",
@@ -87,7 +86,7 @@ def retire_old(keep_days: float) -> None:
     before = time.time() - keep_days * _DAY
     for about in all_journals():
         folder = journal_folder(about.runtime)
-        if not about.lab and _is_old(folder, before) and not runtime_lives(about.runtime):
+        if not about.lab and _is_old(folder, before) and not is_runtime_alive(about.runtime):
             retire(about.runtime)
 
 
@@ -95,12 +94,12 @@ def _fill(
     whole: dict[str, Any], rest: dict[str, Any], before: Mapping[str, object], given: Mapping[str, object]
 ) -> None:
     """What was given for the first run still holds, where nothing else is given now."""
-    left = {parameter.name for parameter in parameters_of(rest)}
-    everywhere = {parameter.name for parameter in parameters_of(whole)}
+    left = {parameter.name for parameter in find_parameters(rest)}
+    everywhere = {parameter.name for parameter in find_parameters(whole)}
     for name in given:
         if name in everywhere - left:
             raise UsageError(f"{name} stands in a cell that was run already: it cannot be changed any more")
-    fill(rest, {**{name: value for name, value in before.items() if name in left}, **given})
+    set_parameters(rest, {**{name: value for name, value in before.items() if name in left}, **given})
 
 
 def _read(folder: Path) -> Kept | None:

@@ -20,8 +20,8 @@ from ownlab.lab.runs.reporter import Stop, Teller
 from ownlab.lab.runs.resume import Kept, retire_old, write_kept
 from ownlab.lab.runs.runtime import RunRuntime
 from ownlab.lab.runs.validation import Ready, get_ready
-from ownlab.lab.runtimes.content_cleanup import retire_contents
-from ownlab.lab.runtimes.startup_scripts import startup_failures
+from ownlab.lab.runtimes.content_files import retire_contents
+from ownlab.lab.runtimes.kernel_variables import startup_failures
 
 if TYPE_CHECKING:
     from ownlab.lab.runs.executor import Driver

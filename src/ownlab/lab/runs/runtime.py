@@ -12,9 +12,9 @@ from types import TracebackType
 from ownlab.errors import LabError
 from ownlab.lab.runs.reporter import Stop, Teller
 from ownlab.lab.runs.validation import Ready
-from ownlab.lab.runtimes import start, state
+from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.transport.control import ask
 
 __all__ = ["RunRuntime"]
 
@@ -63,9 +63,9 @@ class RunRuntime:
             if not self.at_once:
                 with suppress(LabError):  # it has ended by itself
                     ask(self.plan.sockets, "end", why=why, now=False)
-                    state.within(self.plan.limits.on_end + _ENDS, self._is_gone)
+                    operations.wait_until(self.plan.limits.on_end + _ENDS, self._is_gone)
         finally:
-            state.end(self.plan, self._child, why)
+            operations.end_runtime(self.plan, self._child, why)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
@@ -82,7 +82,7 @@ def _spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
         return start.spawn(plan, env)
     except BaseException:
-        state.remove(plan)
+        operations.remove_folders(plan)
         raise
 
 

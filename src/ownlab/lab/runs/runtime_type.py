@@ -9,11 +9,11 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.colab.detection import accelerator_of
-from ownlab.lab.forms.field_values import nearest
+from ownlab.lab.forms.field_values import closest_match
 from ownlab.lab.runtimes.accelerator import Proposal, propose
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
-from ownlab.lab.runtimes.refresh import refresh_specs
+from ownlab.lab.runtimes.runtime_types import refresh_specs
 
 __all__ = ["Kind", "choose_kind"]
 
@@ -57,7 +57,7 @@ def _find(name: str, env: Mapping[str, str]) -> RuntimeType:
         refresh_specs(env)
         types = _by_name(env)  # in any case: another run may have written them just now
     if whole not in types:
-        near = nearest(whole, list(types))
+        near = closest_match(whole, list(types))
         raise UsageError(
             f"there is no runtime type {name} here." + (f" Did you mean {near}?" if near else ""),
             hint=f"Choose one with -t: {', '.join(types)}.",
@@ -82,7 +82,7 @@ def _check_language(path: str, metadata: Mapping[str, Any], spec: Mapping[str, A
 
 def _types_now(env: Mapping[str, str]) -> tuple[RuntimeType, ...]:
     from ownlab.lab.runtimes.cards import read_devices
-    from ownlab.lab.runtimes.refresh import current_types
+    from ownlab.lab.runtimes.runtime_types import current_types
     from ownlab.lab.runtimes.snapshot import with_freedom
     from ownlab.lab.store.location import choose_store
     from ownlab.lab.store.store import Store

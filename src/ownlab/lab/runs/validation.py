@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ownlab.errors import UsageError
-from ownlab.lab.forms.parameters import fill
+from ownlab.lab.forms.parameters import set_parameters
 from ownlab.lab.notebooks.files import write_over
 from ownlab.lab.runs.output_file import forget_past
 from ownlab.lab.runs.preparation import Asked, Output, Step, check_folders, choose_output, clear, load, steps_of
@@ -94,7 +94,7 @@ def get_ready(asked: Asked) -> Ready:
 def _anew(asked: Asked) -> Ready:
     env = {**_environment(), **check_folders(asked)}
     notebook = load(asked.notebook)
-    fill(notebook, asked.parameters)
+    set_parameters(notebook, asked.parameters)
     kind = choose_kind(asked.notebook, notebook, asked.type, env)
     clear(notebook)
     output = choose_output(asked, notebook)

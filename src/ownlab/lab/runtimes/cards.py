@@ -23,7 +23,6 @@ from ownlab.config.target import resolve_machine_options
 from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Device, Process
-from ownlab.lab.store.runtime_processes import read_stat
 from ownlab.lab.store.store import Store
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.machine_file import load_machine
@@ -33,7 +32,8 @@ from ownlab.machine.nvidia.reader import read_nvidia
 from ownlab.machine.records import Card, CardProcess
 from ownlab.machine.vendors import reader as vendors
 from ownlab.machine.visible_devices import visible_devices
-from ownlab.processes.background import Beside
+from ownlab.processes.background import BackgroundCall
+from ownlab.processes.procfs import read_stat
 from ownlab.units import format_bytes
 
 __all__ = ["Ours", "descends_from", "known_runtimes", "main", "probe_argv", "read_devices"]
@@ -135,7 +135,7 @@ def descends_from(pid: int, ancestors: Collection[Process], root: Path = Path("/
 
 
 def _read_live(environ: Mapping[str, str], root: Path) -> list[Reading]:
-    others = Beside(vendors.read_other_vendors)
+    others = BackgroundCall(vendors.read_other_vendors)
     readings = _read_nvidia(environ, root)
     try:
         cards = value_of(others.result(_OTHERS_SECONDS).cards) or ()

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ownlab.errors import InputError, LabError, OwnlabError
-from ownlab.lab.runtimes import start, state
+from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.transport.control import ask
 
 __all__ = ["main"]
 
@@ -83,7 +83,7 @@ def stand_in(plan: Plan, child: subprocess.Popen[bytes], client: int) -> int:
     with contextlib.suppress(subprocess.TimeoutExpired):  # what does not end in its time is ended below
         child.wait(plan.limits.on_end + _LOOK_SECONDS)
     code = child.poll()
-    state.end(plan, child, "its client ended it")
+    operations.end_runtime(plan, child, "its client ended it")
     return 1 if code is None else code
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,16 +10,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
-from ownlab.errors import LabError, OwnlabError, StoreError
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.settings import LabOptions
+from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.journal.reader import Tail
 from ownlab.lab.journal.state import Fold
 from ownlab.lab.journal.storage import journal_folder, of_notebook, read_held, write_held
-from ownlab.lab.runtimes.folders import plan_of
-from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import lives, read_state
+from ownlab.lab.runtimes.state import is_runtime_alive
 
-__all__ = ["Journal", "Journals", "runtime_lives"]
+__all__ = ["Journal", "Journals"]
 
 T = TypeVar("T")
 
@@ -64,7 +62,7 @@ class Journal:
 
     def _catch_up(self) -> None:
         # Looked at before reading: of one that was dead already, everything is there to be read.
-        self.alive = runtime_lives(self.runtime)
+        self.alive = is_runtime_alive(self.runtime)
         if self._was_cut and self.alive:  # a supervisor was put in the place of one that was killed
             self._begin()
         records = self._tail.read()
@@ -138,32 +136,8 @@ class Journals:
             self._sweeping.cancel()
 
 
-def runtime_lives(runtime: str) -> bool:
-    """Whether its supervisor may still write to its journal."""
-    plan = plan_of(runtime)
-    if plan is None:
-        return False
-    if plan.host not in ("", os.uname().nodename):  # with a shared home: nothing can be told from here
-        return True
-    try:
-        state = read_state(plan.home)
-    except LabError:
-        return True
-    return lives(state.get("supervisor")) if state and state.get("supervisor") else _is_held(plan)
-
-
 def _cell_bytes() -> int:
     try:
         return resolve_lab_options().cell_mb << 20
     except OwnlabError:  # a notebook must open, whatever is wrong with the configuration
         return LabOptions().cell_mb << 20
-
-
-def _is_held(plan: Plan) -> bool:
-    from ownlab.lab.store.store import Store
-
-    try:
-        with Store.open(plan.store, create=False) as store:
-            return store.alive(plan.runtime)
-    except StoreError:
-        return True

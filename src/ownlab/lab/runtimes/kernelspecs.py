@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from ownlab.errors import LabError
+from ownlab.files import replace_file
 from ownlab.json_encoding import to_builtins
 from ownlab.lab.environments.registry import DEFAULT, own_python
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.store.atomic_write import write_private
 
 __all__ = ["PROVISIONER", "read_specs", "remove_specs", "write_specs"]
 
@@ -129,7 +129,7 @@ def _write_spec(kind: RuntimeType, path: Path) -> bool:
     os.makedirs(path, exist_ok=True)
     # Jupyter sees a spec when kernel.json is there, so that this comes last; each file is replaced at once.
     for name, text in ((_LOGO, logo), (_SPEC, json.dumps(spec, ensure_ascii=False, indent=1) + "\n")):
-        write_private(str(path / name), text)
+        replace_file(str(path / name), text)
         os.chmod(path / name, 0o644)  # nothing in it is private, and an environment may serve several people
     return True
 

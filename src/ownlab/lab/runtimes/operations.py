@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.plan import read_plan
-from ownlab.lab.runtimes.start import runtime_folder
-from ownlab.lab.runtimes.state import lives
+from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.state import lives, read_state, runtime_folder
+from ownlab.lab.store.orphans import boot_id, marker
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.store.runtime_processes import boot_id, marker
 from ownlab.lab.store.store import Store
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.transport.control import ask
 
-__all__ = ["extend_runtime", "find_runtime", "stop_runtime"]
+__all__ = [
+    "end_runtime",
+    "extend_runtime",
+    "find_runtime",
+    "remove_folders",
+    "send_signal",
+    "stop_runtime",
+    "wait_until",
+]
+
+_ENDS_WITHIN = 10.0
 
 
 def find_runtime(store: Store, name: str) -> RuntimeRow:
@@ -56,6 +70,49 @@ def extend_runtime(store: Store, runtime_id: str) -> dict[str, Any]:
     return ask(sockets, "extend")
 
 
+def send_signal(process: Mapping[str, int] | None, signum: int, *, group: bool = False) -> None:
+    """Send a signal, if that very process still lives; to its whole group where it leads one."""
+    if process is None or not lives(process):
+        return
+    with contextlib.suppress(ProcessLookupError):  # it ended in this moment
+        if group and os.getpgid(process["pid"]) == process["pid"]:
+            os.killpg(process["pid"], signum)
+        else:
+            os.kill(process["pid"], signum)
+
+
+def end_runtime(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> None:
+    """End the runtime at once, in whatever state it is, and remove what it leaves. Blocks for seconds at most."""
+    state = read_state(plan.home) or {}
+    if lives(state.get("supervisor")):
+        try:
+            ask(plan.sockets, "end", why=why, now=True)
+        except LabError:  # it does not listen (any more): a signal reaches it
+            send_signal(state.get("supervisor"), signal.SIGTERM)
+    if child is not None and child.stdin is not None:
+        with contextlib.suppress(OSError):  # a pipe whose other end is gone
+            child.stdin.close()
+
+    def gone() -> bool:
+        return not any(lives(state.get(name)) for name in ("keeper", "supervisor", "kernel")) and _reaped(child)
+
+    if not wait_until(_ENDS_WITHIN, gone):
+        # The keeper of a supervisor that was killed ends all that descends from it; and it is killed last.
+        for victim in ("supervisor", "keeper"):
+            send_signal(state.get(victim), signal.SIGKILL)
+            if victim == "supervisor" and not state and child is not None:
+                child.kill()
+            if wait_until(_ENDS_WITHIN / 2, gone):
+                break
+    remove_folders(plan)
+
+
+def remove_folders(plan: Plan) -> None:
+    """Take away the runtime's folders, once its processes have ended."""
+    for folder in {plan.home, plan.sockets} - {""}:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _find_own(store: Store, runtime_id: str, deed: str) -> RuntimeRow:
     row = find_runtime(store, runtime_id)
     if os.geteuid() not in (0, row.uid):
@@ -88,3 +145,15 @@ def _signal(row: RuntimeRow, now: bool) -> bool:
         return False
     os.kill(row.supervisor.pid, signal.SIGKILL if now else signal.SIGTERM)
     return True
+
+
+def _reaped(child: subprocess.Popen[bytes] | None) -> bool:
+    return child is None or child.poll() is not None
+
+
+def wait_until(seconds: float, condition: Callable[[], bool], *, every: float = 0.01) -> bool:
+    """Whether a condition was met in the time given; it is asked again and again."""
+    deadline = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < deadline:
+        time.sleep(every)
+    return met

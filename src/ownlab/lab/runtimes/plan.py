@@ -8,20 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from ownlab.config.limits import Limits
+from ownlab.config.settings import LabOptions
 from ownlab.lab.store.rows import Device, Want
 
-__all__ = ["Limits", "Plan", "read_plan"]
-
-
-class Limits(NamedTuple):
-    """In seconds; None: no limit. A busy kernel is never ended for idleness."""
-
-    idle: float | None = None
-    session: float | None = None
-    card_seconds_per_week: float | None = None
-    warn: float = 600.0  # so long before the end people are warned
-    extend: float = 3600.0  # what one extension gives; 0: may not be extended
-    on_end: float = 30.0  # what functions given to ownlab.on_end have to save their work
+__all__ = ["Plan", "read_plan"]
 
 
 class Plan(NamedTuple):
@@ -49,7 +40,7 @@ class Plan(NamedTuple):
     units_per_hour: float = 0.0
     host: str = ""  # where it runs: several hosts may share a home
     journal: str = ""  # the folder in which what it says is kept; "": nothing is
-    cell_mb: int = 256  # of a cell's outputs no more is kept
+    cell_mb: int = LabOptions().cell_mb  # of a cell's outputs no more is kept
 
     def to_json(self) -> str:
         """As it is written to disk."""
@@ -58,7 +49,7 @@ class Plan(NamedTuple):
 
 
 def read_plan(path: str) -> Plan:
-    """The plan in a file that `store.private.write_private` wrote."""
+    """Read a plan that `Plan.to_json` wrote."""
     with open(path, encoding="utf-8") as file:
         given = json.load(file)
     given["want"] = Want(**given["want"])

@@ -21,11 +21,10 @@ from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from tornado.web import HTTPError
 
 from ownlab.errors import CardsTaken, LabError, OwnlabError
-from ownlab.lab.runtimes import start, state
-from ownlab.lab.runtimes.colab_kernel import colab_variables
+from ownlab.lab.runtimes import operations, start, state
+from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
 from ownlab.lab.runtimes.plan import Plan, read_plan
-from ownlab.lab.runtimes.startup_scripts import startup_variables
-from ownlab.lab.transport.control_client import NotAnswering, ask
+from ownlab.lab.transport.control import NotAnswering, ask
 
 __all__ = ["OwnlabProvisioner"]
 
@@ -124,7 +123,9 @@ class OwnlabProvisioner(KernelProvisionerBase):
             return
         self.managed, self.plan = False, None
         try:
-            await asyncio.to_thread(state.end, plan, _children.get(plan.runtime), "its kernel was shut down")
+            await asyncio.to_thread(
+                operations.end_runtime, plan, _children.get(plan.runtime), "its kernel was shut down"
+            )
         except LabError as exc:
             self.log.warning("%s", exc.message)
         finally:
@@ -143,7 +144,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
     async def load_provisioner_info(self, provisioner_info: dict[str, Any]) -> None:
         """Go on with a runtime that another process has started: {"kernel_id": …}, and "home" where that is elsewhere."""
         self.kernel_id = provisioner_info["kernel_id"]
-        home = provisioner_info.get("home") or str(start.runtime_folder(str(self.kernel_id)))
+        home = provisioner_info.get("home") or str(state.runtime_folder(str(self.kernel_id)))
         now = state.read_state(home)
         if now is None or not state.lives(now.get("supervisor")):
             raise LabError(f"runtime {self.kernel_id} has ended")
@@ -202,7 +203,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         return start.await_state(plan, _START_SECONDS, _children.get(plan.runtime))
 
     def _start_anew(self, plan: Plan, env: Mapping[str, str], cwd: str) -> dict[str, Any]:
-        state.end(plan, _children.pop(plan.runtime, None), "its supervisor was gone")
+        operations.end_runtime(plan, _children.pop(plan.runtime, None), "its supervisor was gone")
         self.plan = None
         connection = {**self.connection_info, "key": _text(self.connection_info["key"])}
         extra = tuple(plan.argv[4:])
@@ -230,7 +231,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         except LabError as exc:
             self.log.warning("%s", exc.message)
             if fallback is not None:
-                state.send(now.get("kernel"), fallback, group=True)
+                operations.send_signal(now.get("kernel"), fallback, group=True)
 
     async def _ended(self) -> None:
         while await self.poll() is None:

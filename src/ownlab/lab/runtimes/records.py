@@ -17,16 +17,18 @@ __all__ = [
     "CardShare",
     "CardState",
     "HostState",
+    "ListedType",
     "Point",
+    "RemovedTypes",
     "Runtime",
     "RuntimePoint",
     "RuntimeTold",
     "RuntimeType",
     "Snapshot",
+    "TypeList",
     "Usage",
     "UsageLine",
 ]
-
 
 # The name of the type that every machine has.
 CPU_TYPE = "ownlab-cpu"
@@ -196,3 +198,26 @@ class RuntimeTold(Struct, frozen=True):
     notebook: str
     told: str  # stop, extend
     ends_at: float | None = None  # when it will end now, after it was extended
+
+
+class ListedType(Struct, frozen=True):
+    """A type that this machine can start."""
+
+    type: RuntimeType
+    written: bool  # whether its kernelspec is on disk as it should be, so that Jupyter offers it
+
+
+class TypeList(Struct, frozen=True):
+    """`ownlab types --json`."""
+
+    folder: str
+    types: tuple[ListedType, ...]
+    gone: tuple[str, ...] = ()  # written, and of a card or an environment that is no longer there
+    export: str = ""  # for a shell, where Jupyter finds the folder no other way
+
+
+class RemovedTypes(Struct, frozen=True):
+    """`ownlab types remove --json`."""
+
+    folder: str
+    removed: int

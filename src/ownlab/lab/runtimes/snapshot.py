@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ownlab.config.loader import LabOptions
+from ownlab.config.limits import Limits, limits_of, stricter
+from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
 from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
-from ownlab.lab.runtimes.limit_policy import stricter
 from ownlab.lab.runtimes.live_usage import Figures
-from ownlab.lab.runtimes.plan import Limits
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
 from ownlab.lab.store.rows import Device, Lease, RuntimeRow, Want
 from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
@@ -84,7 +83,7 @@ def take_snapshot(
         store.reap()
     except StoreError as exc:  # what is there can still be shown
         told.append(exc.message)
-    limits = stricter(Limits(**options.limits), store.limits())
+    limits = stricter(limits_of(options), store.limits())
     scene = _Scene(store.runtimes(), store.leases(), devices)
     told += [notice for row in scene.rows.values() if (notice := _unkept(row))]
     spent = _why_spent(store, limits)
@@ -108,7 +107,7 @@ def with_freedom(
     """The same types, each with whether it could start now."""
     store.reap()
     scene = _Scene(store.runtimes(), store.leases(), devices)
-    spent = _why_spent(store, stricter(Limits(**options.limits), store.limits()))
+    spent = _why_spent(store, stricter(limits_of(options), store.limits()))
     return tuple(_type(each, scene, spent) for each in types)
 
 

@@ -15,25 +15,26 @@ from typing import Any
 
 import zmq
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.limits import Limits, limits_of, stricter
+from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder, state_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError
+from ownlab.files import replace_file
 from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
-from ownlab.lab.runtimes.colab_kernel import colab_variables
+from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
 from ownlab.lab.runtimes.kernelspecs import read_specs
-from ownlab.lab.runtimes.limit_policy import stricter
-from ownlab.lab.runtimes.plan import Limits, Plan
+from ownlab.lab.runtimes.operations import end_runtime, remove_folders
+from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.runtimes.startup_scripts import startup_variables
-from ownlab.lab.runtimes.state import end, read_state, remove
-from ownlab.lab.store.atomic_write import write_private
+from ownlab.lab.runtimes.state import read_state, runtime_folder
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Want
 from ownlab.lab.store.store import Store
 from ownlab.processes.runner import describe_exit
 
-__all__ = ["await_state", "find_type", "fresh_connection", "make_plan", "runtime_folder", "spawn"]
+__all__ = ["await_state", "find_type", "fresh_connection", "make_plan", "spawn"]
 
 _LAUNCH = Path(__file__).resolve().parents[3] / "ownlab_guest" / "kernel" / "launch.py"
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
@@ -41,11 +42,6 @@ _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 _LONGEST_HOME = 80
 # Seconds in which a kernel that cannot work (no ipykernel, a broken environment) has said so.
 _HEAD_START = 10.0
-
-
-def runtime_folder(runtime: str, env: Mapping[str, str] = os.environ) -> Path:
-    """The runtime's own folder, whether or not it is there."""
-    return state_folder(env) / "runtimes" / runtime
 
 
 def make_plan(
@@ -110,9 +106,9 @@ def _write(plan: Plan) -> Plan:
     short = len(os.fsencode(plan.home)) <= _LONGEST_HOME
     try:
         plan = plan._replace(sockets=plan.home if short else tempfile.mkdtemp(prefix="ownlab-", dir="/tmp"))
-        write_private(os.path.join(plan.home, "plan.json"), plan.to_json())
+        replace_file(os.path.join(plan.home, "plan.json"), plan.to_json())
     except OSError as exc:
-        remove(plan)
+        remove_folders(plan)
         raise LabError(f"the runtime's folder {plan.home} cannot be written: {exc.strerror}") from exc
     return plan
 
@@ -198,7 +194,7 @@ def await_state(plan: Plan, deadline: float = 60.0, child: subprocess.Popen[byte
             raise _failure(plan, child, {"reason": "it was ended before it had a kernel"})
         time.sleep(0.005)
     error = DeadlineError(f"the runtime {plan.label} did not start in {deadline:g} s{_last_words(plan)}")
-    end(plan, child, "it did not start in time")
+    end_runtime(plan, child, "it did not start in time")
     raise error
 
 
@@ -218,7 +214,7 @@ def _failure(plan: Plan, child: subprocess.Popen[bytes] | None, now: Mapping[str
         error = CardsTaken(reason, hint="`ownlab runtimes` lists who holds which card.")
     else:
         error = LabError(f"the runtime {plan.label} did not start: {reason}")
-    end(plan, child, "it did not start")
+    end_runtime(plan, child, "it did not start")
     return error
 
 
@@ -231,4 +227,4 @@ def _last_words(plan: Plan) -> str:
 
 def _limits(options: LabOptions, store: str) -> Limits:
     with Store.open(store) as opened:
-        return stricter(Limits(**options.limits), opened.limits())
+        return stricter(limits_of(options), opened.limits())

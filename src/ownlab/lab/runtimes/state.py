@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
-from ownlab.errors import LabError
-from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.store.runtime_processes import read_stat
-from ownlab.lab.transport.control_client import ask
+from ownlab.config.paths import state_folder
+from ownlab.errors import LabError, StoreError
+from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.transport.journal_protocol import line_address
+from ownlab.processes.procfs import read_stat
 
-__all__ = ["end", "exit_code", "lives", "read_state", "remove", "send", "within"]
+__all__ = [
+    "all_plans",
+    "exit_code",
+    "is_run_in",
+    "is_runtime_alive",
+    "lives",
+    "plan_of",
+    "plan_with_line",
+    "read_state",
+    "runtime_folder",
+    "state_of",
+]
 
-_ENDS_WITHIN = 10.0
+
+def runtime_folder(runtime: str, env: Mapping[str, str] = os.environ) -> Path:
+    """The runtime's own folder, whether or not it is there."""
+    return state_folder(env) / "runtimes" / runtime
 
 
 def read_state(home: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -55,56 +66,74 @@ def exit_code(home: str) -> int | None:
     return 1 if code is None else int(code)
 
 
-def send(process: Mapping[str, int] | None, signum: int, *, group: bool = False) -> None:
-    """Send a signal, if that very process still lives; to its whole group where it leads one."""
-    if process is None or not lives(process):
-        return
-    with contextlib.suppress(ProcessLookupError):  # it ended in this moment
-        if group and os.getpgid(process["pid"]) == process["pid"]:
-            os.killpg(process["pid"], signum)
-        else:
-            os.kill(process["pid"], signum)
+def plan_of(runtime: str) -> Plan | None:
+    """The plan of one of this person's runtimes; None where there is no such runtime (any more)."""
+    return _read_plan(_folder() / runtime)
 
 
-def end(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> None:
-    """End the runtime at once, in whatever state it is, and remove what it leaves. Blocks for seconds at most."""
-    state = read_state(plan.home) or {}
-    if lives(state.get("supervisor")):
-        try:
-            ask(plan.sockets, "end", why=why, now=True)
-        except LabError:  # it does not listen (any more): a signal reaches it
-            send(state.get("supervisor"), signal.SIGTERM)
-    if child is not None and child.stdin is not None:
-        with contextlib.suppress(OSError):  # a pipe whose other end is gone
-            child.stdin.close()
-
-    def gone() -> bool:
-        return not any(lives(state.get(name)) for name in ("keeper", "supervisor", "kernel")) and _reaped(child)
-
-    if not within(_ENDS_WITHIN, gone):
-        # The keeper of a supervisor that was killed ends all that descends from it; and it is killed last.
-        for victim in ("supervisor", "keeper"):
-            send(state.get(victim), signal.SIGKILL)
-            if victim == "supervisor" and not state and child is not None:
-                child.kill()
-            if within(_ENDS_WITHIN / 2, gone):
-                break
-    remove(plan)
+def state_of(runtime: str) -> str | None:
+    """Its state as its supervisor wrote it last: "waiting", "running", …; None where there is no such runtime."""
+    state = read_state(_folder() / runtime)
+    return str(state["state"]) if state else None
 
 
-def remove(plan: Plan) -> None:
-    """Take away the runtime's folders, once its processes have ended."""
-    for folder in {plan.home, plan.sockets} - {""}:
-        shutil.rmtree(folder, ignore_errors=True)
+def all_plans(but: Collection[str] = ()) -> list[Plan]:
+    """Of every runtime of this person whose folder is there, but these."""
+    try:
+        names = sorted(os.listdir(_folder()))
+    except FileNotFoundError:
+        return []
+    return [plan for name in names if name not in but and (plan := _read_plan(_folder() / name)) is not None]
 
 
-def _reaped(child: subprocess.Popen[bytes] | None) -> bool:
-    return child is None or child.poll() is not None
+def is_run_in(plan: Plan, folder: str) -> bool:
+    """Whether it is a run, which belongs to no lab, of a notebook in this folder or below; `folder` is a real path."""
+    if plan.lab or not plan.journal or not plan.notebook:
+        return False
+    return os.path.realpath(plan.notebook).startswith(os.path.join(folder, ""))
 
 
-def within(seconds: float, condition: Callable[[], bool], *, every: float = 0.01) -> bool:
-    """Whether a condition was met in the time given; it is asked again and again."""
-    deadline = time.monotonic() + seconds
-    while not (met := condition()) and time.monotonic() < deadline:
-        time.sleep(every)
-    return met
+def plan_with_line(runtime: str) -> Plan | None:
+    """Of a runtime that can be followed. Foreign kernels cannot, nor a runtime of an ownlab that kept no journals."""
+    plan = plan_of(runtime)
+    if plan is None or not plan.journal:
+        return None
+    return plan if os.path.exists(line_address(plan.sockets).removeprefix("ipc://")) else None
+
+
+def is_runtime_alive(runtime: str) -> bool:
+    """Whether its supervisor may still write to its journal."""
+    plan = plan_of(runtime)
+    if plan is None:
+        return False
+    if plan.host not in ("", os.uname().nodename):  # with a shared home: nothing can be told from here
+        return True
+    try:
+        state = read_state(plan.home)
+    except LabError:
+        return True
+    return lives(state.get("supervisor")) if state and state.get("supervisor") else _is_held(plan)
+
+
+def _folder() -> Path:
+    return state_folder() / "runtimes"
+
+
+def _read_plan(home: Path) -> Plan | None:
+    try:
+        return read_plan(str(home / "plan.json"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        # Damaged, or another version's: whose it is cannot be told, so it is left alone.
+        return None
+
+
+def _is_held(plan: Plan) -> bool:
+    from ownlab.lab.store.store import Store
+
+    try:
+        with Store.open(plan.store, create=False) as store:
+            return store.alive(plan.runtime)
+    except StoreError:
+        return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 
-from ownlab.lab.runtimes.plan import Limits
+from ownlab.config.limits import Limits
 from ownlab.lab.runtimes.records import Usage, UsageLine
 from ownlab.lab.store.rows import UsageRow
 from ownlab.lab.store.store import Store

@@ -1,8 +1,8 @@
-"""A person's secrets, and which notebooks may have them.
+"""A person's secrets, and the notebooks that may read them.
 
-In <state>/secrets (0700): secrets.json (0600) has names, grants, and the values that no keyring keeps. A grant is for a
-notebook's real path, not for what stands in it; it does not follow a notebook that is moved. Other code of the same
-person can read all that this person can read: grants keep honest notebooks apart, they are no wall.
+<state>/secrets (0700) holds secrets.json (0600) with names, grants, and the values that are not in a keyring. A grant is for
+the real path of a notebook, not for its content, and does not follow a notebook that is moved. Grants separate honest
+notebooks. They do not protect against malicious code, which can read everything that its user can read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from msgspec import Struct
 
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, LabError, OwnlabError, RecordError, UsageError
-from ownlab.file_lock import take_turn
+from ownlab.file_lock import LOCK_SECONDS, wait_for_lock
+from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.lab.secrets.keyring_backend import KeyringTrouble, find_keyring
-from ownlab.lab.store.atomic_write import write_private
+from ownlab.text import listing, sentences, text
 
 __all__ = [
-    "LONGEST",
+    "MAX_LENGTH",
     "NotGranted",
     "Secret",
     "SecretList",
@@ -44,7 +45,7 @@ __all__ = [
     "set_secret",
 ]
 
-LONGEST = 100_000  # characters of a value: a service account's key has 2,400
+MAX_LENGTH = 100_000  # characters of a value: a service account's key has 2,400
 # "=" would let NAME=VALUE pass for a name, and be listed.
 _NAME = re.compile(r"[^\s=-][^\s=]{0,199}")
 
@@ -56,17 +57,17 @@ class SecretNotFound(InputError):
 
 
 class NotGranted(OwnlabError):
-    """The secret is there, and this notebook may not have it."""
+    """The secret exists, but this notebook may not read it."""
 
     http_status = 403
 
 
 class Secret(Struct, frozen=True):
-    """What may be told of a secret."""
+    """A secret without its value."""
 
     name: str
     where: Literal["keyring", "file"]
-    notebooks: tuple[str, ...]  # the real paths of those that may read it
+    notebooks: tuple[str, ...]  # real paths of the notebooks that may read it
     changed: float  # when its value was set; seconds since the epoch
 
 
@@ -77,7 +78,7 @@ class SecretList(Struct, frozen=True):
 
 
 class SecretValue(Struct, frozen=True):
-    """`ownlab secrets read --json`, for kernels: the one document that has a value in it."""
+    """`ownlab secrets read --json`, for kernels: the only document that contains a value."""
 
     value: str
 
@@ -94,7 +95,7 @@ class _Entry(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"_Entry({self.name!r})"
 
-    def told(self) -> Secret:
+    def without_value(self) -> Secret:
         return Secret(self.name, "keyring" if self.value is None else "file", self.notebooks, self.changed)
 
 
@@ -103,107 +104,130 @@ class _Entries(Struct, frozen=True):
 
 
 def check_name(name: str) -> None:
-    """UsageError where it is no name for a secret. It is not said again: a value may stand in its place."""
+    """Raise UsageError for an invalid name. The message does not repeat it: it may be a value."""
     if _NAME.fullmatch(name) is None or not name.isprintable():
         raise UsageError(
-            "this is no name for a secret",
-            hint="A name is one word without '=', 200 characters at the most: HF_TOKEN. The value is asked for.",
+            text("this is not a valid name for a secret"),
+            hint=text(
+                "A name is one word without '=', at most 200 characters: HF_TOKEN. The command asks for the value."
+            ),
         )
 
 
 def list_secrets(environ: Mapping[str, str] = os.environ) -> tuple[Secret, ...]:
-    """All that were set, in the order of their names; without their values."""
-    return tuple(entry.told() for entry in _load(environ).values())
+    """Return all secrets, sorted by name, without their values."""
+    return tuple(entry.without_value() for entry in _load(environ).values())
 
 
 def set_secret(name: str, value: str, environ: Mapping[str, str] = os.environ) -> Secret:
-    """Store a value: in the system's keyring, else in a file of the person's own. Grants that there are stay."""
+    """Store a value in the system keyring, else in a private file. Existing grants stay."""
     check_name(name)
-    if not value or len(value) > LONGEST:
-        raise UsageError("the value is empty" if not value else f"the value has more than {LONGEST:,} characters")
+    if not value or len(value) > MAX_LENGTH:
+        raise UsageError(
+            text("the value has more than {limit:,} characters", limit=MAX_LENGTH)
+            if value
+            else text("the value is empty")
+        )
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError("the value is no text: it has halves of characters in it") from None
-    with _changing(environ) as entries:
+        raise InputError(text("the value is not valid text: it contains lone surrogates")) from None
+    with _update(environ) as entries:
         before = entries.get(name)
-        kept = None if _put_in_keyring(name, value, environ) else value
-        entries[name] = _Entry(name, time.time(), kept, before.notebooks if before else ())
-        return entries[name].told()
+        in_file = None if _put_in_keyring(name, value, environ) else value
+        entries[name] = _Entry(name, time.time(), in_file, before.notebooks if before else ())
+        return entries[name].without_value()
 
 
 def remove_secret(name: str, environ: Mapping[str, str] = os.environ) -> Secret:
-    """Forget a secret, its value and its grants."""
-    with _changing(environ) as entries:
+    """Delete a secret with its value and grants."""
+    with _update(environ) as entries:
         entry = _find(name, entries)
         keyring = find_keyring(_service(environ)) if entry.value is None else None
         if keyring is not None:
             keyring.delete(name)
         del entries[name]
-    return entry.told()
+    return entry.without_value()
 
 
 def grant(name: str, notebook: str, environ: Mapping[str, str] = os.environ) -> Secret:
-    """Let a notebook that is there read a secret."""
-    path = _real(notebook)
+    """Allow an existing notebook to read a secret."""
+    path = _real_path(notebook)
     if path is None or not os.path.isfile(path):
         raise InputError(
-            f"there is no notebook {_shown(notebook)}",
-            hint="A secret is granted to a notebook that is there: whatever came to this place later would have it too.",
+            text("there is no notebook {path}", path=_printable(notebook)),
+            hint=text(
+                "Create the notebook first. A grant for a missing file would apply to any file that appears at this path."
+            ),
         )
-    with _changing(environ) as entries:
+    with _update(environ) as entries:
         entry = _find(name, entries)
         entries[name] = msgspec.structs.replace(entry, notebooks=tuple(sorted({*entry.notebooks, path})))
-        return entries[name].told()
+        return entries[name].without_value()
 
 
 def revoke(name: str, notebook: str, environ: Mapping[str, str] = os.environ) -> Secret:
-    """Take a grant back. The notebook need not be there any more."""
-    path = _real(notebook)
-    with _changing(environ) as entries:
+    """Revoke a grant. The notebook need not exist any more."""
+    path = _real_path(notebook)
+    with _update(environ) as entries:
         entry = _find(name, entries)
         if path not in entry.notebooks:
             raise InputError(
-                f"the secret {name!r} is not granted to {_shown(path or notebook)}", hint="See: ownlab secrets list"
+                text("the secret {name!r} is not granted to {path}", name=name, path=_printable(path or notebook)),
+                hint=text("See: ownlab secrets list"),
             )
         entries[name] = msgspec.structs.replace(entry, notebooks=tuple(set(entry.notebooks) - {path}))
-        return entries[name].told()
+        return entries[name].without_value()
 
 
 def forget_notebook(notebook: str, environ: Mapping[str, str] = os.environ) -> None:
-    """A new notebook comes to this path: what was granted to an earlier one is not granted to it."""
-    path = _real(notebook)
+    """Revoke all grants of a path, because a new notebook is created there."""
+    path = _real_path(notebook)
     if not any(path in entry.notebooks for entry in _load(environ).values()):
         return
-    with _changing(environ) as entries:
+    with _update(environ) as entries:
         for name, entry in entries.items():
-            left = tuple(each for each in entry.notebooks if each != path)
-            entries[name] = msgspec.structs.replace(entry, notebooks=left)
+            others = tuple(each for each in entry.notebooks if each != path)
+            entries[name] = msgspec.structs.replace(entry, notebooks=others)
 
 
 def read_secret(name: str, notebooks: Iterable[str], environ: Mapping[str, str] = os.environ) -> SecretValue:
-    """The value, for a notebook that it was granted to; of several paths (a run's copy, and its original) one will do."""
+    """Return the value for a notebook that may read it. One of several paths suffices: a run's copy and its original."""
     entry = _find(name, _load(environ))
-    given = [path for path in notebooks if path]
-    if not any(_real(path) in entry.notebooks for path in given):
-        for_whom = _shown(given[0]) if given else "a kernel without a notebook"
-        command = f"ownlab secrets grant {shlex.quote(name)} {shlex.quote(for_whom) if given else 'NOTEBOOK'}"
-        raise NotGranted(f"the secret {name!r} is not granted to {for_whom}", hint=f"Grant it: {command}")
+    paths = [path for path in notebooks if path]
+    if not any(_real_path(path) in entry.notebooks for path in paths):
+        raise _not_granted(name, paths)
     if entry.value is not None:
         return SecretValue(entry.value)
     keyring = find_keyring(_service(environ))
     if keyring is None:
         raise KeyringTrouble(
-            f"the secret {name!r} is in the system's keyring, which is not to be found here",
-            hint=f"Set it anew, and it is kept where that is possible: ownlab secrets set {shlex.quote(name)}",
+            text("the secret {name!r} is in the system keyring, which is not available here", name=name),
+            hint=text(
+                "Set it again to store it where that is possible: ownlab secrets set {name}", name=shlex.quote(name)
+            ),
         )
     value = keyring.get(name)
     if value is None:
         raise SecretNotFound(
-            f"the system's keyring has the secret {name!r} no more",
-            hint=f"Set it anew: ownlab secrets set {shlex.quote(name)}",
+            text("the secret {name!r} is missing from the system keyring", name=name),
+            hint=text("Set it again: ownlab secrets set {name}", name=shlex.quote(name)),
         )
     return SecretValue(value)
+
+
+def _not_granted(name: str, paths: list[str]) -> NotGranted:
+    quoted = shlex.quote(name)
+    if not paths:
+        return NotGranted(
+            text("the secret {name!r} is not granted to a kernel without a notebook", name=name),
+            hint=text("Grant it: ownlab secrets grant {name} NOTEBOOK", name=quoted),
+        )
+    path = _printable(paths[0])
+    return NotGranted(
+        text("the secret {name!r} is not granted to {path}", name=name, path=path),
+        hint=text("Grant it: ownlab secrets grant {name} {path}", name=quoted, path=shlex.quote(path)),
+    )
 
 
 def _put_in_keyring(name: str, value: str, environ: Mapping[str, str]) -> bool:
@@ -212,7 +236,7 @@ def _put_in_keyring(name: str, value: str, environ: Mapping[str, str]) -> bool:
         return False
     try:
         keyring.put(name, value)
-    except KeyringTrouble:  # nobody is there to unlock it: a file of one's own is what is left
+    except KeyringTrouble:  # nobody can unlock it: the value goes into a file
         return False
     return True
 
@@ -220,21 +244,28 @@ def _put_in_keyring(name: str, value: str, environ: Mapping[str, str]) -> bool:
 def _find(name: str, entries: Mapping[str, _Entry]) -> _Entry:
     entry = entries.get(name)
     if entry is None:
-        there = f"There is: {', '.join(entries)}." if entries else "None was set yet."
-        raise SecretNotFound(f"there is no secret named {name!r}", hint=f"{there} Set it: ownlab secrets set NAME")
+        existing = (
+            text("Existing secrets: {names}.", names=listing(entries, "{items}, {last}"))
+            if entries
+            else text("No secret has been set yet.")
+        )
+        raise SecretNotFound(
+            text("there is no secret named {name!r}", name=name),
+            hint=sentences(existing, text("Set it: ownlab secrets set NAME")),
+        )
     return entry
 
 
-def _real(notebook: str) -> str | None:
-    """Its real path; None where it is none, or cannot be written down."""
+def _real_path(notebook: str) -> str | None:
+    """Return the real path; None where there is none, or where it is not valid text."""
     try:
         path = os.path.realpath(os.path.expanduser(notebook)) if notebook else None
         return path if path is None or path.encode() else None
-    except (ValueError, OSError):  # a NUL, bytes that are no text, links in a circle
+    except (ValueError, OSError):  # a NUL, invalid bytes, circular links
         return None
 
 
-def _shown(path: str) -> str:
+def _printable(path: str) -> str:
     return path.encode(errors="backslashreplace").decode()
 
 
@@ -242,7 +273,7 @@ def _shown(path: str) -> str:
 
 
 def _service(environ: Mapping[str, str]) -> str:
-    """Two state folders of one person are two sets of secrets."""
+    """Return the keyring's service name: each state folder has its own set of secrets."""
     return f"ownlab in {state_folder(environ, make=False)}"
 
 
@@ -251,53 +282,58 @@ def _load(environ: Mapping[str, str]) -> dict[str, _Entry]:
     path = folder / "secrets.json"
     if not os.path.lexists(folder):
         return {}
-    _refuse_open(folder)
+    _check_private(folder)
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            found = msgspec.json.decode(file.read(), type=_Entries).secrets
+            entries = msgspec.json.decode(file.read(), type=_Entries).secrets
     except FileNotFoundError:
         return {}
     except OSError as exc:
-        raise LabError(f"{path} cannot be read: {exc.strerror}") from exc
-    except msgspec.DecodeError:  # its words are not told, for what they quote may be a value
-        raise RecordError(f"{path} is damaged", hint="Remove it, then set your secrets anew.") from None
-    return {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
+        raise LabError(text("cannot read {path}: {cause}", path=path, cause=exc.strerror)) from exc
+    except msgspec.DecodeError:  # its message is not shown: it may quote a value
+        raise RecordError(
+            text("{path} is damaged", path=path), hint=text("Remove it, then set your secrets again.")
+        ) from None
+    return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
 
 
 @contextlib.contextmanager
-def _changing(environ: Mapping[str, str]) -> Iterator[dict[str, _Entry]]:
-    """One writer at a time: what is in the dictionary in the end is written, unless the block fails."""
+def _update(environ: Mapping[str, str]) -> Iterator[dict[str, _Entry]]:
+    """Lock the file, and write the dictionary when the block ends without an error."""
     folder = state_folder(environ) / "secrets"
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
-        _refuse_open(folder)
+        _check_private(folder)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise LabError(f"{folder} cannot be used: {exc.strerror}") from exc
+        raise LabError(text("cannot use {folder}: {cause}", folder=folder, cause=exc.strerror)) from exc
     try:
-        take_turn(descriptor, "another ownlab has been changing the secrets")
+        message = text("Another ownlab process has been changing the secrets for {seconds:g} s.", seconds=LOCK_SECONDS)
+        wait_for_lock(descriptor, LabError(message))
         entries = _load(environ)
         yield entries
         record = encode_json(_Entries(tuple(entries.values())))
-        write_private(str(folder / "secrets.json"), msgspec.json.format(record, indent=1).decode() + "\n")
+        replace_file(str(folder / "secrets.json"), msgspec.json.format(record, indent=1).decode() + "\n")
     except OSError as exc:
-        raise LabError(f"{folder}/secrets.json cannot be written: {exc.strerror}") from exc
+        raise LabError(text("cannot write {path}: {cause}", path=folder / "secrets.json", cause=exc.strerror)) from exc
     finally:
         os.close(descriptor)
 
 
-def _refuse_open(folder: Path) -> None:
-    """Files are written here under names that others could guess: so the folder must be closed to them."""
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode):
+def _check_private(folder: Path) -> None:
+    """Raise LabError unless the folder is closed to other users: file names in it can be guessed."""
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode):
+        raise LabError(text("{folder} is not a folder", folder=folder), hint=text("Check what it is, and remove it."))
+    # In a container, root works in folders of the host's users.
+    if status.st_uid != os.geteuid() and os.geteuid() != 0:
         raise LabError(
-            f"{folder} is not a folder", hint="Somebody put something else in its place: look, and remove it."
+            text("{folder} belongs to another user (uid {uid})", folder=folder, uid=status.st_uid),
+            hint=text("Set OWNLAB_HOME to a folder of your own."),
         )
-    # In a container root works in folders of the host's users.
-    if found.st_uid != os.geteuid() and os.geteuid() != 0:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         raise LabError(
-            f"{folder} belongs to another user (uid {found.st_uid})", hint="Set OWNLAB_HOME to a folder of your own."
+            text("{folder} is accessible to other users", folder=folder),
+            hint=text("Close it: chmod 700 {folder}", folder=shlex.quote(str(folder))),
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        raise LabError(f"{folder} is open to other users", hint=f"Close it: chmod 700 {shlex.quote(str(folder))}")

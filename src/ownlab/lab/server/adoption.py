@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ownlab.errors import LabError, StoreError
-from ownlab.lab.runtimes.folders import all_plans, is_run_in
+from ownlab.lab.runtimes.operations import remove_folders
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import read_state, remove
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.runtimes.state import all_plans, is_run_in, read_state
+from ownlab.lab.transport.control import ask
 
 __all__ = ["Survivor", "bury", "living", "survivors"]
 
@@ -64,9 +64,9 @@ def _statuses(plans: Sequence[Plan]) -> dict[str, dict[str, Any] | None]:
     """By runtime; None: it is dead."""
     if not plans:  # nothing is imported for nothing: somebody waits for the page
         return {}
-    from ownlab.processes.background import each_beside
+    from ownlab.processes.background import call_each
 
-    return {plan.runtime: status for plan, status in zip(plans, each_beside(_status, plans), strict=True)}
+    return {plan.runtime: status for plan, status in zip(plans, call_each(_status, plans), strict=True)}
 
 
 def bury(plans: Iterable[Plan]) -> None:
@@ -78,7 +78,7 @@ def bury(plans: Iterable[Plan]) -> None:
         with Store.open(folder, create=False) as store:
             store.reap()
     for plan in plans:
-        remove(plan)
+        remove_folders(plan)
 
 
 def _status(plan: Plan) -> dict[str, Any] | None:

@@ -17,8 +17,8 @@ from tornado.web import HTTPError
 from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import OwnlabError
 from ownlab.lab.journal.storage import About, all_journals, journal_folder, read_about, read_held, retire
-from ownlab.lab.runtimes.content_cleanup import retire_contents
-from ownlab.lab.runtimes.journals import runtime_lives
+from ownlab.lab.runtimes.content_files import retire_contents
+from ownlab.lab.runtimes.state import is_runtime_alive
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.kernels import OwnlabKernelManager
 
@@ -84,7 +84,7 @@ class Scribe:
         """Whether nothing comes from it for now, and no page is there to save it."""
         if runtime in self._kernels:
             return self._kernels.activity.busy(runtime) is False and not self._kernels.pages(runtime)
-        return not await asyncio.to_thread(runtime_lives, runtime)
+        return not await asyncio.to_thread(is_runtime_alive, runtime)
 
     async def _write(self, runtime: str) -> None:
         about = await asyncio.to_thread(_about, runtime)
@@ -133,7 +133,7 @@ def _old() -> list[About]:
     return [
         about
         for about in all_journals()
-        if _changed_at(journal_folder(about.runtime)) < before and not runtime_lives(about.runtime)
+        if _changed_at(journal_folder(about.runtime)) < before and not is_runtime_alive(about.runtime)
     ]
 
 

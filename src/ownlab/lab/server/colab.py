@@ -14,7 +14,7 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from ownlab.errors import LabError, OwnlabError, UsageError
-from ownlab.lab.runtimes.file_transfer import (
+from ownlab.lab.runtimes.content_files import (
     Opened,
     is_in_colab_mode,
     notebook_of,

@@ -12,8 +12,8 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 from tornado.web import HTTPError
 from traitlets import Bool
 
-from ownlab.lab.runtimes.folders import plan_with_line
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.state import plan_with_line
 from ownlab.lab.server.kernels import RuntimeManager
 from ownlab.lab.server.page_stream import Following
 from ownlab.lab.server.websocket_framing import PROTOCOL, unframe

@@ -22,10 +22,10 @@ from tornado.web import HTTPError
 from traitlets import Unicode
 
 from ownlab.lab.journal import storage
-from ownlab.lab.notebooks.merging import Merged, Seen, merge_journals, replace_file
+from ownlab.lab.notebooks.merging import Merged, Seen, merge_journals, replace_notebook
 from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat, replace_lone_surrogates
 from ownlab.lab.notebooks.trust import executed_here, mark_trusted
-from ownlab.lab.runtimes.drive_mounts import is_of_drive
+from ownlab.lab.runtimes.drive import is_of_drive
 from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.server.recent_writes import Version, Written, stamp
 from ownlab.lab.server.sessions import OwnlabSessionManager
@@ -187,7 +187,7 @@ class OwnlabContents(AsyncLargeFileManager):
         write = partial(
             nbformat.write, nb, version=nbformat.NO_CONVERT, capture_validation_error=capture_validation_error
         )
-        if not self.use_atomic_writing or not await asyncio.to_thread(replace_file, os_path, write):
+        if not self.use_atomic_writing or not await asyncio.to_thread(replace_notebook, os_path, write):
             await super()._save_notebook(os_path, nb, capture_validation_error)
 
     def _merge(self, os_path: str, notebook: dict[str, Any], seen: Seen | None) -> Merged:

@@ -19,7 +19,7 @@ from tornado import web
 from traitlets import default
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.drive_mounts import MINE, drive_root, is_of_drive, leads_out, path_in_drive
+from ownlab.lab.runtimes.drive import MINE, drive_root, is_of_drive, leads_out, path_in_drive
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.contents_handlers import contents_handlers
 
@@ -37,7 +37,7 @@ class LeadsOut(web.HTTPError, OSError):
 
 
 class DriveCheckpoints(AsyncFileCheckpoints):
-    """Beside the files, as everywhere; found by the same way."""
+    """BackgroundCall the files, as everywhere; found by the same way."""
 
     def _get_os_path(self, path: str) -> str:
         assert self.parent is not None
@@ -55,7 +55,7 @@ class DriveContents(OwnlabContents):
         """Called by everything that opens a file. The top is no folder of its own: it shows MyDrive, and takes nothing."""
         inside = path_in_drive(path) if path.strip("/") else ""
         if inside is None:
-            raise web.HTTPError(403, f"Beside {MINE} nothing can be made.")
+            raise web.HTTPError(403, f"BackgroundCall {MINE} nothing can be made.")
         os_path = str(super()._get_os_path(inside))
         if leads_out(os_path, self.root_dir):
             raise LeadsOut(path)

@@ -22,16 +22,16 @@ from tornado.web import HTTPError
 from traitlets import Unicode, default
 
 from ownlab.errors import LabError, OwnlabError
-from ownlab.lab.runtimes.drive_mounts import drive_root, is_of_drive, leads_out, path_in_drive
-from ownlab.lab.runtimes.folders import plan_with_line, state_of
+from ownlab.lab.runtimes.drive import drive_root, is_of_drive, leads_out, path_in_drive
 from ownlab.lab.runtimes.kernelspecs import PROVISIONER
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.state import plan_with_line, state_of
 from ownlab.lab.server.activity import Activity
 from ownlab.lab.server.adoption import Survivor, bury, survivors
 from ownlab.lab.server.kernelspecs import OwnlabSpecManager
 from ownlab.lab.server.page_stream import Following
 from ownlab.lab.server.restarter import OwnlabRestarter
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.transport.control import ask
 
 __all__ = ["OwnlabKernelManager", "RuntimeManager"]
 

@@ -6,16 +6,17 @@ import os
 import socket
 import time
 
-from ownlab.config.loader import LabOptions, resolve_lab_options
+from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
 from ownlab.lab.environments.registry import list_environments
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
 from ownlab.lab.runtimes.live_usage import Meter
 from ownlab.lab.runtimes.records import CardPoint, Point, RuntimePoint, RuntimeType, Snapshot
+from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.runtimes.snapshot import take_snapshot
-from ownlab.lab.runtimes.types import runtime_types
 from ownlab.lab.service.labs import labs
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Device

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from ownlab.lab.store.atomic_write import write_private
+from ownlab.files import replace_file
 
 __all__ = ["Version", "Written"]
 
@@ -81,7 +81,7 @@ class Written:
         if not self._file:
             return
         with suppress(OSError):  # a full disk: at worst a page asks, after the next start of the server
-            write_private(self._file, json.dumps({name: [one.stamp, one.known] for name, one in self._entries.items()}))
+            replace_file(self._file, json.dumps({name: [one.stamp, one.known] for name, one in self._entries.items()}))
 
 
 def stamp(path: str) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
 from tornado.web import HTTPError
 
 from ownlab.errors import LabError, OwnlabError
-from ownlab.lab.runtimes.folders import plan_of, state_of
+from ownlab.lab.runtimes.state import plan_of, state_of
 
 __all__ = ["OwnlabRestarter"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_server.services.sessions.sessionmanager import ModelName
 
-from ownlab.lab.runtimes.folders import all_plans, is_run_in
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.state import all_plans, is_run_in
 from ownlab.lab.server.adoption import Survivor, living
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from jupyter_server.services.sessions.sessionmanager import SessionManager
 from traitlets import validate
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.folders import plan_of
+from ownlab.lab.runtimes.state import plan_of
 from ownlab.lab.server.kernels import OwnlabKernelManager
 from ownlab.lab.server.runs import Runs
-from ownlab.lab.transport.control_client import ask
+from ownlab.lab.transport.control import ask
 
 __all__ = ["OwnlabSessionManager"]
 

@@ -7,8 +7,7 @@ import signal
 from collections.abc import Sequence
 
 from ownlab.errors import DeadlineError, LabError, UsageError
-from ownlab.lab.runtimes.operations import stop_runtime
-from ownlab.lab.runtimes.state import within
+from ownlab.lab.runtimes.operations import stop_runtime, wait_until
 from ownlab.lab.service.labs import Lab, Role, holder, lab_id, labs, read_lab
 from ownlab.lab.service.up import refuse_other_host, somebody_serves
 from ownlab.lab.service.watchdog import END_SECONDS
@@ -50,7 +49,7 @@ def _end(folder: str, role: Role, seconds: float) -> None:
             return
         if process.pid:
             _send(process.pid, number)
-        if within(patience, lambda: holder(folder, role) is None, every=0.05):
+        if wait_until(patience, lambda: holder(folder, role) is None, every=0.05):
             return
     raise DeadlineError(f"the {role} of {folder} does not end, not even when it is killed")
 
@@ -82,4 +81,4 @@ def _ask(store: Store, row: RuntimeRow) -> None:
 
 def await_end(store: Store, rows: Sequence[RuntimeRow], on_end: float) -> bool:
     """Whether all of them ended in the time that they have to save their work."""
-    return within(on_end + _MORE_SECONDS, lambda: not any(store.alive(row.id) for row in rows), every=0.05)
+    return wait_until(on_end + _MORE_SECONDS, lambda: not any(store.alive(row.id) for row in rows), every=0.05)

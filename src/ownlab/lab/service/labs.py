@@ -8,7 +8,6 @@ for a home may be shared by several hosts; ID.log, what the server said.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import socket
@@ -23,8 +22,9 @@ from msgspec import Struct
 
 from ownlab.config.paths import state_folder
 from ownlab.errors import LabError
+from ownlab.file_lock import try_lock
+from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
-from ownlab.lab.store.atomic_write import write_private
 
 __all__ = [
     "Holder",
@@ -139,7 +139,7 @@ def take(folder: str | Path, role: Role = "server", *, environ: Mapping[str, str
     deadline = time.monotonic() + _PATIENCE
     try:
         lock = LabLock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        while not _granted(lock.inherit(), fcntl.LOCK_EX):
+        while not try_lock(lock.inherit()):
             if time.monotonic() > deadline:
                 lock.release()
                 return None
@@ -163,7 +163,7 @@ def is_up(lab: Lab, *, environ: Mapping[str, str] = os.environ) -> bool:
 def write_lab(lab: Lab, *, environ: Mapping[str, str] = os.environ) -> None:
     """Replace the record of a lab. It holds the token: only its owner may read it."""
     try:
-        write_private(str(labs_folder(environ) / f"{lab.id}.json"), encode_json(lab).decode())
+        replace_file(str(labs_folder(environ) / f"{lab.id}.json"), encode_json(lab).decode())
     except OSError as exc:
         raise LabError(f"the record of the lab cannot be written: {exc}") from exc
 
@@ -199,19 +199,11 @@ def _holder(path: Path) -> Holder | None:
     except FileNotFoundError:
         return None
     try:
-        if _granted(descriptor, fcntl.LOCK_SH):
+        if try_lock(descriptor, shared=True):
             return None
         return _signature(os.pread(descriptor, 300, 0).decode(errors="replace").split())
     finally:
         os.close(descriptor)
-
-
-def _granted(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _signature(words: list[str]) -> Holder:

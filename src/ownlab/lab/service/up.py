@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ownlab.config.loader import LabOptions
 from ownlab.config.paths import kernels_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import InputError, LabError
 from ownlab.lab.service.health import wait_until
 from ownlab.lab.service.labs import Lab, Role, holder, read_lab
 
 if TYPE_CHECKING:
-    from ownlab.lab.runtimes.plan import Limits
+    from ownlab.config.limits import Limits
     from ownlab.lab.runtimes.records import RuntimeType
     from ownlab.lab.store.location import StoreChoice
 
@@ -49,10 +49,9 @@ def check_folder(folder: str) -> str:
 
 def look_around(options: LabOptions, environ: Mapping[str, str]) -> Look:
     """The cards, so the runtime types, which are written to disk; and where runtimes are recorded."""
+    from ownlab.config.limits import limits_of, stricter
     from ownlab.lab.runtimes.kernelspecs import write_specs
-    from ownlab.lab.runtimes.limit_policy import stricter
-    from ownlab.lab.runtimes.plan import Limits
-    from ownlab.lab.runtimes.refresh import current_types
+    from ownlab.lab.runtimes.runtime_types import current_types
     from ownlab.lab.store.layout import read_layout
     from ownlab.lab.store.location import choose_store
 
@@ -61,7 +60,7 @@ def look_around(options: LabOptions, environ: Mapping[str, str]) -> Look:
     store = choose_store(options, environ)
     layout = read_layout(store.folder)
     policy = layout.limits() if layout is not None and layout.shared else None
-    return Look(types, store, stricter(Limits(**options.limits), policy))
+    return Look(types, store, stricter(limits_of(options), policy))
 
 
 def await_lab(folder: str, alive: Callable[[], bool]) -> Lab | None:

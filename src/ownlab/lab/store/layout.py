@@ -11,13 +11,11 @@ import json
 import os
 from typing import Any, NamedTuple
 
+from ownlab.config.limits import LIMITS
 from ownlab.errors import StoreError
 from ownlab.lab.store import schema
 
-__all__ = ["LIMITS", "Layout", "make_private", "read_layout"]
-
-# The names of plan.Limits (a test compares them): rooms below this one cannot be imported.
-LIMITS = ("idle", "session", "card_seconds_per_week", "warn", "extend", "on_end")
+__all__ = ["Layout", "make_private", "read_layout"]
 
 
 class Layout(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which store is meant: the one that was asked for, the machine's shared one, or a person's own on a local disk."""
+"""Which store is used, as records: what `ownlab store --json` prints."""
 
 from __future__ import annotations
 
@@ -10,15 +10,43 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ownlab.config.loader import DEFAULT, LabOptions
+from msgspec import Struct
+
+from ownlab.config.loader import DEFAULT
 from ownlab.config.paths import state_folder
+from ownlab.config.settings import LabOptions
 from ownlab.errors import StoreError
 from ownlab.lab.store.layout import read_layout
-from ownlab.lab.store.records import StoreChoice, StoreView
 from ownlab.machine.facts import value_of
 from ownlab.machine.host.disks import Mount, is_remote, read_mounts
 
-__all__ = ["SHARED_FOLDER", "StoreChoice", "choose_store", "mount_of", "view_store"]
+__all__ = ["SHARED_FOLDER", "StoreChoice", "StoreView", "choose_store", "mount_of", "view_store"]
+
+
+class StoreChoice(Struct, frozen=True):
+    """A store's folder, and why it is this one."""
+
+    folder: str
+    shared: bool
+    origin: str  # in words: "named by OWNLAB_STORE", "this machine has a shared store"
+    notice: str = ""  # what people should know
+
+
+class StoreView(Struct, frozen=True):
+    """`ownlab store --json`."""
+
+    folder: str
+    shared: bool
+    origin: str
+    notice: str
+    made: bool  # False: the first runtime makes it
+    filesystem: str | None
+    network: bool | None  # None: it cannot be told
+    owner: str | None
+    group: str | None
+    mode: str | None  # "drwxrws---"
+    limits: dict[str, float | None] | None  # in seconds: what holds for everyone who shares it
+
 
 SHARED_FOLDER = "/var/lib/ownlab"
 

@@ -7,13 +7,14 @@ inheriting the descriptor, and the operating system lets go of it when the last 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ownlab.errors import StoreError
+from ownlab.file_lock import try_lock
+from ownlab.text import text
 
 __all__ = ["hold", "if_unheld", "is_held", "owner", "remove"]
 
@@ -28,23 +29,29 @@ def hold(path: str, mode: int) -> int:
     while True:
         descriptor = _open_own(path, mode)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever cleans up may have removed the file between our opening and our locking: then it is not the lock.
-            if _same_file(descriptor, path):
+            locked = try_lock(descriptor)
+            # A clean-up may have removed the file between opening and locking it: then it is not the lock.
+            if locked and _same_file(descriptor, path):
                 os.set_inheritable(descriptor, True)
                 return descriptor
-        except BlockingIOError as exc:  # an asker has it for a moment, or the runtime is alive
-            if time.monotonic() > deadline:
-                name = os.path.basename(path).removesuffix(".lock")
-                raise StoreError(
-                    f"Runtime {name} is there already: its lock has been held for {_HOLD_SECONDS:.0f} s.",
-                    hint="End it first: ownlab runtimes stop.",
-                ) from exc
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
+        if not locked and time.monotonic() > deadline:  # before that, somebody may test it for a moment
+            raise _already_there(os.path.basename(path).removesuffix(".lock"))
         time.sleep(0.005)
+
+
+def _already_there(runtime: str) -> StoreError:
+    return StoreError(
+        text(
+            "Runtime {runtime} exists already: its lock has been held for {seconds:.0f} s.",
+            runtime=runtime,
+            seconds=_HOLD_SECONDS,
+        ),
+        hint=text("Stop it first: ownlab runtimes stop."),
+    )
 
 
 def is_held(path: str) -> bool:
@@ -68,12 +75,7 @@ def if_unheld(path: str) -> Iterator[bool]:
         yield False  # a card must never be given away on a guess
         return
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield try_lock(descriptor, shared=True)
     finally:
         os.close(descriptor)
 

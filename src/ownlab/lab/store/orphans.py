@@ -1,7 +1,7 @@
 """What runtimes left behind when they died: found through /proc, and ended by whoever may.
 
 A process belongs to a runtime by the marker in its environment (OWNLAB_RUNTIME), or by its session, which is the
-kernel's, the supervisor's or the keeper's. Numbers of processes are used again, and rows can be written by everyone
+kernel's, the supervisor's or the keeper's. Numbers of processes are used again, and rows can be written by all_processes
 who shares a store. So a process is ended only where its own environment names the runtime, or where the row names it,
 or the living leader of its session, by pid and start time; and only where it belongs to the owner of the lock file.
 In a shared store its own environment alone counts: whoever shares it could name any process in a row, and move a file
@@ -17,9 +17,9 @@ from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.store.runtime_processes import Stat, boot_id, everyone, marker, process_started, read_stat
+from ownlab.processes.procfs import UNSEEN, Stat, all_processes, process_started, read_stat
 
-__all__ = ["Left", "ancestors", "end_remains", "in_words"]
+__all__ = ["MARKER", "Left", "ancestors", "boot_id", "end_remains", "in_words", "marker"]
 
 _END_SECONDS = 3.0
 
@@ -64,7 +64,7 @@ def end_remains(
 
 
 def ancestors() -> set[int]:
-    """Ourselves, and everyone who started us."""
+    """Ourselves, and all_processes who started us."""
     line: set[int] = set()
     pid = os.getpid()
     while pid > 0 and pid not in line:
@@ -95,7 +95,7 @@ def _find(
 
     `certain` grows by what may be ended: also what was seen in the session of a leader that still lived.
     """
-    seen = everyone()
+    seen = all_processes()
     found: dict[str, list[Left]] = {}
     unsettled = False
     for one in seen.values():
@@ -147,7 +147,7 @@ def _in_session(one: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
 
 def _holds_nothing(one: Stat) -> bool:
     """A thread of the Linux kernel; or a zombie, but a leader that ended before its threads is one that works."""
-    return one.is_kernels or (one.is_zombie and one.threads <= 1)
+    return one.is_kernel_thread or (one.is_zombie and one.threads <= 1)
 
 
 def _uid(pid: int) -> int | None:
@@ -171,3 +171,31 @@ def _kill(left: Left) -> bool:
     except PermissionError:
         return False
     return True
+
+
+# Every process of a runtime has this in its environment, with the runtime's id.
+MARKER = "OWNLAB_RUNTIME"
+
+
+def marker(pid: int) -> str | None:
+    """The runtime that its environment names; "" for none, and where it may not be read.
+
+    None where the process is in the middle of an exec, and has no environment for a moment.
+    """
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            content = file.read()
+    except UNSEEN:
+        return ""
+    if not content:
+        stat = read_stat(pid)
+        return None if stat is not None and stat.is_in_exec else ""
+    prefix = f"{MARKER}=".encode()
+    entries = (entry for entry in content.split(b"\0") if entry.startswith(prefix))
+    return next(entries, prefix)[len(prefix) :].decode("utf-8", "replace")
+
+
+def boot_id() -> str:
+    """Names this run of the machine: pids and start times mean nothing after it."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        return file.read().strip()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
-import time
 
 from ownlab.errors import StoreError
+from ownlab.file_lock import wait_for_lock
+from ownlab.text import text
 
 __all__ = ["VERSION", "connect", "create"]
 
@@ -182,16 +182,5 @@ def _statements(script: str) -> list[str]:
 
 
 def _lock(folder: int, path: str) -> None:
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while not _locked(folder):
-        if time.monotonic() > deadline:
-            raise StoreError(f"Another process has been making {path} for {_BUSY_SECONDS:.0f} s.", hint="Try again.")
-        time.sleep(0.01)
-
-
-def _locked(folder: int) -> bool:
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    message = text("Another process has been creating {path} for {seconds:.0f} s.", path=path, seconds=_BUSY_SECONDS)
+    wait_for_lock(folder, StoreError(message, hint=text("Try again.")), _BUSY_SECONDS)

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ownlab.config.limits import LIMITS
 from ownlab.errors import StoreError, UsageError
+from ownlab.files import replace_file
 from ownlab.lab.store import schema
 from ownlab.lab.store.errors import told
-from ownlab.lab.store.layout import LIMITS, Layout
+from ownlab.lab.store.layout import Layout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,8 +106,5 @@ def _give(path: str, mode: int, group: int) -> None:
 
 
 def _write_policy(path: str, group: str | None, limits: Mapping[str, float | None] | None) -> None:
-    new = f"{path}.new"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o644)
-        json.dump({"group": group, "limits": None if limits is None else dict(limits)}, file)
-    os.replace(new, path)
+    content = json.dumps({"group": group, "limits": None if limits is None else dict(limits)})
+    replace_file(path, content, finish=lambda new: os.chmod(new, 0o644))

@@ -10,8 +10,8 @@ from typing import Any
 
 from ownlab.errors import CardsTaken, DeviceUnusable, LabError
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.store.orphans import boot_id
 from ownlab.lab.store.rows import Place, Process, RuntimeRow
-from ownlab.lab.store.runtime_processes import boot_id
 from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.kernel_process import Launcher
 from ownlab.lab.supervisor.process_tree import adopt_orphans, identify, signal_when_parent_dies

@@ -13,10 +13,9 @@ from typing import Any, Literal
 import zmq
 
 from ownlab.lab.supervisor.journal_recorder import Recording
-from ownlab.lab.supervisor.message_inspector import DELIMITER, Overheard
-from ownlab.lab.supervisor.pending_input import Questions
+from ownlab.lab.supervisor.message_inspector import DELIMITER, Overheard, Questions
+from ownlab.lab.transport.journal_protocol import line_address
 from ownlab.lab.transport.journal_server import IDENTITY, Line, send_frames
-from ownlab.lab.transport.line_protocol import line_address
 
 __all__ = ["CHANNELS", "Channels", "Direction"]
 

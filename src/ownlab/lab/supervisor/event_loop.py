@@ -15,7 +15,7 @@ from ownlab.lab.supervisor.control_commands import answer
 from ownlab.lab.supervisor.journal_recorder import Recording
 from ownlab.lab.supervisor.lifecycle import Life
 from ownlab.lab.supervisor.state_writer import say
-from ownlab.lab.transport.control_server import Listener
+from ownlab.lab.transport.control import Listener
 
 __all__ = ["run"]
 

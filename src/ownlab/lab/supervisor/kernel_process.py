@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ownlab.errors import LabError
+from ownlab.files import replace_file
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.visible_devices import VENDORS, variables
-from ownlab.lab.store.atomic_write import write_private
 from ownlab.lab.store.rows import Device, Lease, Process
 from ownlab.lab.supervisor.process_tree import identify
 
@@ -94,7 +94,7 @@ class Launcher:
         here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         previous = os.umask(0o077)
         try:
-            write_private(connection_file, _connection(plan))
+            replace_file(connection_file, _connection(plan))
             said_from = os.stat(log).st_size
             os.chdir(cwd)
             os.umask(self._umask)

@@ -1,22 +1,98 @@
-"""Watches a runtime's limits: reads the clocks, looks at the process tree, and says when the end has come."""
+"""When a runtime must end: decisions over readings of a clock that never jumps. Reads no clock itself."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
+from ownlab.config.limits import Limits
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.store import Store
-from ownlab.lab.supervisor.activity import Activity
 from ownlab.lab.supervisor.card_probe import Probe
-from ownlab.lab.supervisor.limits import End, Watch
 from ownlab.lab.supervisor.message_inspector import Overheard
 from ownlab.lab.supervisor.process_tree import cpu_seconds
 from ownlab.lab.supervisor.state_writer import Book, cards_held, say
+from ownlab.units import format_seconds
 
-__all__ = ["Vigil"]
+__all__ = ["Activity", "End", "Vigil", "Watch"]
+
+
+class End(NamedTuple):
+    """When it ends as things stand, on the monotonic clock, and why."""
+
+    at: float
+    why: str
+    may_extend: bool
+    idle: bool = False
+
+
+class Watch:
+    """The limits of one runtime. Every time is of the monotonic clock."""
+
+    def __init__(self, limits: Limits, started: float) -> None:
+        self._limits = limits
+        self._started = started
+        self._not_before = started
+        self._spent_at: float | None = None
+
+    def end(self, idle_since: float | None) -> End | None:
+        """The nearest end. `idle_since` None: it is busy, and no idleness ends it."""
+        limits, ends = self._limits, []
+        extendable = limits.extend > 0
+        if limits.idle is not None and idle_since is not None:
+            at = max(idle_since + limits.idle, self._not_before)
+            ends.append(End(at, f"after {format_seconds(limits.idle)} idle", extendable, idle=True))
+        if limits.session is not None:
+            at = max(self._started + limits.session, self._not_before)
+            ends.append(End(at, f"sessions end after {format_seconds(limits.session)}", extendable))
+        if self._spent_at is not None and limits.card_seconds_per_week is not None:
+            hours = format_seconds(limits.card_seconds_per_week)
+            ends.append(End(self._spent_at, f"this week's {hours} of card time are spent", False))
+        return min(ends, default=None)
+
+    def warns_at(self, end: End) -> float:
+        """From then on people are told."""
+        return end.at - self._limits.warn
+
+    def extend(self, idle_since: float | None) -> End | None:
+        """Move the nearest end; None where there is none, or where it may not be moved."""
+        end = self.end(idle_since)
+        if end is None or not end.may_extend:
+            return None
+        self._not_before = end.at + self._limits.extend
+        return self.end(idle_since)
+
+    def note_week(self, now: float, card_seconds_used: float, cards: float) -> None:
+        """The person's use of cards in this week, all runtimes together; this one uses `cards` of them at a time."""
+        quota = self._limits.card_seconds_per_week
+        if quota is not None and cards > 0:
+            self._spent_at = now + max(0.0, quota - card_seconds_used) / cards
+
+
+# Of one core, over the time since the last look: an idle kernel alone takes less than a tenth of this.
+_WORKS = 0.05
+# Seconds. The operating system counts CPU time in steps of 0.01 s, which would be all of a shorter time.
+_SHORTEST = 0.2
+
+
+class Activity:
+    """Compares what a process tree has worked between two looks."""
+
+    def __init__(self, now: float, cpu_seconds: float) -> None:
+        self._at = now
+        self._cpu_seconds = cpu_seconds
+
+    def works(self, now: float, cpu_seconds: float) -> bool:
+        """Whether more than 5 % of a core was used since the last look. A process that ended takes its sum with it."""
+        used, passed = cpu_seconds - self._cpu_seconds, now - self._at
+        if passed < _SHORTEST:
+            return False
+        self._at, self._cpu_seconds = now, cpu_seconds
+        return used > _WORKS * passed
+
 
 # Seconds.
 _BEAT = 60.0  # between two entries of use

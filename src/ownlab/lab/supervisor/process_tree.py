@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from ownlab.lab.store.rows import Process
-from ownlab.lab.store.runtime_processes import below, children_of, everyone, process_started
+from ownlab.processes.procfs import all_processes, children_of, descendants_of, process_started
 
 __all__ = [
     "adopt_orphans",
@@ -45,12 +45,12 @@ def identify(pid: int) -> Process:
 
 def descendants(root: int, *, without: Collection[int] = ()) -> list[int]:
     """Every process below `root`, zombies included; children of its, and what is below them, left out."""
-    return _below(root, children_of(everyone()), without)
+    return _below(root, children_of(all_processes()), without)
 
 
 def cpu_seconds(root: int, *, without: Collection[int] = ()) -> float:
     """What all processes below `root` have worked since each began; some of its children left out likewise."""
-    table = everyone()
+    table = all_processes()
     return sum(table[pid].ticks for pid in _below(root, children_of(table), without)) / _TICKS
 
 
@@ -78,7 +78,7 @@ def end_descendants(reap: Callable[[], None], deadline: float, *, spare: Collect
 def _below(root: int, children: dict[int, list[int]], without: Collection[int]) -> list[int]:
     if without:
         children[root] = [pid for pid in children.get(root, ()) if pid not in without]
-    return below(root, children)
+    return descendants_of(root, children)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ownlab.errors import StoreError
+from ownlab.files import replace_file
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.store.atomic_write import write_private
 from ownlab.lab.store.rows import Process
 from ownlab.units import PARTS
 
@@ -55,7 +55,7 @@ def first_state(plan: Plan, keeper: Process, supervisor: Process | None) -> dict
 def write_state(plan: Plan, state: dict[str, Any]) -> str:
     """Replace state.json; why that failed, or "" where it did not."""
     try:
-        write_private(os.path.join(plan.home, "state.json"), json.dumps(state))
+        replace_file(os.path.join(plan.home, "state.json"), json.dumps(state))
     except OSError as exc:
         return f"state.json cannot be written: {exc.strerror}"
     return ""

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ownlab.config.listing import Configuration, SettingValue
-from ownlab.lab.store.records import StoreChoice, StoreView
+from ownlab.lab.store.location import StoreChoice, StoreView
 from ownlab.render.console import labelled
 from ownlab.units import format_seconds
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.lab.forms.field_values import described
+from ownlab.lab.forms.field_values import describe_type
 from ownlab.lab.forms.grammar import Field
 from ownlab.lab.forms.notebook_forms import CellForm
 from ownlab.render.console import labelled
@@ -50,7 +50,7 @@ def _name(name: str, width: int) -> str:
 
 
 def _words(field: Field) -> Text:
-    return Text.assemble((field.value or "(empty)", "cyan"), (f"  {described(field)}", "dim"))
+    return Text.assemble((field.value or "(empty)", "cyan"), (f"  {describe_type(field)}", "dim"))
 
 
 def _line(out: Console, text: Text) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.config.presets import PRESETS, Preset
-from ownlab.lab.runtimes.plan import Limits
+from ownlab.config.limits import Limits, preset_limits
+from ownlab.config.settings import PRESETS, Preset
 from ownlab.lab.service.records import LabState, LabStates, RuntimeWord
 from ownlab.lab.terminal.runtimes import short_id, short_path
 from ownlab.render.console import labelled
@@ -69,14 +69,14 @@ def describe_limits(limits: Limits, preset: str) -> str:
     if told and (idle is not None or session is not None):
         told = f"ends after {told}"
     known = PRESETS.get(preset)
-    if told and known is not None and (idle, session, week) == _seconds_of(known):
+    if told and known is not None and _is_preset(limits, known):
         return f"{known.name}: {told}"
     return told
 
 
-def _seconds_of(preset: Preset) -> tuple[float | None, ...]:
-    figures = ((preset.idle_minutes, 60), (preset.session_hours, 3600), (preset.gpu_hours_per_week, 3600))
-    return tuple(None if value is None else value * factor for value, factor in figures)
+def _is_preset(limits: Limits, preset: Preset) -> bool:
+    expected = preset_limits(preset)
+    return all(getattr(limits, field) == expected.get(field) for field in ("idle", "session", "card_seconds_per_week"))
 
 
 def tunnel(port: int, environ: Mapping[str, str]) -> str:

@@ -13,9 +13,9 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from ownlab.lab.forms.field_values import described, shown
-from ownlab.lab.forms.notebook_forms import forms_of
-from ownlab.lab.forms.parameters import parameters_of
+from ownlab.lab.forms.field_values import describe_type, displayed_value
+from ownlab.lab.forms.notebook_forms import find_forms
+from ownlab.lab.forms.parameters import find_parameters
 from ownlab.lab.runs.outcome import Outcome
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellReport, RunReport
@@ -149,13 +149,15 @@ def describe_start(report: RunReport) -> str:
 
 def describe_parameters(notebook: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Name and words, for help: what it takes, what it is now, in which cell it stands."""
-    titles = {form.cell: form.form.title for form in forms_of(notebook)}
+    titles = {form.cell: form.form.title for form in find_forms(notebook)}
     rows = []
-    for parameter in parameters_of(notebook):
-        field = parameter.places[0].field
-        cells = dict.fromkeys(title for place in parameter.places if (title := titles.get(place.cell)))
+    for parameter in find_parameters(notebook):
+        field = parameter.locations[0].field
+        cells = dict.fromkeys(title for place in parameter.locations if (title := titles.get(place.cell)))
         where = f" ({', '.join(cells)})" if cells else ""
-        rows.append((parameter.name, _plain(f"{described(field)}; default: {shown(field) or 'empty'}{where}")))
+        rows.append(
+            (parameter.name, _plain(f"{describe_type(field)}; default: {displayed_value(field) or 'empty'}{where}"))
+        )
     return rows
 
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ownlab.lab.environments.registry import EnvironmentList
-from ownlab.lab.runtimes.listings import TypeList
+from ownlab.lab.runtimes.records import TypeList
 
 __all__ = ["show_environments", "show_types"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import zmq
 
 from ownlab.lab.journal.records import Record, as_object
-from ownlab.lab.transport.line_protocol import AGAIN, BYE, FOLLOW, HELLO, RECORD, SEND, line_address, unpack
+from ownlab.lab.transport.journal_protocol import AGAIN, BYE, FOLLOW, HELLO, RECORD, SEND, line_address, unpack
 
 __all__ = ["Again", "Hello", "Line"]
 

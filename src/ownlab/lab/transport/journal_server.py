@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import zmq
 
 from ownlab.lab.journal.records import Record, as_object
-from ownlab.lab.transport.line_protocol import AGAIN, BYE, FOLLOW, HELLO, SEND, pack
+from ownlab.lab.transport.journal_protocol import AGAIN, BYE, FOLLOW, HELLO, SEND, pack
 
 __all__ = ["IDENTITY", "Line", "Sent", "send_frames"]
 

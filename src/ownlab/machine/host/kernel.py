@@ -150,7 +150,7 @@ def _run_log_command(command: list[str]) -> Fact[tuple[str, ...]]:
         return Unknown(exc.message)
     lines = [line for line in ran.stdout.splitlines() if not line.startswith("-- ")]  # journalctl's own headings
     if ran.returncode != 0 or not lines:
-        message = ran.said.splitlines()[0].strip(" -") if ran.said else text("no output")
+        message = ran.output.splitlines()[0].strip(" -") if ran.output else text("no output")
         return Unknown(
             message
             if message.startswith(command[0])

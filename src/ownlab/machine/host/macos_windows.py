@@ -90,7 +90,7 @@ def _sysctl(name: str) -> Fact[str]:
     return (
         Known(content, source=f"sysctl {name}")
         if ran.returncode == 0 and content
-        else Unknown(ran.said or text("sysctl has no output"))
+        else Unknown(ran.output or text("sysctl has no output"))
     )
 
 

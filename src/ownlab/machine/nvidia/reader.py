@@ -92,7 +92,7 @@ def _run_nvidia_smi(
         parsed, cards = nvidia_smi.parse(ran.stdout)
     except InputError:
         reason = Unknown(
-            "; ".join(ran.said.splitlines())[:_OUTPUT_KEPT]
+            "; ".join(ran.output.splitlines())[:_OUTPUT_KEPT]
             or text("nvidia-smi {ending}", ending=runner.describe_exit(ran.returncode))
         )
         return replace(nvidia, smi=reason), reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ownlab.catalog.oom_messages import OomMessage, read_messages
+from ownlab.catalog.oom_messages import OomMessage, parse_messages
 from ownlab.instruments.doctor.queries import any_framework_works, card_name, is_wsl, nvidia_cards
 from ownlab.instruments.doctor.records import Case, Finding, Message
 from ownlab.instruments.doctor.remedies import set_variable
@@ -136,8 +136,8 @@ class OutOfMemory(MessageRule):
         if any(match["count"] for _, match in found) and not any_framework_works(machine):
             yield self._at_start(case)
             return
-        read = [one for message, match in found for one in read_messages(message.text[match.start() :].splitlines())]
-        told_most = max(read, key=lambda one: one.told, default=_SILENT)
+        read = [one for message, match in found for one in parse_messages(message.text[match.start() :].splitlines())]
+        told_most = max(read, key=lambda one: one.figure_count, default=_SILENT)
         yield self.finding(
             evidence=self.quotes(case),
             meaning=" ".join(_explain(told_most)),

@@ -1,0 +1,213 @@
+/** The machine's cards: who has booked or uses them, what is free, and how well they are used. */
+import * as React from 'react';
+import { cardName, formatBytesOf, formatPercent, formatShare, formatTime, notebookName, PARTS } from '../formatting';
+import type { CardHolder, CardState, Point, Runtime, Verdict } from '../records';
+import { sentences, text } from '../text';
+import { Curve } from './charts';
+
+export interface ICardsProps {
+  cards: ReadonlyArray<CardState>;
+  runtimes: ReadonlyArray<Runtime>;
+  person: string;
+  now: number;
+  history: ReadonlyArray<Point>;
+}
+
+export function Cards({ cards, runtimes, person, now, history }: ICardsProps): React.JSX.Element | null {
+  if (cards.length === 0) {
+    return null;
+  }
+  const mine = new Set(runtimes.filter(runtime => runtime.mine && runtime.person === person).map(runtime => runtime.id));
+  return (
+    <section className="ownlab-Section ownlab-Cards" aria-label={text('Cards')}>
+      <h3>{text('Cards')}</h3>
+      {cards.map(card => (
+        <Card key={card.uuid} card={card} mine={mine} now={now} history={history} />
+      ))}
+    </section>
+  );
+}
+
+interface ICardProps {
+  card: CardState;
+  mine: ReadonlySet<string>;
+  now: number;
+  history: ReadonlyArray<Point>;
+}
+
+function Card({ card, mine, now, history }: ICardProps): React.JSX.Element {
+  const figures = [
+    card.memory !== null && card.memory_used !== null ? formatBytesOf(card.memory_used, card.memory) : '',
+    card.power !== null ? `${Math.round(card.power)} W` : '',
+    card.temperature !== null ? `${Math.round(card.temperature)} °C` : ''
+  ].filter(Boolean);
+  return (
+    <div className="ownlab-Card" title={card.uuid}>
+      <div className="ownlab-Card-head">
+        <span className="ownlab-Card-name">
+          {card.index} · {cardName(card.name)}
+        </span>
+        <span className="ownlab-Card-figures">{figures.join(' · ')}</span>
+      </div>
+      <div className="ownlab-Card-parts" aria-hidden="true">
+        {card.holders.map(holder => (
+          <span
+            key={holder.runtime}
+            className={`ownlab-Part ${mine.has(holder.runtime) ? 'ownlab-mod-mine' : 'ownlab-mod-other'}`}
+            style={{ flexGrow: holder.parts }}
+          />
+        ))}
+        {card.strangers.length > 0 && <span className="ownlab-Part ownlab-mod-stranger" style={{ flexGrow: unbookedParts(card) }} />}
+        {card.free_parts > 0 && <span className="ownlab-Part ownlab-mod-free" style={{ flexGrow: card.free_parts }} />}
+      </div>
+      <ul className="ownlab-Card-who">
+        {card.holders.map(holder => (
+          <li key={holder.runtime}>{describeHolder(holder, mine.has(holder.runtime), now)}</li>
+        ))}
+        {card.strangers.map(stranger => (
+          <li key={stranger} className="ownlab-mod-stranger">
+            {stranger}
+          </li>
+        ))}
+        {card.free_parts > 0 && (
+          <li className="ownlab-mod-free">
+            {card.free_parts === PARTS ? text('free') : text('{share} free', { share: formatShare(card.free_parts) })}
+          </li>
+        )}
+      </ul>
+      <CardUtilization card={card} history={history} />
+    </div>
+  );
+}
+
+/** "½: ann, train.ipynb, since 10:02". */
+export function describeHolder(holder: CardHolder, mine: boolean, now: number): string {
+  const { person } = holder;
+  const notebook = notebookName(holder.notebook);
+  const time = formatTime(holder.since, now);
+  if (holder.parts === PARTS) {
+    return mine ? text('you, {notebook}, since {time}', { notebook, time }) : text('{person}, {notebook}, since {time}', { person, notebook, time });
+  }
+  const share = formatShare(holder.parts);
+  return mine
+    ? text('{share}: you, {notebook}, since {time}', { share, notebook, time })
+    : text('{share}: {person}, {notebook}, since {time}', { share, person, notebook, time });
+}
+
+/** Return the number of parts that no runtime has booked; at least one, so that other users of the card are visible. */
+function unbookedParts(card: CardState): number {
+  return Math.max(1, PARTS - card.holders.reduce((sum, holder) => sum + holder.parts, 0) - card.free_parts);
+}
+
+/** A percentage, with a sentence that explains it. */
+interface IMetric {
+  id: 'busy' | 'power' | 'sm' | 'tensor' | 'dram';
+  name: string;
+  meaning: string;
+  value: number | null;
+}
+
+function CardUtilization({ card, history }: { card: CardState; history: ReadonlyArray<Point> }): React.JSX.Element | null {
+  const metrics = metricsOf(card).filter(({ value }) => value !== null);
+  if (metrics.length === 0 && !card.verdict) {
+    return null;
+  }
+  const at = (point: Point) => point.cards.find(({ uuid }) => uuid === card.uuid);
+  const measured = card.saturation !== null;
+  return (
+    <div className="ownlab-Work" role="group" aria-label={text('Utilization of card {index}', { index: card.index })}>
+      {history.length > 1 && (
+        <Curve
+          points={history}
+          maximum={100}
+          value={point => (measured ? at(point)?.sm : at(point)?.utilisation)}
+          background={measured ? point => at(point)?.utilisation : undefined}
+          description={metrics.map(({ name, value }) => text('{name} {percent}', { name, percent: formatPercent(value) })).join(', ')}
+        />
+      )}
+      <div className="ownlab-Work-shares">
+        {metrics.map(metric => (
+          <Metric key={metric.id} metric={metric} highlighted={measured && metric.id === 'busy'} />
+        ))}
+      </div>
+      {card.verdict && <CardVerdict verdict={card.verdict} />}
+    </div>
+  );
+}
+
+/** Return what is known in percent; without GPM's metrics, the power gives a hint. */
+function metricsOf({ utilisation, saturation, no_saturation, power, power_limit }: CardState): IMetric[] {
+  const percent = formatPercent(utilisation);
+  const busy: IMetric = {
+    id: 'busy',
+    name: text('busy'),
+    meaning: sentences(
+      text('A kernel was running {percent} of the time, as reported by nvidia-smi.', { percent }),
+      no_saturation ? text('It is not known how much of the card was used: {reason}', { reason: no_saturation }) : ''
+    ),
+    value: utilisation
+  };
+  if (!saturation) {
+    const value = power !== null && power_limit ? (100 * power) / power_limit : null;
+    const meaning = text('The card draws {percent} of its power limit.', { percent: formatPercent(value) });
+    return [busy, { id: 'power', name: text('power'), meaning, value }];
+  }
+  const { sm, tensor, dram } = saturation;
+  return [
+    busy,
+    {
+      id: 'sm',
+      name: text('SMs'),
+      meaning: text('On average, {percent} of the multiprocessors were active.', { percent: formatPercent(sm) }),
+      value: sm
+    },
+    {
+      id: 'tensor',
+      name: text('tensor'),
+      meaning: text('The tensor cores were active {percent} of the time.', { percent: formatPercent(tensor) }),
+      value: tensor
+    },
+    {
+      id: 'dram',
+      name: text('DRAM'),
+      meaning: text('{percent} of the memory bandwidth was used.', { percent: formatPercent(dram) }),
+      value: dram
+    }
+  ];
+}
+
+function Metric({ metric, highlighted }: { metric: IMetric; highlighted: boolean }): React.JSX.Element {
+  const { name, meaning, value } = metric;
+  return (
+    <span className={`ownlab-Share${highlighted ? ' ownlab-mod-busy' : ''}`} title={meaning}>
+      <span className="ownlab-Share-label">{name}</span>
+      <span className="ownlab-Share-figure">{formatPercent(value)}</span>
+      <span className="ownlab-Share-track" aria-hidden="true">
+        <span className="ownlab-Share-fill" style={{ width: `${Math.min(100, value ?? 0)}%` }} />
+      </span>
+    </span>
+  );
+}
+
+/** The verdict's sentence; a click shows the advice and the figures behind it. */
+function CardVerdict({ verdict }: { verdict: Verdict }): React.JSX.Element {
+  const { code, sentence, advice, because } = verdict;
+  if (!advice && because.length === 0) {
+    return <div className={`ownlab-Verdict ownlab-verdict-${code}`}>{sentence}</div>;
+  }
+  return (
+    <details className={`ownlab-Verdict ownlab-verdict-${code}`}>
+      <summary>{sentence}</summary>
+      <div className="ownlab-Verdict-more">
+        {advice}
+        {because.length > 0 && (
+          <ul>
+            {because.map(reason => (
+              <li key={reason}>{reason}</li>
+            ))}
+          </ul>
+        )}
+      </div>
+    </details>
+  );
+}

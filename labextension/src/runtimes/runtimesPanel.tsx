@@ -1,0 +1,234 @@
+/** The side panel: all runtimes of this machine, its cards, and curves of the last minutes. */
+import * as React from 'react';
+import { bookedMemory, describeActivity, describeCost, describeTimeLeft, formatPercent, notebookName, runtimeName } from '../formatting';
+import { runtimesIcon } from '../icons';
+import type { Point, Runtime, RuntimePoint, Snapshot } from '../records';
+import { listing, plural, text } from '../text';
+import { Cards } from './cards';
+import { LabelledCurve, MachineHistory, MemoryBar } from './charts';
+import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
+
+export interface IPanelActions {
+  extend: (runtime: Runtime) => void;
+  stop: (runtime: Runtime) => void;
+  /** Return a function that opens the notebook; undefined if it belongs to another lab or there is none. */
+  opener: (runtime: Runtime) => (() => void) | undefined;
+}
+
+export class RuntimesPanel extends LiveWidget {
+  constructor(live: LiveSnapshot, actions: IPanelActions) {
+    super(live);
+    this._actions = actions;
+    this.id = 'ownlab-runtimes';
+    this.addClass('ownlab-Panel');
+    this.title.icon = runtimesIcon;
+    this.title.caption = text('Runtimes and cards');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', text('Runtimes and cards'));
+  }
+
+  protected render(): React.JSX.Element {
+    const snapshot = this.live.current;
+    return (
+      <div className="ownlab-Panel-scroll">
+        <h2 className="ownlab-Panel-title">{text('Runtimes')}</h2>
+        {this.live.failure && <p className="ownlab-Notice ownlab-mod-failure">{this.live.failure}</p>}
+        {snapshot && <PanelContent snapshot={snapshot} live={this.live} actions={this._actions} />}
+        {!snapshot && !this.live.failure && <p className="ownlab-Empty">{text('Waiting for the server…')}</p>}
+      </div>
+    );
+  }
+
+  private readonly _actions: IPanelActions;
+}
+
+interface IPanelContentProps {
+  snapshot: Snapshot;
+  live: LiveSnapshot;
+  actions: IPanelActions;
+}
+
+function PanelContent({ snapshot, live, actions }: IPanelContentProps): React.JSX.Element {
+  const own = snapshot.runtimes.filter(runtime => runtime.person === snapshot.person);
+  const others = snapshot.runtimes.filter(runtime => runtime.person !== snapshot.person);
+  return (
+    <>
+      {snapshot.notices.map(notice => (
+        <p key={notice} className="ownlab-Notice">
+          {notice}
+        </p>
+      ))}
+      <section className="ownlab-Section" aria-label={text('Your runtimes')}>
+        {others.length > 0 && <h3>{text('Your runtimes')}</h3>}
+        {own.length === 0 && <p className="ownlab-Empty">{text('No runtimes yet. Open a notebook, or choose a runtime type in the launcher.')}</p>}
+        {own.map(runtime => (
+          <RuntimeRow key={runtime.id} runtime={runtime} live={live} actions={actions} />
+        ))}
+      </section>
+      {others.length > 0 && (
+        <section className="ownlab-Section" aria-label={text('Runtimes of other users')}>
+          <h3>{text('Runtimes of other users')}</h3>
+          {others.map(runtime => (
+            <RuntimeRow key={runtime.id} runtime={runtime} live={live} actions={actions} />
+          ))}
+        </section>
+      )}
+      <Cards
+        cards={snapshot.cards}
+        runtimes={snapshot.runtimes}
+        person={snapshot.person}
+        now={live.now()}
+        history={live.history}
+      />
+      <MachineHistory snapshot={snapshot} history={live.history} />
+      <footer className="ownlab-Panel-foot" title={snapshot.store}>
+        {snapshot.shared
+          ? text('Cards are shared with other users through the machine’s store.')
+          : text('This store is private: runtimes of other users are not shown.')}
+      </footer>
+    </>
+  );
+}
+
+interface IRuntimeRowProps {
+  runtime: Runtime;
+  live: LiveSnapshot;
+  actions: IPanelActions;
+}
+
+function RuntimeRow({ runtime, live, actions }: IRuntimeRowProps): React.JSX.Element {
+  const now = live.now();
+  const left = describeTimeLeft(runtime, now);
+  const isOther = runtime.person !== live.current?.person;
+  return (
+    <article className={`ownlab-Runtime ownlab-state-${runtime.state}`} aria-label={notebookName(runtime.notebook)}>
+      <div className="ownlab-Runtime-head">
+        <span className="ownlab-Runtime-title">
+          <BusyDot runtime={runtime} />
+          <NotebookLink runtime={runtime} open={actions.opener(runtime)} />
+        </span>
+        {runtime.mine && <RuntimeButtons runtime={runtime} actions={actions} />}
+      </div>
+      <div className="ownlab-Runtime-line">
+        {isOther && <span className="ownlab-Runtime-person">{runtime.person}</span>}
+        <span className="ownlab-Runtime-type" title={runtime.label}>
+          {runtimeName(runtime, live)}
+        </span>
+        {runtime.cards.length > 0 && <span className="ownlab-Runtime-cards">{describeCards(runtime)}</span>}
+      </div>
+      <div className="ownlab-Runtime-line">
+        <span className="ownlab-Runtime-activity" title={runtime.why}>
+          {describeActivity(runtime, now)}
+        </span>
+        {left && (
+          <span className={runtime.warned ? 'ownlab-mod-warned' : ''} title={runtime.ends_why}>
+            {left}
+          </span>
+        )}
+      </div>
+      {runtime.state === 'running' && (
+        <div className="ownlab-Runtime-bars">
+          <MemoryBar label={text('RAM')} used={runtime.ram} total={live.current?.host.memory ?? null} />
+          {runtime.cards.length > 0 && <MemoryBar label={text('VRAM')} used={runtime.vram} total={bookedMemory(runtime)} />}
+        </div>
+      )}
+      {runtime.state === 'running' && <RuntimeCurves runtime={runtime} live={live} />}
+      {runtime.units_per_hour > 0 && runtime.started_at !== null && (
+        <div className="ownlab-Runtime-cost">{describeCost(runtime)}</div>
+      )}
+    </article>
+  );
+}
+
+/** CPU and GPU utilization of a runtime's processes in the last minutes. */
+function RuntimeCurves({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element | null {
+  const { history, current } = live;
+  if (history.length < 2) {
+    return null;
+  }
+  const cores = current?.host.cores ?? null;
+  const at = (point: Point): RuntimePoint | undefined => point.runtimes.find(runtime => runtime.id === runtime.id);
+  const maximum = Math.max(100 * (cores ?? 1), ...(cores === null ? history.map(point => at(point)?.cpu ?? 0) : []));
+  return (
+    <div className="ownlab-Runtime-curves">
+      <LabelledCurve label={text('CPU')} figure={describeCores(runtime, cores)} maximum={maximum} points={history} value={point => at(point)?.cpu} />
+      {runtime.cards.length > 0 && (
+        <LabelledCurve
+          label={text('GPU')}
+          figure={formatPercent(runtime.utilisation)}
+          maximum={100}
+          points={history}
+          value={point => at(point)?.utilisation}
+        />
+      )}
+    </div>
+  );
+}
+
+/** "1.2 of 8 cores". */
+function describeCores({ cpu }: Runtime, cores: number | null): string {
+  if (cpu === null) {
+    return '–';
+  }
+  const used = String(Number((cpu / 100).toFixed(1)));
+  return cores === null ? text('{used} cores', { used }) : text('{used} of {cores} cores', { used, cores });
+}
+
+/** "card 0", "cards 1 and 2", "card 1, 2 missing". */
+function describeCards({ cards }: Runtime): string {
+  const numbers = cards.flatMap(({ index }) => (index === null ? [] : [String(index)]));
+  const missing = cards.length - numbers.length;
+  const list = listing(numbers);
+  if (numbers.length === 0) {
+    return plural(missing, 'card missing', '{n} cards missing');
+  }
+  if (missing > 0) {
+    return numbers.length === 1
+      ? text('card {list}, {missing} missing', { list, missing })
+      : text('cards {list}, {missing} missing', { list, missing });
+  }
+  return numbers.length === 1 ? text('card {list}', { list }) : text('cards {list}', { list });
+}
+
+function BusyDot({ runtime }: { runtime: Runtime }): React.JSX.Element {
+  const busy = runtime.state === 'running' && runtime.busy;
+  return <span className={`ownlab-Dot${busy ? ' ownlab-mod-busy' : ''}`} aria-hidden="true" />;
+}
+
+function NotebookLink({ runtime, open }: { runtime: Runtime; open: (() => void) | undefined }): React.JSX.Element {
+  const name = <span className="ownlab-Runtime-name">{notebookName(runtime.notebook)}</span>;
+  if (!open) {
+    return (
+      <span className="ownlab-Runtime-notebook" title={runtime.notebook}>
+        {name}
+      </span>
+    );
+  }
+  return (
+    <button className="ownlab-Runtime-notebook ownlab-mod-link" title={text('Open {path}', { path: runtime.notebook })} onClick={open}>
+      {name}
+    </button>
+  );
+}
+
+function RuntimeButtons({ runtime, actions }: { runtime: Runtime; actions: IPanelActions }): React.JSX.Element {
+  const notebook = notebookName(runtime.notebook);
+  return (
+    <span className="ownlab-Runtime-buttons">
+      {runtime.may_extend && runtime.ends_at !== null && (
+        <button className="ownlab-Button" aria-label={text('Extend the runtime of {notebook}', { notebook })} onClick={() => actions.extend(runtime)}>
+          {text('Extend')}
+        </button>
+      )}
+      {runtime.state !== 'ending' && (
+        <button
+          className="ownlab-Button ownlab-mod-danger"
+          aria-label={text('Stop the runtime of {notebook}', { notebook })}
+          onClick={() => actions.stop(runtime)}
+        >
+          {text('Stop')}
+        </button>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,124 @@
+"""Which runtime types there are: the CPU, and every card whole, in part and several together, in each environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.paths import kernels_export, kernels_folder, state_folder
+from ownlab.config.settings import LabOptions
+from ownlab.lab.environments.registry import DEFAULT, Environment, list_environments, own_python
+from ownlab.lab.runtimes.cards import read_devices
+from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
+from ownlab.lab.runtimes.records import ListedType, RuntimeType, TypeList
+from ownlab.lab.store.rows import Device
+from ownlab.units import PARTS
+
+__all__ = ["current_types", "list_types", "refresh_specs", "runtime_types"]
+
+# Number of parts -> how a person writes one of them, and how a name does.
+_FRACTIONS = {2: ("½", "half"), 3: ("⅓", "third"), 4: ("¼", "quarter"), 6: ("⅙", "sixth"), 12: ("1/12", "twelfth")}
+
+
+class _Form(NamedTuple):
+    """Something to hold: "½ × NVIDIA H200"."""
+
+    words: str
+    slug: str
+    kind: str | None = None
+    cards: int = 0
+    parts: int = PARTS
+
+
+def runtime_types(
+    devices: Sequence[Device], environments: Iterable[Environment], options: LabOptions
+) -> tuple[RuntimeType, ...]:
+    """Every type that this machine can start, in the order in which people are offered them.
+
+    An environment whose interpreter is gone has none.
+    """
+    forms = [_Form("CPU", "cpu")]
+    for kind in sorted({device.name for device in devices}):
+        forms += _forms(kind, [device for device in devices if device.name == kind], options.shares)
+    types: list[RuntimeType] = []
+    taken: set[str] = set()
+    there = [environment for environment in environments if environment.is_there]
+    for environment in (Environment(DEFAULT, own_python()), *there):
+        own = environment.name == DEFAULT
+        for form in forms:
+            name = _unique("ownlab-" + ("" if own else f"{environment.name}-") + form.slug, taken)
+            types.append(
+                RuntimeType(
+                    name=name,
+                    label=f"{'Python 3' if own else environment.name} ({form.words})",
+                    environment=environment.name,
+                    python=environment.python,
+                    kind=form.kind,
+                    cards=form.cards,
+                    parts=form.parts,
+                    units_per_hour=options.units_for(form.kind, form.cards, form.parts),
+                )
+            )
+    return tuple(types)
+
+
+def _forms(kind: str, devices: Sequence[Device], shares: Sequence[int]) -> Iterator[_Form]:
+    slug = re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-") or "card"
+    yield _Form(f"1 × {kind}", f"1-{slug}", kind, 1)
+    if not all(device.whole_only for device in devices):
+        for share in shares:
+            mark, word = _FRACTIONS[share]
+            yield _Form(f"{mark} × {kind}", f"{word}-{slug}", kind, 1, PARTS // share)
+    # CUDA gives a process one MIG instance, however many it is shown (NVIDIA's MIG User Guide).
+    if not any(device.uuid.startswith("MIG-") for device in devices):
+        for count in _several(len(devices)):
+            yield _Form(f"{count} × {kind}", f"{count}-{slug}", kind, count)
+
+
+def _several(most: int) -> list[int]:
+    """6 -> 2, 4, 6: powers of two, and all of them."""
+    powers = [2**power for power in range(1, most.bit_length()) if 2**power < most]
+    return [*powers, most] if most > 1 else []
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """Two cards' names may differ in nothing but signs."""
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}-{number}"
+    taken.add(found)
+    return found
+
+
+def current_types(
+    environ: Mapping[str, str] = os.environ, devices: Sequence[Device] | None = None
+) -> tuple[RuntimeType, ...]:
+    """The types that can be started now."""
+    options = resolve_lab_options(environ=environ)
+    found = read_devices(environ) if devices is None else devices
+    return runtime_types(found, list_environments(environ), options)
+
+
+def refresh_specs(environ: Mapping[str, str] = os.environ, devices: Sequence[Device] | None = None) -> bool:
+    """Write their kernelspecs; whether anything had changed."""
+    folder = kernels_folder(environ)
+    if folder.is_relative_to(state_folder(environ, make=False)):
+        state_folder(environ)  # so that it is made for this person alone
+    return write_specs(current_types(environ, devices), folder)
+
+
+def list_types(environ: Mapping[str, str] = os.environ) -> TypeList:
+    """What there is, against what is written."""
+    folder = kernels_folder(environ)
+    current, written = current_types(environ), read_specs(folder)
+    names = {kind.name for kind in current}
+    return TypeList(
+        str(folder),
+        tuple(ListedType(kind, kind in written) for kind in current),
+        tuple(kind.name for kind in written if kind.name not in names),
+        kernels_export(environ),
+    )

@@ -1,0 +1,213 @@
+"""The allocator's model, against the rules of c10/cuda/CUDACachingAllocator.cpp."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ownlab.instruments.fit.torch_allocator import Allocator, AllocatorSettings, OutOfMemory
+from ownlab.instruments.fit.torch_allocator_expandable import ExpandableAllocator
+from ownlab.units import GIB, KIB, MIB
+
+
+@pytest.mark.parametrize(
+    ("size", "allocated", "reserved"),
+    [
+        (1, 512, 2 * MIB),
+        (513, 1024, 2 * MIB),
+        (1 * MIB, 1 * MIB, 2 * MIB),
+        (1 * MIB + 1, 1 * MIB + 512, 20 * MIB),
+        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB, 10 * MIB),
+        (11 * MIB, 12 * MIB, 12 * MIB),  # what is left is not worth cutting off: it counts as allocated
+        (101 * MIB, 102 * MIB, 102 * MIB),
+    ],
+)
+def test_one_tensor(size: int, allocated: int, reserved: int) -> None:
+    allocator = Allocator()
+    allocator.allocate(1, size)
+    assert (allocator.allocated, allocator.reserved) == (allocated, reserved)
+
+
+def test_nothing_takes_nothing() -> None:
+    allocator = Allocator()
+    allocator.allocate(1, 0)
+    allocator.free(1)
+    assert allocator.peak_reserved == 0
+
+
+def test_the_smallest_block_that_suffices_is_taken() -> None:
+    allocator = Allocator()
+    for name, size in enumerate((100, 30, 60)):
+        allocator.allocate(name, size * MIB)
+    for name in range(3):
+        allocator.free(name)
+    allocator.allocate(3, 25 * MIB)  # out of 30: 5 are left
+    allocator.allocate(4, 50 * MIB)  # out of 60
+    allocator.allocate(5, 100 * MIB)
+    assert allocator.reserved == 190 * MIB
+    allocator.allocate(6, 11 * MIB)
+    assert allocator.reserved == 202 * MIB
+
+
+def test_free_neighbours_become_one() -> None:
+    allocator = Allocator()
+    allocator.allocate(0, 60 * MIB)
+    allocator.free(0)
+    for name in (1, 2, 3):
+        allocator.allocate(name, 20 * MIB)
+    for name in (1, 3, 2):
+        allocator.free(name)
+    allocator.allocate(4, 60 * MIB)
+    assert allocator.reserved == 60 * MIB
+
+
+def test_pieces_of_two_segments_do_not() -> None:
+    allocator = Allocator()
+    for name in (1, 2):
+        allocator.allocate(name, 30 * MIB)
+    for name in (1, 2):
+        allocator.free(name)
+    allocator.allocate(3, 60 * MIB)
+    assert allocator.reserved == 120 * MIB
+
+
+def test_what_is_cached_is_given_back_before_it_fails() -> None:
+    allocator = Allocator(capacity=100 * MIB)
+    for name in (1, 2):
+        allocator.allocate(name, 40 * MIB)
+        allocator.free(name)
+    allocator.allocate(3, 40 * MIB)
+    allocator.free(3)
+    allocator.allocate(4, 80 * MIB)
+    assert (allocator.reserved, allocator.retries) == (80 * MIB, 1)
+    with pytest.raises(OutOfMemory):
+        allocator.allocate(5, 40 * MIB)
+
+
+def test_a_segment_in_use_is_not_given_back() -> None:
+    allocator = Allocator(capacity=100 * MIB)
+    allocator.allocate(1, 60 * MIB)
+    allocator.free(1)
+    allocator.allocate(2, 20 * MIB)  # a piece of it
+    with pytest.raises(OutOfMemory):
+        allocator.allocate(3, 50 * MIB)
+
+
+def test_max_split_size_keeps_great_blocks_whole() -> None:
+    allocator = Allocator(policy=AllocatorSettings(max_split_size=128 * MIB))
+    allocator.allocate(1, 200 * MIB)
+    allocator.free(1)
+    allocator.allocate(2, 50 * MIB)
+    assert allocator.reserved == 250 * MIB
+    allocator.allocate(3, 190 * MIB)
+    assert (allocator.reserved, allocator.allocated) == (250 * MIB, 250 * MIB)
+
+
+def test_max_split_size_gives_great_blocks_back_first() -> None:
+    allocator = Allocator(capacity=400 * MIB, policy=AllocatorSettings(max_split_size=128 * MIB))
+    allocator.allocate(1, 250 * MIB)
+    allocator.free(1)
+    allocator.allocate(2, 60 * MIB)
+    allocator.free(2)
+    allocator.allocate(3, 200 * MIB)  # 250 are too many for it
+    assert (allocator.reserved, allocator.retries) == (260 * MIB, 0)  # the 60 are still cached
+
+
+def test_sizes_in_parts_of_a_power_of_two() -> None:
+    allocator = Allocator(policy=AllocatorSettings(roundup_power2_divisions=4))
+    assert allocator.rounded(1200 * KIB) == 1280 * KIB
+    assert allocator.rounded(1024 * KIB) == 1024 * KIB
+    assert allocator.rounded(600) == 1024
+
+
+def test_garbage_is_collected_above_the_threshold() -> None:
+    allocator = Allocator(capacity=1 * GIB, policy=AllocatorSettings(garbage_collection_threshold=0.5))
+    for name, size in enumerate((100, 200, 300)):
+        allocator.allocate(name, size * MIB)
+    allocator.free(0)
+    allocator.free(1)
+    allocator.allocate(3, 210 * MIB)  # neither of the free ones suffices, and they are as old as each other: both go
+    assert allocator.reserved == (300 + 210) * MIB
+
+
+def test_garbage_that_is_older_than_the_average_goes_first() -> None:
+    allocator = Allocator(capacity=2 * GIB, policy=AllocatorSettings(garbage_collection_threshold=0.5))
+    for name, size in enumerate((100, 200, 300)):
+        allocator.allocate(name, size * MIB)
+    allocator.free(0)
+    allocator.allocate(3, 150 * MIB)
+    allocator.free(1)
+    allocator.allocate(4, 300 * MIB)
+    allocator.allocate(5, 250 * MIB)  # 1050 MiB are above the threshold; without the older block they are not
+    assert allocator.reserved == (200 + 300 + 150 + 300 + 250) * MIB
+
+
+def test_great_blocks_are_not_given_back_for_small_requests() -> None:
+    allocator = Allocator(capacity=256 * MIB, policy=AllocatorSettings(max_split_size=64 * MIB))
+    allocator.allocate(1, 156 * MIB)
+    allocator.allocate(2, 100 * MIB)
+    allocator.free(1)
+    allocator.allocate(3, 1 * KIB)  # only when all that is cached goes there is room for it
+    assert (allocator.reserved, allocator.retries) == (102 * MIB, 1)
+
+
+def test_segments_that_grow() -> None:
+    allocator = ExpandableAllocator()
+    allocator.allocate(1, 30 * MIB)
+    assert allocator.reserved == 40 * MIB
+    allocator.allocate(2, 8 * MIB)
+    assert allocator.reserved == 40 * MIB
+    allocator.allocate(3, 8 * MIB)  # 2 are left at the end
+    assert allocator.reserved == 60 * MIB
+    allocator.free(1)
+    allocator.allocate(4, 40 * MIB)
+    assert allocator.reserved == 100 * MIB
+
+
+def test_the_end_of_a_growing_segment_is_kept_for_what_needs_it() -> None:
+    allocator = ExpandableAllocator()
+    allocator.allocate(1, 30 * MIB)
+    allocator.allocate(2, 5 * MIB)  # 5 are left at the end, which could become any size
+    allocator.free(1)
+    allocator.allocate(3, 4 * MIB)  # so it is cut from the 30, though the end would be the smaller
+    allocator.allocate(4, 26 * MIB)
+    assert allocator.reserved == 40 * MIB
+
+
+def test_pages_of_a_segment_that_are_free_are_unmapped_before_it_fails() -> None:
+    allocator = ExpandableAllocator(capacity=200 * MIB)
+    for name in range(5):
+        allocator.allocate(name, 40 * MIB)
+    for name in (0, 2):
+        allocator.free(name)
+    allocator.allocate(5, 80 * MIB)  # two holes of 40, not beside each other
+    assert (allocator.reserved, allocator.retries) == (200 * MIB, 1)
+    with pytest.raises(OutOfMemory):
+        allocator.allocate(6, 20 * MIB)
+    allocator.free(5)
+    allocator.allocate(7, 40 * MIB)
+
+
+@pytest.mark.parametrize("kind", [Allocator, ExpandableAllocator])
+def test_whatever_comes_and_goes_adds_up(kind: type[Allocator]) -> None:
+    """Never less reserved than allocated, and nothing left when all has gone."""
+    chance = random.Random(0)
+    allocator = kind(capacity=2 * GIB)
+    living: list[int] = []
+    for name in range(4000):
+        if living and chance.random() < 0.5:
+            allocator.free(living.pop(chance.randrange(len(living))))
+        else:
+            size = int(2 ** chance.uniform(4, 26))
+            try:
+                allocator.allocate(name, size)
+                living.append(name)
+            except OutOfMemory:
+                assert allocator.reserved <= 2 * GIB
+        assert allocator.allocated <= allocator.reserved <= 2 * GIB
+    for name in living:
+        allocator.free(name)
+    allocator.empty_cache()
+    assert (allocator.allocated, allocator.reserved) == (0, 0)

@@ -1,0 +1,117 @@
+"""The control socket's two ends, over a real socket."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ownlab.errors import LabError
+from ownlab.lab.transport.control import Listener, ask
+
+
+def echo(request: dict[str, Any]) -> dict[str, Any]:
+    if request["do"] == "refuse":
+        return {"ok": False, "error": "not now"}
+    return {"ok": True, "heard": request}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Path]:
+    listener = Listener(str(tmp_path / "control"), echo, patience=1.0)
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            for descriptor in select.select(listener.descriptors(), [], [], 0.02)[0]:
+                listener.serve(descriptor)
+            listener.expire(time.monotonic())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield tmp_path
+    over.set()
+    thread.join(10)
+    listener.close()
+
+
+def raw(folder: Path, line: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(folder / "control"))
+        connection.sendall(line)
+        return connection.recv(65536)
+
+
+def test_a_request_is_answered_whatever_its_size(served: Path) -> None:
+    text = "ü" * 100_000
+    assert ask(str(served), "say", text=text) == {"heard": {"do": "say", "text": text}}
+
+
+def test_a_refusal_is_an_error_in_words(served: Path) -> None:
+    with pytest.raises(LabError, match="The runtime refused: not now"):
+        ask(str(served), "refuse")
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{\n", b"[1]\n", b"\xff\n"])
+def test_what_is_no_request_is_told(served: Path, line: bytes) -> None:
+    assert b"a request is one line with a JSON object" in raw(served, line)
+
+
+def test_who_asks_in_pieces_or_says_nothing_keeps_nobody_waiting(served: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as slow:
+        slow.connect(str(served / "control"))
+        slow.sendall(b'{"do": ')
+        assert ask(str(served), "say")["heard"] == {"do": "say"}
+        slow.sendall(b'"slow"}\n')
+        slow.settimeout(10)
+        assert slow.recv(1000) == b'{"ok": true, "heard": {"do": "slow"}}\n'
+
+
+def test_silence_is_ended(served: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+        silent.settimeout(20)
+        silent.connect(str(served / "control"))
+        assert b"no request came" in silent.recv(1000)
+
+
+def test_nobody_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="does not answer: No such file"):
+        ask(str(tmp_path), "status")
+
+
+def test_an_answer_that_never_comes_is_an_error(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf:
+        deaf.bind(str(tmp_path / "control"))
+        deaf.listen()
+        with pytest.raises(LabError, match=r"did not answer within 0\.1 s"):
+            ask(str(tmp_path), "status", timeout=0.1)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become someone else")
+def test_someone_else_is_turned_away(served: Path) -> None:
+    os.chmod(served, 0o755)
+    os.chmod(served / "control", 0o777)
+    answers, inward = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            os.chdir(served)
+            os.setuid(65534)
+            connection.settimeout(10)
+            connection.connect("control")
+            os.write(inward, connection.recv(1000))
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    assert b"belongs to someone else" in os.read(answers, 1000)
+    os.close(answers)
+    os.close(inward)

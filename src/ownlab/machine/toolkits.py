@@ -91,7 +91,11 @@ def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> F
         return Unknown(exc.message)
     if ran.returncode:
         return Unknown(
-            text("nvcc --version {ending}: {said}", ending=runner.describe_exit(ran.returncode), said=ran.output[:200])
+            text(
+                "nvcc --version {ending}: {output}",
+                ending=runner.describe_exit(ran.returncode),
+                output=ran.output[:200],
+            )
         )
     return parse_nvcc_version(ran.stdout)
 

@@ -72,7 +72,9 @@ def _run_smi(tool: str | None, tree: Tree, environ: Mapping[str, str]) -> Fact[s
         return Unknown(exc.message)
     if ran.returncode:
         return Unknown(
-            text("npu-smi info {ending}: {said}", ending=runner.describe_exit(ran.returncode), said=ran.output[:300])
+            text(
+                "npu-smi info {ending}: {output}", ending=runner.describe_exit(ran.returncode), output=ran.output[:300]
+            )
         )
     return Known(ran.stdout, source="npu-smi info")
 

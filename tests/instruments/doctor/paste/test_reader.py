@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ownlab.errors import NotRecognised, OwnlabError, RecordError
+from ownlab.errors import InputError, NotRecognised, OwnlabError, RecordError
 from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.paste.reader import read_paste
 from ownlab.json_encoding import encode_json

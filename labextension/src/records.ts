@@ -50,7 +50,7 @@ export interface CardHolder {
   readonly since: number;
 }
 
-/** How much of a card worked: NVML's GPM, on Hopper and newer. Percent of what the card could do in the interval. */
+/** How much of a card was active, as NVML's GPM measures it (Hopper and newer): percent of what the card could do. */
 export interface Saturation {
   readonly graphics: number | null;
   readonly sm: number | null;
@@ -66,7 +66,7 @@ export interface Saturation {
   readonly tensor_fp64: number | null;
 }
 
-/** What one card's time went into, over a window of samples. */
+/** What limits one card's work, over a window of samples. */
 export interface Verdict {
   readonly card: string;
   readonly code: string;

@@ -53,7 +53,7 @@ DOCUMENTS = {
     "secrets-read": "ownlab.lab.secrets.store:SecretValue",
     "status": "ownlab.lab.service.records:LabStates",
     "store": "ownlab.lab.store.location:StoreView",
-    "top": "ownlab.instruments.top.records:Look",
+    "top": "ownlab.instruments.top.records:TopReading",
     "top-report": "ownlab.instruments.top.report:Report",
     "types": "ownlab.lab.runtimes.records:TypeList",
     "types-removed": "ownlab.lab.runtimes.records:RemovedTypes",

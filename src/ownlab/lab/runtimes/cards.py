@@ -136,7 +136,7 @@ def descends_from(pid: int, ancestors: Collection[Process], root: Path = Path("/
 
 
 def _read_live(environ: Mapping[str, str], root: Path) -> list[CardReading]:
-    others = BackgroundCall(vendors.read_others)
+    others = BackgroundCall(vendors.read_other_vendors)
     readings = _read_nvidia(environ, root)
     try:
         cards = value_of(others.result(_OTHERS_SECONDS).cards) or ()

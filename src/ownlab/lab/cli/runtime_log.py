@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from ownlab.cli.options import json_option
 from ownlab.errors import InputError, LabError, UsageError
-from ownlab.lab.journal.state import Fold
-from ownlab.lab.journal.storage import About, all_journals
+from ownlab.lab.journal.state import JournalState
+from ownlab.lab.journal.storage import JournalInfo, all_journals
 from ownlab.lab.runtimes.journals import Journal
 from ownlab.lab.terminal.runtime_log import LogTeller
 from ownlab.render.documents import echo_record
@@ -69,7 +69,7 @@ def _print_log(journal: Journal, cell: str | None, follow: bool) -> None:
         time.sleep(_INTERVAL)
 
 
-def _find(name: str) -> About:
+def _find(name: str) -> JournalInfo:
     """Find a journal by the beginning of its id or by its notebook; of several of one notebook the newest."""
     journals = all_journals()
     matches = [about for about in journals if about.runtime == name]
@@ -97,7 +97,7 @@ def _is_notebook(path: str, name: str) -> bool:
     return bool(path) and (path.endswith("/" + name) or path == os.path.abspath(name))
 
 
-def _document(about: About, fold: Fold, cell: str | None) -> RuntimeLog:
+def _document(about: JournalInfo, fold: JournalState, cell: str | None) -> RuntimeLog:
     return RuntimeLog(
         about.runtime,
         about.notebook,
@@ -118,7 +118,7 @@ def _document(about: About, fold: Fold, cell: str | None) -> RuntimeLog:
     )
 
 
-def _write_notebook(about: About, journal: Journal, target: str, force: bool) -> None:
+def _write_notebook(about: JournalInfo, journal: Journal, target: str, force: bool) -> None:
     import nbformat  # takes half the time of this command; seldom needed
 
     notebook = _notebook(about, journal)
@@ -131,7 +131,7 @@ def _write_notebook(about: About, journal: Journal, target: str, force: bool) ->
         raise InputError(text("Cannot write {path}: {reason}.", path=target, reason=exc.strerror)) from exc
 
 
-def _notebook(about: About, journal: Journal) -> dict[str, Any]:
+def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
     """Return the notebook merged with its journals; without a file, a notebook of the executed cells."""
     from ownlab.lab.notebooks.merging import merge_journals
     from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat
@@ -143,7 +143,7 @@ def _notebook(about: About, journal: Journal) -> dict[str, Any]:
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return _notebook_of_executions(journal)
     assign_cell_ids(notebook)
-    merge_journals(notebook, Journals().of(about.notebook), logging.getLogger("ownlab"))
+    merge_journals(notebook, Journals().of_notebook(about.notebook), logging.getLogger("ownlab"))
     return notebook
 
 

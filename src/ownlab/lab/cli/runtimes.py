@@ -12,7 +12,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import DeadlineError
 from ownlab.lab.cli.runtime_log import command as log
 from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
-from ownlab.lab.runtimes.records import RuntimeTold
+from ownlab.lab.runtimes.records import RuntimeChange
 from ownlab.lab.runtimes.usage_report import usage_report
 from ownlab.lab.server.machine_reader import Sight, open_store
 from ownlab.lab.service.down import wait_for_end
@@ -69,7 +69,7 @@ def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: boo
         message = text("{runtime} did not stop in time.", runtime=_name(row))
         raise DeadlineError(message, hint=text("Use --now to stop it at once."))
     if as_json or outer_json:
-        echo_record(RuntimeTold(row.id, row.notebook, "stop"))
+        echo_record(RuntimeChange(row.id, row.notebook, "stop"))
     else:
         click.echo(text("{runtime} has stopped.", runtime=_name(row)))
 
@@ -85,7 +85,7 @@ def extend(outer_json: bool, runtime: str, as_json: bool) -> None:
         answer = extend_runtime(store, row.id)
     ends_at = answer.get("ends_at")
     if as_json or outer_json:
-        echo_record(RuntimeTold(row.id, row.notebook, "extend", ends_at))
+        echo_record(RuntimeChange(row.id, row.notebook, "extend", ends_at))
     elif ends_at is None:
         click.echo(text("{runtime} has no time limit.", runtime=_name(row)))
     else:

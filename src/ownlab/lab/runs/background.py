@@ -15,7 +15,7 @@ import msgspec
 from ownlab import errors
 from ownlab.errors import LabError, OwnlabError
 from ownlab.json_encoding import encode_json
-from ownlab.lab.journal.storage import journal_folder, make_private, retire
+from ownlab.lab.journal.storage import journal_folder, make_journal_folder, remove_journal
 from ownlab.lab.runs.records import RunReport
 from ownlab.text import text
 
@@ -34,7 +34,7 @@ def detach(runtime: str, work: Callable[[Send], int]) -> RunReport:
     """
     folder = journal_folder(runtime)
     try:
-        make_private(folder)
+        make_journal_folder(folder)
         log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as exc:
         message = text("Cannot create the journal {folder}: {reason}.", folder=folder, reason=exc.strerror)
@@ -53,7 +53,7 @@ def detach(runtime: str, work: Callable[[Send], int]) -> RunReport:
             answer = pipe.read()
         return _read(answer)
     except OwnlabError:
-        retire(runtime)
+        remove_journal(runtime)
         raise
     except BaseException:  # Ctrl-C before it has begun
         os.kill(child, signal.SIGTERM)

@@ -12,16 +12,16 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from ownlab.errors import LabError
-from ownlab.lab.journal.execution import iso, whole_number
-from ownlab.lab.journal.json_parts import read_header, read_object
+from ownlab.lab.journal.execution import as_count, format_time
+from ownlab.lab.journal.json_parts import parse_header, parse_object
 from ownlab.lab.journal.records import EVENT, Record
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellError, CellReport, CellStatus, RunStatus
 from ownlab.lab.runs.reporter import Reporter, Stop
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import lives, read_state
-from ownlab.lab.transport.control import ask
-from ownlab.lab.transport.journal_client import Again, Hello, Line
+from ownlab.lab.runtimes.state import is_alive, read_state
+from ownlab.lab.transport.control import send_command
+from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
 from ownlab.lab.transport.journal_protocol import RELEASED
 from ownlab.text import plural, text
 
@@ -89,7 +89,7 @@ class Executor:
             loop.add_signal_handler(number, self._stop.request, number)
         # The request may come from any thread or signal handler.
         self._stop.on_request(lambda: loop.call_soon_threadsafe(self._wake, "told"))
-        self._line = Line(self._plan.sockets, self._receive, only=("status",))
+        self._line = JournalClient(self._plan.sockets, self._receive, only=("status",))
         beat = loop.create_task(self._heartbeat())
         try:
             return await self._run(steps)
@@ -183,7 +183,7 @@ class Executor:
         """Interrupt the cell and keep what it still prints; a kernel that does not react is ended later."""
         request.over = asyncio.get_running_loop().create_future()
         with suppress(LabError):  # it has ended: nothing to interrupt
-            await asyncio.to_thread(ask, self._plan.sockets, "signal", signum=int(signal.SIGINT))
+            await asyncio.to_thread(send_command, self._plan.sockets, "signal", signum=int(signal.SIGINT))
         if self._is_over(request):
             return
         # A second request does not wait.
@@ -199,7 +199,7 @@ class Executor:
             "msg_type": "execute_request",
             "session": self._session,
             "username": "",
-            "date": iso(time.time()),
+            "date": format_time(time.time()),
             "version": "5.3",
         }
         content = {
@@ -219,13 +219,13 @@ class Executor:
         if self._request is not None:
             self._request.wake(what)
 
-    def _receive(self, thing: Hello | Record | Again) -> None:
+    def _receive(self, thing: Hello | Record | Duplicate) -> None:
         if isinstance(thing, Hello):
             if thing.execution_state == "dead":
                 self._kernel_lost(text("the kernel has ended"))
         elif isinstance(thing, Record):
             if thing.channel == EVENT:
-                self._event(read_object(thing.parts[0]))
+                self._event(parse_object(thing.parts[0]))
             elif not thing.to_kernel and len(thing.parts) >= 4:
                 self._message_from_kernel(thing)
 
@@ -243,15 +243,15 @@ class Executor:
 
     def _message_from_kernel(self, record: Record) -> None:
         request = self._request
-        parent = read_header(record.parts[1])
+        parent = parse_header(record.parts[1])
         if request is None or parent is None or parent.msg_id != request.msg_id:
             return
-        header = read_header(record.parts[0])
+        header = parse_header(record.parts[0])
         kind = header.msg_type if header else ""
         if record.channel == "shell" and kind == "execute_reply":
-            request.reply = read_object(record.parts[3])
+            request.reply = parse_object(record.parts[3])
         elif record.channel == "iopub" and kind == "status":
-            request.idle = read_object(record.parts[3]).get("execution_state") == "idle"
+            request.idle = parse_object(record.parts[3]).get("execution_state") == "idle"
         if self._is_over(request):
             request.wake("done")
 
@@ -267,7 +267,7 @@ class Executor:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self._reporter.tick()
-            if self._supervisor is not None and not lives(self._supervisor):
+            if self._supervisor is not None and not is_alive(self._supervisor):
                 self._supervisor_died()
             if (begun := time.monotonic()) >= due:
                 await asyncio.to_thread(self._write)
@@ -294,7 +294,7 @@ def _report(
         title=step.title,
         status=status,
         seconds=None if seconds is None else round(seconds, 3),
-        execution_count=whole_number(reply.get("execution_count")),
+        execution_count=as_count(reply.get("execution_count")),
         error=_error(reply),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ownlab.errors import InputError
-from ownlab.lab.journal.storage import forget_notebook, of_notebook, read_about
+from ownlab.lab.journal.storage import forget_notebook, journals_of_notebook, read_journal_info
 from ownlab.lab.notebooks.files import read_notebook, write_over
 from ownlab.lab.runtimes.journals import Journal
 from ownlab.lab.runtimes.state import is_runtime_alive
@@ -32,7 +32,7 @@ class OutputFile:
     @property
     def path(self) -> str:
         """Its present path."""
-        about = read_about(self._journal.folder)
+        about = read_journal_info(self._journal.folder)
         return about.notebook if about is not None and about.notebook else self._initial_path
 
     def update(self) -> None:
@@ -48,7 +48,7 @@ class OutputFile:
 
     def _write(self) -> None:
         with self._journal.current() as fold:
-            changed = fold.changed_at > self._journal.held
+            changed = fold.changed_at > self._journal.saved_position
         if not changed or self._update_elsewhere(self.path):
             return
         from ownlab.lab.notebooks.merging import merge_journals
@@ -60,7 +60,7 @@ class OutputFile:
         merged = merge_journals(notebook, [self._journal], _log)
         if self._keep_widgets(notebook) or merged.changed:
             write_over(path, notebook)
-        merged.hold()
+        merged.mark_saved()
 
     def _keep_widgets(self, notebook: dict[str, Any]) -> bool:
         """Save the state of widgets, so that they are shown without a kernel; whether there are any."""
@@ -73,5 +73,5 @@ class OutputFile:
 
 def forget_past_outputs(path: str) -> None:
     """Forget the journals of ended runtimes: the file is about to be replaced."""
-    if not any(is_runtime_alive(about.runtime) for about in of_notebook(path)):
+    if not any(is_runtime_alive(about.runtime) for about in journals_of_notebook(path)):
         forget_notebook(path)

@@ -72,17 +72,17 @@ def stop_runtimes(store: Store, rows: Sequence[RuntimeRow], on_end: float) -> li
     for row in rows:
         _ask(store, row)
     wait_for_end(store, rows, on_end)
-    return [row for row in rows if not store.alive(row.id)]
+    return [row for row in rows if not store.is_alive(row.id)]
 
 
 def _ask(store: Store, row: RuntimeRow) -> None:
     try:
         stop_runtime(store, row.id, why=text("the lab was stopped"))
     except LabError:
-        if store.alive(row.id):  # otherwise it has ended meanwhile
+        if store.is_alive(row.id):  # otherwise it has ended meanwhile
             raise
 
 
 def wait_for_end(store: Store, rows: Sequence[RuntimeRow], on_end: float) -> bool:
     """Whether all of them ended within the time they have to save their work."""
-    return wait_until(on_end + _MORE_SECONDS, lambda: not any(store.alive(row.id) for row in rows), every=0.05)
+    return wait_until(on_end + _MORE_SECONDS, lambda: not any(store.is_alive(row.id) for row in rows), every=0.05)

@@ -158,7 +158,7 @@ export interface Snapshot {
   readonly history: ReadonlyArray<Point>;
 }
 
-/** One value that can be set. `value` is source text; `start` to `end` is its place in the cell's source. */
+/** One value that can be set. `value` is Python source; `start` and `end` are its position in the cell's source. */
 export interface Field {
   readonly part: 'field';
   readonly name: string;
@@ -176,14 +176,14 @@ export interface Field {
   readonly placeholder: string | null;
 }
 
-/** Words between fields. */
+/** Text between fields. */
 export interface Markdown {
   readonly part: 'markdown';
   readonly text: string;
   readonly line: number;
 }
 
-/** What a cell shows beside, or instead of, its code. */
+/** What a cell shows next to, or instead of, its code. */
 export interface Form {
   readonly title: string | null;
   readonly parts: ReadonlyArray<Field | Markdown>;
@@ -193,7 +193,7 @@ export interface Form {
   readonly width: string | null;
 }
 
-/** The forms of the cells that were asked about, in their order; null where there is none. Places count UTF-16 units. */
+/** The forms of the requested cells, in the same order; null for a cell without a form. Offsets count UTF-16 code units. */
 export interface Forms {
   readonly forms: ReadonlyArray<Form | null>;
 }
@@ -207,12 +207,12 @@ export interface Proposal {
   readonly free: boolean;
 }
 
-/** What is proposed; null where nothing is. */
+/** The proposed runtime type; null if none is proposed. */
 export interface Proposed {
   readonly proposal: Proposal | null;
 }
 
-/** What may be told of a secret. */
+/** A secret without its value. */
 export interface Secret {
   readonly name: string;
   readonly where: 'file' | 'keyring';
@@ -220,7 +220,7 @@ export interface Secret {
   readonly changed: number;
 }
 
-/** All secrets of the person, without their values. */
+/** All secrets of the user, without their values. */
 export interface Secrets {
   readonly secrets: ReadonlyArray<Secret>;
   readonly notebook: string | null;

@@ -13,7 +13,7 @@ from msgspec import Struct
 import ownlab
 from ownlab.lab.runtimes.records import Snapshot
 from ownlab.lab.server.forms import Forms
-from ownlab.lab.server.proposals import Proposed
+from ownlab.lab.server.routes import Proposed
 from ownlab.lab.server.secrets import Secrets
 from ownlab.render.documents import Failure
 from ownlab.render.typescript import declarations

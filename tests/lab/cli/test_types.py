@@ -69,7 +69,7 @@ def test_in_an_installation_that_is_not_ones_own_to_write(world: Any) -> None:
     for arguments in (("types", "refresh"), ("types",)):
         ran = world.run_without_rights(*arguments)
         assert ran.returncode == 0, ran.stderr
-        assert f"Written for Jupyter in {own}/kernels\n" in ran.stdout
+        assert f"RecentWrites for Jupyter in {own}/kernels\n" in ran.stdout
         assert f"papermill and VS Code, first: export JUPYTER_PATH={own}\n" in ran.stdout
     assert len(os.listdir(f"{own}/kernels")) == 5
     assert stat.S_IMODE(os.stat(world.env["OWNLAB_HOME"]).st_mode) == 0o700

@@ -16,7 +16,7 @@ import pytest
 from tests.lab.server.line_page import LinePage
 from tests.lab.server.telling import Telling, notebook_of
 
-from ownlab.lab.server.recent_writes import Version, Written
+from ownlab.lab.server.recent_writes import RecentWrites, Version
 from ownlab.lab.service.labs import lab_id
 
 if TYPE_CHECKING:
@@ -140,22 +140,22 @@ def test_what_pages_know_outlives_the_server(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_text("written by the scribe")
     known = Version(12.5, "sha256", "abc")
-    writing = Written(str(table))
-    with writing.writing(str(file), known):
+    writing = RecentWrites(str(table))
+    with writing.record_write(str(file), known):
         file.write_text("what the scribe adds")
-        assert writing.known(str(file)) == known  # also for a page that asks before the writing is done
+        assert writing.published_version(str(file)) == known  # also for a page that asks before the writing is done
     assert stat.S_IMODE(table.stat().st_mode) == 0o600
-    again = Written(str(table))
-    assert again.known(str(file)) == known
+    again = RecentWrites(str(table))
+    assert again.published_version(str(file)) == known
     file.parent.rename(tmp_path / "new")
     again.rename(str(file.parent), str(tmp_path / "new"))
     moved = tmp_path / "new" / "x.ipynb"
-    assert Written(str(table)).known(str(moved)) == known
-    assert again.known(str(file)) is None
+    assert RecentWrites(str(table)).published_version(str(moved)) == known
+    assert again.published_version(str(file)) is None
     again.forget(str(tmp_path / "new"))
-    assert Written(str(table)).known(str(moved)) is None
+    assert RecentWrites(str(table)).published_version(str(moved)) is None
     table.write_text("[3]")
-    assert Written(str(table)).known(str(moved)) is None
+    assert RecentWrites(str(table)).published_version(str(moved)) is None
 
 
 def test_a_server_that_was_killed_writes_when_it_is_back(new_lab: Callable[[str], LabServer], until: Until) -> None:

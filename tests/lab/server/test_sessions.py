@@ -63,12 +63,12 @@ def test_a_server_that_ends_forgets_no_session(tmp_path: Path, monkeypatch: pyte
     row = ("a-session", "train.ipynb", "train.ipynb", "notebook", "a-kernel")
     try:
         sessions.cursor.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?)", row)
-        kernels.leaving = True
+        kernels.stopping = True
         with pytest.raises(HTTPError) as raised:
             asyncio.run(sessions.list_sessions())
         assert raised.value.status_code == 503
         assert len(sessions.cursor.execute("SELECT * FROM session").fetchall()) == 1
-        kernels.leaving = False
+        kernels.stopping = False
         assert asyncio.run(sessions.list_sessions()) == []
     finally:
         sessions.close()

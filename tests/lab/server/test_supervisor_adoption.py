@@ -9,7 +9,7 @@ import pytest
 
 from ownlab.files import replace_file
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.server.adoption import bury, survivors
+from ownlab.lab.server.adoption import find_adoptable, remove_dead
 from ownlab.lab.store.store import Store
 
 LAB = "0123456789ab"
@@ -30,8 +30,8 @@ def test_what_runs_on_another_host_is_neither_adopted_nor_buried(
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path))
     here, there = leave(tmp_path, "here", os.uname().nodename), leave(tmp_path, "there", "elsewhere")
     Store.open(tmp_path / "store").close()
-    living, dead = survivors(LAB, str(tmp_path))
+    living, dead = find_adoptable(LAB, str(tmp_path))
     assert (living, [plan.runtime for plan in dead]) == ([], ["here"])
-    bury(dead)
+    remove_dead(dead)
     assert not here.exists()
     assert there.exists()

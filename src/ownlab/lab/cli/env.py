@@ -13,7 +13,7 @@ from ownlab.lab.environments.registry import (
     remove_environment,
 )
 from ownlab.lab.runtimes.runtime_types import refresh_specs
-from ownlab.lab.terminal.types import show_environments
+from ownlab.lab.terminal.runtimes import show_environments
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
 from ownlab.text import text

@@ -14,7 +14,7 @@ from ownlab.lab.cli.runtime_log import command as log
 from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.records import RuntimeChange
 from ownlab.lab.runtimes.usage_report import usage_report
-from ownlab.lab.server.machine_reader import Sight, open_store
+from ownlab.lab.server.machine_reader import MachineReader, open_store
 from ownlab.lab.service.down import wait_for_end
 from ownlab.lab.service.overview import lab_folder
 from ownlab.lab.store.rows import RuntimeRow
@@ -40,9 +40,9 @@ def command(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     with working(text("Reading the runtimes")):
-        sight = Sight()
+        sight = MachineReader()
         try:
-            snapshot = sight.look()
+            snapshot = sight.read()
         finally:
             sight.close()
     if as_json:

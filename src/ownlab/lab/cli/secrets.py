@@ -169,7 +169,7 @@ def _show(found: SecretList, as_json: bool) -> None:
     if as_json:
         echo_record(found)
         return
-    from ownlab.lab.terminal.secrets import show_secrets
+    from ownlab.lab.terminal.config import show_secrets
     from ownlab.render.console import console
 
     show_secrets(found, console())

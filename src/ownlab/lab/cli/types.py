@@ -9,7 +9,7 @@ from ownlab.config.paths import kernels_folder
 from ownlab.lab.runtimes.kernelspecs import remove_specs
 from ownlab.lab.runtimes.records import RemovedTypes
 from ownlab.lab.runtimes.runtime_types import list_types, refresh_specs
-from ownlab.lab.terminal.types import show_types
+from ownlab.lab.terminal.runtimes import show_types
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
 from ownlab.text import plural, text

@@ -1,6 +1,6 @@
-"""The server of a lab: JupyterLab with our configuration, started by the watchdog as `python -m ownlab.lab.server`.
+"""The server of a lab: JupyterLab with ownlab's configuration, started by the watchdog as `python -m ownlab.lab.server`.
 
-What is not needed to answer the first request is imported and done after the server listens.
+Everything that is not needed to answer the first request is imported after the server listens.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ownlab.errors import LabError, OwnlabError, UsageError
 from ownlab.lab.runtimes.records import CPU_TYPE
 from ownlab.lab.service.labs import Lab, lab_id, labs_folder, lock_holder, take_lock, write_lab
 from ownlab.lab.service.ports import HOST, is_free
+from ownlab.text import text
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -28,13 +29,13 @@ __all__ = ["EXTENSION", "lab_config", "main"]
 
 # The module that Jupyter loads for our routes.
 EXTENSION = "ownlab.lab.server.extension"
-# We have a door of our own to what it does: see ports.py.
+# Disabled: port_proxy.py has a safer route to the same code.
 PROXY = "jupyter_server_proxy"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve a folder until we are told to end; the exit code."""
-    # At once, so that nothing that we start ever sees it.
+    """Serve a folder until the server is stopped. Return the exit code."""
+    # Remove it from the environment at once, so that no child process inherits it.
     token = os.environ.pop("OWNLAB_TOKEN", "")
     try:
         return _serve(*_arguments(argv), token)
@@ -44,18 +45,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def lab_config(folder: str, port: int, token: str) -> Config:
-    """What differs from a plain `jupyter lab`. It counts more than the person's own Jupyter configuration files."""
+    """Return what differs from a plain `jupyter lab`. It overrides the user's own Jupyter configuration files."""
     from traitlets.config import Config
 
     lab = lab_id(folder)
     config = Config()
     config.ServerApp.ip = HOST
     config.ServerApp.port = port
-    config.ServerApp.port_retries = 0  # pages that are open know this port
+    config.ServerApp.port_retries = 0  # open pages know this port
     config.ServerApp.open_browser = False
     config.ServerApp.root_dir = folder
     config.ServerApp.answer_yes = True
-    # On a rented machine everybody is root. We listen on the loopback alone, and with a token.
+    # On a rented machine everybody is root. We listen on the loopback interface only, and require a token.
     config.ServerApp.allow_root = True
     config.ServerApp.jpserver_extensions = {EXTENSION: True, PROXY: False}
     config.ServerApp.kernel_manager_class = "ownlab.lab.server.kernels.OwnlabKernelManager"
@@ -73,7 +74,7 @@ def lab_config(folder: str, port: int, token: str) -> Config:
 
 def _arguments(argv: Sequence[str] | None) -> tuple[str, int]:
     parser = argparse.ArgumentParser(prog="python -m ownlab.lab.server", description=__doc__)
-    parser.add_argument("--folder", required=True, help="the folder that is served")
+    parser.add_argument("--folder", required=True, help="folder to serve")
     parser.add_argument("--port", type=int, required=True)
     given = parser.parse_args(argv)
     return os.path.realpath(given.folder), given.port
@@ -81,17 +82,26 @@ def _arguments(argv: Sequence[str] | None) -> tuple[str, int]:
 
 def _serve(folder: str, port: int, token: str) -> int:
     if not token:
-        raise UsageError("OWNLAB_TOKEN is not set: a lab without a token would be open to everybody on this machine")
+        raise UsageError(text("OWNLAB_TOKEN is not set: without a token every user of this machine could use the lab"))
     if not os.path.isdir(folder):
-        raise LabError(f"there is no folder {folder}")
-    # One server for each lab: whoever holds this lock may adopt the lab's runtimes.
+        raise LabError(text("the folder {folder} does not exist", folder=folder))
+    # One server per lab: only the holder of this lock may adopt the lab's runtimes.
     lock = take_lock(folder)
     if lock is None:
-        other = lock_holder(folder)
-        raise LabError(f"{folder} is served already" + (f" by process {other.pid} on {other.host}" if other else ""))
+        holder = lock_holder(folder)
+        if holder is None:
+            raise LabError(text("{folder} is already served", folder=folder))
+        raise LabError(
+            text(
+                "{folder} is already served by process {pid} on {host}",
+                folder=folder,
+                pid=holder.pid,
+                host=holder.host,
+            )
+        )
     with lock:
         if not is_free(port):
-            raise LabError(f"port {port} is in use", hint="Give another one with --port.")
+            raise LabError(text("port {port} is in use", port=port), hint=text("Choose another port with --port."))
         return _run(folder, port, token)
 
 
@@ -104,7 +114,7 @@ def _run(folder: str, port: int, token: str) -> int:
         ensure_specs()
     server: ServerApp = LabApp.initialize_server(argv=[], config=lab_config(folder, port, token))
     lab = Lab(lab_id(folder), folder, server.connection_url, token, port, os.getpid(), time.time(), "ready")
-    # The socket listens since `initialize_server`; this runs when the loop does, and answers.
+    # The socket has been listening since `initialize_server`; this callback runs once the event loop can answer.
     server.io_loop.add_callback(write_lab, lab)
     server.start()
     write_lab(msgspec.structs.replace(lab, state="down"))

@@ -1,4 +1,7 @@
-"""Writes into notebooks' files what kernels said while nobody was there to save it; and lets go of what is old."""
+"""Autosave of closed notebooks: writes the outputs of kernels into notebook files that no page has open.
+
+It also removes journals and /content folders that are no longer needed.
+"""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -29,16 +32,16 @@ from ownlab.lab.runtimes.state import is_runtime_alive
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.kernels import OwnlabKernelManager
 
-__all__ = ["Scribe"]
+__all__ = ["Autosave"]
 
-SETTLED = 1.0  # seconds of quiet before a file is written: one cell may follow the other
-FIRST = 3.0  # seconds after the server listens: the first page has it for itself until then
-RETIRE_EVERY = 6 * 3600.0
+QUIET_SECONDS = 1.0  # of idleness before a file is written: another cell may follow
+FIRST_DELAY = 3.0  # seconds after the server started: until then the first page has the machine to itself
+CLEANUP_INTERVAL = 6 * 3600.0
 _DAY = 86400.0
 
 
-class Scribe:
-    """One for a server. It looks at a kernel from its first word on until its notebook's file holds everything."""
+class Autosave:
+    """The autosave of one server. It watches a runtime from its first message until its notebook file contains everything."""
 
     def __init__(
         self,
@@ -48,108 +51,111 @@ class Scribe:
         log: Logger | LoggerAdapter[Any],
     ) -> None:
         self._contents, self._kernels, self._lab, self._log = contents, kernels, lab, log
-        self._unwritten: dict[str, float] = {}  # runtime -> when it was heard of last
-        self._something = asyncio.Event()
+        self._unsaved: dict[str, float] = {}  # runtime -> time of its last change
+        self._has_unsaved = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Called once the server listens: what was said while there was no server is written too."""
-        self._tasks = [asyncio.create_task(self._write_all()), asyncio.create_task(self._retire_all())]
+        """Called once the server listens. Also saves what kernels did while no server was running."""
+        self._tasks = [asyncio.create_task(self._write_all()), asyncio.create_task(self._remove_old())]
 
     async def close(self) -> None:
-        """Called when the server ends."""
+        """Called when the server stops."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def note(self, runtime: str, busy: bool = True) -> None:
-        """A kernel begins or ends to work, or is gone."""
-        self._unwritten[runtime] = time.monotonic()
-        self._something.set()
+    def on_kernel_change(self, runtime: str, busy: bool = True) -> None:
+        """Called when a kernel becomes busy or idle, or ends."""
+        self._unsaved[runtime] = time.monotonic()
+        self._has_unsaved.set()
 
     # -- writing
 
     async def _write_all(self) -> None:
-        await asyncio.sleep(FIRST)
+        await asyncio.sleep(FIRST_DELAY)
         try:
-            for runtime in await asyncio.to_thread(_unfinished, self._lab):
-                self._unwritten.setdefault(runtime, 0.0)
+            for runtime in await asyncio.to_thread(_unsaved_runtimes, self._lab):
+                self._unsaved.setdefault(runtime, 0.0)
         except (OwnlabError, OSError) as exc:
-            self._log.warning("What was said while the server was away is not written: %s", exc)
+            self._log.warning("Cannot save the outputs from the time without a server: %s", exc)
         while True:
-            if not self._unwritten:
-                self._something.clear()
-                await self._something.wait()
-            await asyncio.sleep(SETTLED)
-            for runtime, heard_at in list(self._unwritten.items()):
-                if time.monotonic() - heard_at >= SETTLED and await self._is_quiet(runtime):
-                    if self._unwritten.get(runtime) == heard_at:
-                        del self._unwritten[runtime]
+            if not self._unsaved:
+                self._has_unsaved.clear()
+                await self._has_unsaved.wait()
+            await asyncio.sleep(QUIET_SECONDS)
+            for runtime, changed_at in list(self._unsaved.items()):
+                if time.monotonic() - changed_at >= QUIET_SECONDS and await self._is_quiet(runtime):
+                    if self._unsaved.get(runtime) == changed_at:
+                        del self._unsaved[runtime]
                     await self._write(runtime)
 
     async def _is_quiet(self, runtime: str) -> bool:
-        """Whether nothing comes from it for now, and no page is there to save it."""
+        """Return whether a runtime is idle and no page is open to save its notebook."""
         if runtime in self._kernels:
-            return self._kernels.activity.busy(runtime) is False and not self._kernels.pages(runtime)
+            return self._kernels.activity.busy(runtime) is False and not self._kernels.page_count(runtime)
         return not await asyncio.to_thread(is_runtime_alive, runtime)
 
     async def _write(self, runtime: str) -> None:
-        about = await asyncio.to_thread(_about, runtime)
-        if about is None or not about.notebook.endswith(".ipynb"):
+        journal = await asyncio.to_thread(_journal_info, runtime)
+        if journal is None or not journal.notebook.endswith(".ipynb"):
             return
         try:
-            await self._contents.catch_up(about.notebook)
+            await self._contents.update_file(journal.notebook)
         except (HTTPError, OwnlabError, OSError) as exc:
-            # The journal stays: what it says is shown at each opening.
-            self._log.warning("%s cannot be brought up to date: %s", about.notebook, exc)
-        except Exception:  # noqa: BLE001  # the other notebooks are written all the same
-            self._log.exception("%s cannot be brought up to date.", about.notebook)
+            # The journal is kept, and its outputs are shown whenever the notebook is opened.
+            self._log.warning("Cannot save the outputs of %s: %s", journal.notebook, exc)
+        except Exception:  # noqa: BLE001  # go on with the other notebooks
+            self._log.exception("Cannot save the outputs of %s.", journal.notebook)
 
-    # -- what nobody needs any more
+    # -- removing what is no longer needed
 
-    async def _retire_all(self) -> None:
-        await asyncio.sleep(2 * FIRST)
+    async def _remove_old(self) -> None:
+        await asyncio.sleep(2 * FIRST_DELAY)
         while True:
             try:
-                for about in await asyncio.to_thread(_old):
-                    if await self._is_held(about):
-                        self._log.info("The journal of runtime %s is removed: its notebook holds it.", about.runtime)
-                        await asyncio.to_thread(remove_journal, about.runtime)
+                for journal in await asyncio.to_thread(_old_journals):
+                    if await self._is_saved(journal):
+                        self._log.info(
+                            "Removing the journal of runtime %s: its notebook file contains everything.",
+                            journal.runtime,
+                        )
+                        await asyncio.to_thread(remove_journal, journal.runtime)
                 for runtime in await asyncio.to_thread(remove_old_content, resolve_lab_options().content_keep_days):
-                    self._log.info("The /content of runtime %s is removed: it has ended long ago.", runtime)
+                    self._log.info("Removed /content of runtime %s, which ended long ago.", runtime)
             except (OwnlabError, OSError) as exc:
-                self._log.warning("Old journals cannot be removed: %s", exc)
-            await asyncio.sleep(RETIRE_EVERY)
+                self._log.warning("Cannot remove old journals: %s", exc)
+            await asyncio.sleep(CLEANUP_INTERVAL)
 
-    async def _is_held(self, about: JournalInfo) -> bool:
-        if not about.notebook.endswith(".ipynb"):  # a console's, or of a notebook that was deleted
+    async def _is_saved(self, journal: JournalInfo) -> bool:
+        if not journal.notebook.endswith(".ipynb"):  # of a console, or of a deleted notebook
             return True
-        if not os.path.exists(about.notebook):  # on a disk that is not there just now, perhaps
+        if not os.path.exists(journal.notebook):  # perhaps on a disk that is not mounted at the moment
             return False
-        held = await asyncio.to_thread(read_saved_position, journal_folder(about.runtime))
-        return await self._contents.journals.query(about.runtime, lambda fold: fold.changed_at <= held)
+        saved_position = await asyncio.to_thread(read_saved_position, journal_folder(journal.runtime))
+        return await self._contents.journals.query(journal.runtime, lambda state: state.changed_at <= saved_position)
 
 
-def _about(runtime: str) -> JournalInfo | None:
+def _journal_info(runtime: str) -> JournalInfo | None:
     return read_journal_info(journal_folder(runtime))
 
 
-def _old() -> list[JournalInfo]:
-    """The journals of runtimes that ended so long ago that only what no file holds is a reason to keep them."""
+def _old_journals() -> list[JournalInfo]:
+    """Return the journals of runtimes that ended more than `keep_days` ago."""
     before = time.time() - resolve_lab_options().keep_days * _DAY
     return [
-        about
-        for about in all_journals()
-        if _changed_at(journal_folder(about.runtime)) < before and not is_runtime_alive(about.runtime)
+        journal
+        for journal in all_journals()
+        if _changed_at(journal_folder(journal.runtime)) < before and not is_runtime_alive(journal.runtime)
     ]
 
 
-def _unfinished(lab: str) -> list[str]:
-    """The runtimes of a lab whose journals were written to after their notebooks' files were."""
+def _unsaved_runtimes(lab: str) -> list[str]:
+    """Return the runtimes of a lab whose journals are newer than their notebooks' saved positions."""
     return [
-        about.runtime
-        for about in all_journals()
-        if about.lab == lab and _newest(journal_folder(about.runtime), _is_log) > _held_at(about.runtime)
+        journal.runtime
+        for journal in all_journals()
+        if journal.lab == lab and _newest(journal_folder(journal.runtime), _is_log) > _saved_at(journal.runtime)
     ]
 
 
@@ -157,7 +163,7 @@ def _changed_at(folder: Path) -> float:
     return _newest(folder, lambda name: _is_log(name) or name == "about.json")
 
 
-def _held_at(runtime: str) -> float:
+def _saved_at(runtime: str) -> float:
     return _newest(journal_folder(runtime), lambda name: name == "held.json")
 
 
@@ -166,13 +172,13 @@ def _is_log(name: str) -> bool:
 
 
 def _newest(folder: Path, wanted: Callable[[str], bool]) -> float:
-    """When the newest of these files was changed; 0 where there is none."""
-    found = 0.0
+    """Return the modification time of the newest of these files; 0 if there is none."""
+    newest = 0.0
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if wanted(entry.name):
-                    found = max(found, entry.stat().st_mtime)
-    except FileNotFoundError:  # removed in this moment
-        return found
-    return found
+                    newest = max(newest, entry.stat().st_mtime)
+    except FileNotFoundError:  # the folder was just removed
+        return newest
+    return newest

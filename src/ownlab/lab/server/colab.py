@@ -1,4 +1,4 @@
-"""What the page needs to answer google.colab: files in and out of a runtime, grants of secrets, the kernel's mode."""
+"""The routes that the page needs to serve google.colab: uploads, downloads, grants of secrets, and the kernel's mode."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ from ownlab.lab.runtimes.content_files import (
 )
 from ownlab.lab.secrets.store import check_name, grant, list_secrets, set_secret
 from ownlab.lab.server.routes import RouteHandler
-from ownlab.lab.server.snapshot_stream import document_of
+from ownlab.lab.server.snapshot_service import encode_document
+from ownlab.text import text
 
 __all__ = ["colab_handlers"]
 
 _BYTES = "application/octet-stream"
-_AT_ONCE = 1 << 20  # bytes of a download that are in memory
+_CHUNK_BYTES = 1 << 20  # of a download in memory
 
 
-class Piece(Struct, frozen=True):
-    """The answer to PUT …/uploads: what there is of the file so far."""
+class UploadedPart(Struct, frozen=True):
+    """The answer to PUT …/uploads: the part of the file that has arrived."""
 
     path: str
     size: int
 
 
-class Place(Struct, frozen=True):
-    """GET …/files: a file that can be downloaded."""
+class DownloadableFile(Struct, frozen=True):
+    """The answer to GET …/files: a file that can be downloaded."""
 
     name: str
     size: int
-    contents: str | None  # its path for JupyterLab, where it is in the lab's folder
+    contents: str | None  # its JupyterLab path, if it is in the lab's folder
 
 
-class Access(Struct, frozen=True):
-    """Whether there is a secret, and the runtime's notebook may have it."""
+class SecretAccess(Struct, frozen=True):
+    """Whether a secret exists, and whether it is granted to the runtime's notebook."""
 
     name: str
     there: bool
@@ -56,7 +57,7 @@ class Access(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of POST …/secrets. With a value the secret is set before it is granted."""
+    """The body of POST …/secrets. If there is a value, the secret is set before it is granted."""
 
     key: str
     value: str | None = None
@@ -66,28 +67,28 @@ class Grant(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Mode(Struct, frozen=True):
-    """GET …/colab."""
+    """The answer to GET …/colab."""
 
     colab: bool
 
 
 class ColabHandler(RouteHandler):
-    """What these routes have in common."""
+    """Base of these routes."""
 
     def folders(self, runtime: str) -> list[str]:
-        """From where files may go out; the lab's own is the last."""
+        """Return the folders from which files may be downloaded. The last one is the lab's own."""
         return download_folders(runtime, os.path.expanduser(self.settings["server_root_dir"]))
 
     def number(self, name: str) -> int:
-        """A number in the address."""
-        given = self.get_query_argument(name)
-        if not given.isascii() or not given.isdigit() or len(given) > 15:
-            raise web.HTTPError(400, f"{name} is no number")
-        return int(given)
+        """Return a number in the query."""
+        value = self.get_query_argument(name)
+        if not value.isascii() or not value.isdigit() or len(value) > 15:
+            raise web.HTTPError(400, text("The query parameter {name} is not a number.", name=name))
+        return int(value)
 
-    async def work(self, do: Callable[[], Struct]) -> None:
-        """Answer with what a thread finds out."""
-        await self.answer(asyncio.to_thread(do))
+    async def work(self, call: Callable[[], Struct]) -> None:
+        """Answer with the result of a call in a thread."""
+        await self.answer(asyncio.to_thread(call))
 
 
 class UploadsHandler(ColabHandler):
@@ -96,10 +97,10 @@ class UploadsHandler(ColabHandler):
     @web.authenticated
     @authorized
     async def put(self, runtime: str) -> None:
-        """Take a part of a file for files.upload."""
+        """Receive a part of a file for files.upload."""
         folder = self.get_query_argument("folder", strip=False)
         number, offset, data = self.number("number"), self.number("offset"), self.request.body
-        await self.work(lambda: Piece(*write_chunk(runtime, folder, number, offset, data)))
+        await self.work(lambda: UploadedPart(*write_chunk(runtime, folder, number, offset, data)))
 
 
 class FilesHandler(ColabHandler):
@@ -108,9 +109,9 @@ class FilesHandler(ColabHandler):
     @web.authenticated
     @authorized
     async def get(self, runtime: str) -> None:
-        """Whether a file can be had, and what it is to JupyterLab."""
+        """Return whether a file can be downloaded, and its JupyterLab path."""
         path = self.get_query_argument("path", strip=False)
-        await self.work(lambda: _place(path, self.folders(runtime)))
+        await self.work(lambda: _find_file(path, self.folders(runtime)))
 
 
 class DownloadHandler(ColabHandler):
@@ -119,14 +120,14 @@ class DownloadHandler(ColabHandler):
     @web.authenticated
     @authorized
     async def get(self, runtime: str) -> None:
-        """The file itself, as a download."""
-        self.check_xsrf_cookie()  # as Jupyter's own downloads: another site's link fetches nothing
+        """Send the file as a download."""
+        self.check_xsrf_cookie()  # like Jupyter's own downloads: a link on another site must not download anything
         path = self.get_query_argument("path", strip=False)
         try:
             opened = await asyncio.to_thread(lambda: open_download(path, self.folders(runtime)))
         except OwnlabError as exc:
             self.set_status(exc.http_status)
-            self.finish(document_of(exc))
+            self.finish(encode_document(exc))
             return
         name = os.path.basename(path)
         self.set_header("Content-Type", _BYTES)
@@ -136,15 +137,15 @@ class DownloadHandler(ColabHandler):
         await self._send(opened)
 
     async def _send(self, opened: OpenFile) -> None:
-        left = opened.size  # a file that grows meanwhile is given as it was
+        left = opened.size  # even if the file grows meanwhile
         with open(opened.descriptor, "rb", buffering=0) as file:
-            while left and (data := await asyncio.to_thread(file.read, min(left, _AT_ONCE))):
+            while left and (data := await asyncio.to_thread(file.read, min(left, _CHUNK_BYTES))):
                 left -= len(data)
                 self.write(data)
                 try:
                     await self.flush()
                 except StreamClosedError:
-                    return  # the person does not want it any more
+                    return  # the user cancelled the download
         self.finish(set_content_type=_BYTES)
 
 
@@ -154,14 +155,14 @@ class SecretsHandler(ColabHandler):
     @web.authenticated
     @authorized
     async def get(self, runtime: str) -> None:
-        """What there is to be granted. Values are never told."""
+        """Return whether a secret exists and is granted, never its value."""
         key = self.get_query_argument("key", strip=False)
         await self.work(lambda: _access(key, _notebook(runtime)))
 
     @web.authenticated
     @authorized
     async def post(self, runtime: str) -> None:
-        """Grant a secret to the notebook of a runtime, which is the server's to know and not the asker's to say."""
+        """Grant a secret to the notebook of a runtime. The server knows which notebook that is; the request cannot name one."""
         body = self.request.body
         await self.work(lambda: _grant(body, _notebook(runtime)))
 
@@ -172,12 +173,12 @@ class ModeHandler(ColabHandler):
     @web.authenticated
     @authorized
     async def get(self, runtime: str) -> None:
-        """Whether its kernel is like Colab's."""
+        """Return whether the kernel is in Colab mode."""
         await self.work(lambda: Mode(is_in_colab_mode(runtime)))
 
 
 def colab_handlers(runtime: str) -> list[tuple[str, type[web.RequestHandler]]]:
-    """Address below the server's base address -> handler. `runtime`: the address of one, as a pattern."""
+    """Return pairs of route (below the server's base URL) and handler. `runtime`: the pattern of a runtime's URL."""
     return [
         (rf"{runtime}/uploads", UploadsHandler),
         (rf"{runtime}/files", FilesHandler),
@@ -187,33 +188,34 @@ def colab_handlers(runtime: str) -> list[tuple[str, type[web.RequestHandler]]]:
     ]
 
 
-def _place(path: str, folders: list[str]) -> Place:
+def _find_file(path: str, folders: list[str]) -> DownloadableFile:
     opened = open_download(path, folders)
     os.close(opened.descriptor)
     lab = os.path.join(os.path.realpath(folders[-1]), "")
     contents = opened.path[len(lab) :] if opened.path.startswith(lab) else None
-    return Place(os.path.basename(path), opened.size, contents)
+    return DownloadableFile(os.path.basename(path), opened.size, contents)
 
 
 def _notebook(runtime: str) -> str:
-    found = notebook_of(runtime)
-    if not found:
-        raise LabError("this runtime belongs to no notebook")
-    return found
+    notebook = notebook_of(runtime)
+    if not notebook:
+        raise LabError(text("this runtime does not belong to a notebook"))
+    return notebook
 
 
-def _access(key: str, notebook: str) -> Access:
-    found = next((each for each in list_secrets() if each.name == key), None)
-    return Access(key, found is not None, found is not None and os.path.realpath(notebook) in found.notebooks)
+def _access(key: str, notebook: str) -> SecretAccess:
+    secret = next((each for each in list_secrets() if each.name == key), None)
+    granted = secret is not None and os.path.realpath(notebook) in secret.notebooks
+    return SecretAccess(key, secret is not None, granted)
 
 
-def _grant(body: bytes, notebook: str) -> Access:
+def _grant(body: bytes, notebook: str) -> SecretAccess:
     try:
-        given = msgspec.json.decode(body, type=Grant)
-    except msgspec.DecodeError:  # its words are not told, for what they quote may be a value
-        raise UsageError("the body of the request cannot be used") from None
-    check_name(given.key)
-    if given.value is not None:
-        set_secret(given.key, given.value)
-    grant(given.key, notebook)
-    return _access(given.key, notebook)
+        request = msgspec.json.decode(body, type=Grant)
+    except msgspec.DecodeError:  # without its message, which may quote a value
+        raise UsageError(text("the request body is invalid")) from None
+    check_name(request.key)
+    if request.value is not None:
+        set_secret(request.key, request.value)
+    grant(request.key, notebook)
+    return _access(request.key, notebook)

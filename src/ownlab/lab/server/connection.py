@@ -1,7 +1,7 @@
-"""A page's connection to its kernel: along the runtime's line where the page follows it, else as Jupyter's own."""
+"""A page's websocket to its kernel: a stream of the runtime's journal if the page asks for it, else Jupyter's own channels."""
 
 # mypy: disable-error-code="no-untyped-call"
-# (jupyter_server says that it is typed; most of its methods are not.)
+# (jupyter_server claims to be typed, but most of its methods are not.)
 
 from __future__ import annotations
 
@@ -14,50 +14,51 @@ from traitlets import Bool
 
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import plan_with_journal_socket
+from ownlab.lab.server.kernel_messages import PROTOCOL, unframe
 from ownlab.lab.server.kernels import RuntimeManager
-from ownlab.lab.server.page_stream import Following
-from ownlab.lab.server.websocket_framing import PROTOCOL, unframe
+from ownlab.lab.server.page_stream import PageStream
+from ownlab.text import text
 
 if TYPE_CHECKING:
     from ownlab.lab.runtimes.journals import Journals
 
 __all__ = ["OwnlabConnection"]
 
-# What ipykernel speaks, and every runtime is one. For a kernel that cannot be asked yet.
+# The message protocol of ipykernel, and thus of every runtime, for a kernel that cannot be asked yet.
 _PROTOCOL = {"protocol_version": "5.3"}
-# A page that follows says after which message, by its number, or "now".
+# Query parameter of a page that wants a stream: the number of the last record it has handled, or "now".
 _AFTER = "ownlab_after"
 
 
 class OwnlabConnection(ZMQChannelsWebsocketConnection):
-    """One for each websocket. It opens at once, also where the kernel is busy or not there yet."""
+    """One websocket. It opens at once, even if the kernel is busy or not started yet."""
 
-    # Jupyter drops what a kernel says beyond 1000 messages a second, and tells the page so in place of it. A notebook
-    # without its outputs is worse than a page that needs a moment to draw them.
+    # Jupyter drops messages beyond 1000 per second and sends a warning instead. A notebook without its outputs is worse than
+    # a page that needs a moment to draw them.
     limit_rate = Bool(False, config=True)
 
-    _asked_to_follow = False
+    _wants_stream = False
     _after: int | None = None
-    _plan: Plan | None = None  # of a runtime that is followed
-    _following: Following | None = None
-    _left = False
+    _plan: Plan | None = None  # set if the page gets a stream
+    _stream: PageStream | None = None
+    _closed = False
 
     # -- called by Jupyter's handler, in this order
 
     async def prepare(self) -> None:
-        """Before the websocket opens; waits until there is a runtime."""
+        """Called before the websocket opens. Waits until there is a runtime."""
         after = self.websocket_handler.get_argument(_AFTER, None)
-        self._asked_to_follow = after is not None
+        self._wants_stream = after is not None
         if after is not None and after != "now":
             if not after.isdecimal():
-                raise HTTPError(400, f"{_AFTER} is neither a number nor 'now'")
+                raise HTTPError(400, text("The query parameter {name} is neither a number nor 'now'.", name=_AFTER))
             self._after = int(after)
         await super().prepare()
 
     def connect(self) -> Any:
-        """When it is open. Nothing is heard from the page before this is done."""
+        """Called when the websocket is open. Messages of the page are handled only after this is done."""
         if self._plan is None:
-            if self._asked_to_follow:
+            if self._wants_stream:
                 self.write_message('{"type": "plain"}')
             return super().connect()
         kernels = self.multi_kernel_manager
@@ -65,37 +66,37 @@ class OwnlabConnection(ZMQChannelsWebsocketConnection):
         kernels.add_restart_callback(self.kernel_id, self.on_kernel_restarted)
         kernels.add_restart_callback(self.kernel_id, self.on_restart_failed, "dead")
         journals: Journals = self.websocket_handler.settings["ownlab_journals"]
-        self._following = Following(self._plan, self._after, self.session_id, self._write, journals, self.log)
-        self._following.telling.add_done_callback(self._end)
-        kernels.follow(self.kernel_id, self._following)
+        self._stream = PageStream(self._plan, self._after, self.session_id, self._write, journals, self.log)
+        self._stream.task.add_done_callback(self._on_stream_end)
+        kernels.add_page(self.kernel_id, self._stream)
         ZMQChannelsWebsocketConnection._open_sockets.add(self)
-        return _done()
+        return _completed()
 
     def handle_incoming_message(self, incoming_msg: Any) -> None:
-        """With each message of the page."""
+        """Called with each message of the page."""
         if self._plan is None:
             super().handle_incoming_message(incoming_msg)
             return
-        if self._following is None:
+        if self._stream is None:
             return
         try:
             channel, parts = unframe(incoming_msg)
         except (ValueError, TypeError) as exc:
-            self.log.warning("A page of kernel %s sent what is no message: %s", self.kernel_id, exc)
+            self.log.warning("A page of kernel %s sent an invalid message: %s", self.kernel_id, exc)
         else:
-            self._following.say(channel, parts)
+            self._stream.send_to_kernel(channel, parts)
 
-    def disconnect(self) -> None:  # type: ignore[override]  # as in the class above ours
-        """When the websocket is closed, and when the server ends."""
+    def disconnect(self) -> None:  # type: ignore[override]  # as in the base class
+        """Called when the websocket is closed, and when the server stops."""
         if self._plan is None:
             super().disconnect()
             return
-        if self._following is None or self._left:
+        if self._stream is None or self._closed:
             return
-        self._left = True
-        self._following.close()
+        self._closed = True
+        self._stream.close()
         kernels = self.multi_kernel_manager
-        kernels.unfollow(self.kernel_id, self._following)
+        kernels.remove_page(self.kernel_id, self._stream)
         kernels.notify_disconnect(self.kernel_id)
         if self._open_sessions.get(self.session_key) is self.websocket_handler:
             self._open_sessions.pop(self.session_key)
@@ -105,38 +106,38 @@ class OwnlabConnection(ZMQChannelsWebsocketConnection):
         ZMQChannelsWebsocketConnection._open_sockets.discard(self)
         self._close_future.set_result(None)
 
-    # -- what Jupyter's own calls
+    # -- called by Jupyter's base class
 
     def request_kernel_info(self) -> Any:
-        """Before the websocket opens; what it returns is waited for."""
-        if self._asked_to_follow and self._can_follow:
+        """Called before the websocket opens, which waits for the returned future."""
+        if self._wants_stream and self._can_stream:
             self._plan = plan_with_journal_socket(self.kernel_id)
         if self._plan is not None:
-            return _done()
+            return _completed()
         asked = getattr(self.kernel_manager, "_kernel_info_future", None)
-        if self._silent and (asked is None or not asked.done()):
+        if self._is_unresponsive and (asked is None or not asked.done()):
             self._finish_kernel_info(_PROTOCOL)
             return asyncio.wrap_future(self._kernel_info_future)
         return super().request_kernel_info()
 
     def nudge(self) -> asyncio.Future[None]:
-        """When the websocket is open; what it returns ends when messages may flow."""
-        if not self._silent:
+        """Called when the websocket is open. Messages flow when the returned future is done."""
+        if not self._is_unresponsive:
             return super().nudge()
-        # A kernel that says nothing for an hour would be "unknown" to its page for as long.
+        # Without this, the page would show the state "unknown" until the kernel's next status, perhaps for an hour.
         self._send_status_message(self.kernel_manager.execution_state)
-        return _done()
+        return _completed()
 
     def _send_status_message(self, status: str) -> None:
-        """Where the kernel is found dead: "restarting", or "dead" for good."""
+        """Called when the kernel was found dead, with "restarting" or "dead"."""
         if self._plan is None:
             super()._send_status_message(status)
-        elif self._following is not None:
-            self._following.tell_status(status)
+        elif self._stream is not None:
+            self._stream.send_status(status)
 
     @property
-    def _can_follow(self) -> bool:
-        """Not where Jupyter is to change or hold back what is said: the line passes everything on as it is."""
+    def _can_stream(self) -> bool:
+        """Whether the page can get a stream. Not if Jupyter is configured to filter messages: a stream forwards everything."""
         kernel, kernels = self.kernel_manager, self.multi_kernel_manager
         offered = self.websocket_handler.request.headers.get("Sec-WebSocket-Protocol", "")
         return (
@@ -149,20 +150,20 @@ class OwnlabConnection(ZMQChannelsWebsocketConnection):
         )
 
     @property
-    def _silent(self) -> bool:
-        """Whether the kernel cannot answer soon. What it is sent meanwhile waits at its supervisor."""
+    def _is_unresponsive(self) -> bool:
+        """Whether the kernel cannot answer soon. Messages sent meanwhile wait at its supervisor."""
         kernel = self.kernel_manager
         return (
             isinstance(kernel, RuntimeManager)
             and kernel.is_runtime
-            and (kernel.execution_state == "busy" or kernel.waits)
+            and (kernel.execution_state == "busy" or kernel.is_waiting)
         )
 
-    def _end(self, telling: asyncio.Task[None]) -> None:
-        """A page that cannot be told comes back, and goes on where it was."""
-        failure = None if telling.cancelled() else telling.exception()
+    def _on_stream_end(self, task: asyncio.Task[None]) -> None:
+        """Close the websocket when the stream ends. The page reconnects and continues at its position."""
+        failure = None if task.cancelled() else task.exception()
         if failure is not None:
-            self.log.error("A page of kernel %s was cut off.", self.kernel_id, exc_info=failure)
+            self.log.error("The connection of a page to kernel %s was lost.", self.kernel_id, exc_info=failure)
         self.websocket_handler.close()
 
     def _write(self, data: bytes | str) -> asyncio.Future[None]:
@@ -170,7 +171,7 @@ class OwnlabConnection(ZMQChannelsWebsocketConnection):
         return sent
 
 
-def _done() -> asyncio.Future[None]:
+def _completed() -> asyncio.Future[None]:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done.set_result(None)
     return done

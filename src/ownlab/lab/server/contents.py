@@ -1,7 +1,7 @@
-"""Notebooks as pages open and save them: with everything that their runtimes said, whoever was there to hear it."""
+"""Notebooks as pages open and save them: merged with the outputs that kernels produced while no page was open."""
 
 # mypy: disable-error-code="no-untyped-call,misc,override"
-# (jupyter_server says that it is typed; most of its methods are not.)
+# (jupyter_server claims to be typed, but most of its methods are not.)
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat, r
 from ownlab.lab.notebooks.trust import executed_here, mark_trusted
 from ownlab.lab.runtimes.drive import is_drive_path
 from ownlab.lab.runtimes.journals import Journals
-from ownlab.lab.server.recent_writes import Version, Written, stamp
+from ownlab.lab.server.recent_writes import RecentWrites, Version, stamp
 from ownlab.lab.server.sessions import OwnlabSessionManager
 
-__all__ = ["Exchange", "OwnlabContents", "exchange"]
+__all__ = ["OwnlabContents", "RequestPositions", "request_positions"]
 
 
-class Exchange:
-    """What a request's headers say beside its body: for this, Jupyter's methods have no arguments."""
+class RequestPositions:
+    """The positions in a request's headers. Jupyter's contents methods have no arguments for them."""
 
     def __init__(self, seen: SeenPosition | None = None) -> None:
-        self.seen = seen  # told by the page that saves
-        self.position: tuple[str, int] | None = None  # told to the page that opens
+        self.seen = seen  # sent by the page that saves
+        self.position: tuple[str, int] | None = None  # returned to the page that opens
 
 
-exchange: ContextVar[Exchange] = ContextVar("exchange")
+request_positions: ContextVar[RequestPositions] = ContextVar("request_positions")
 
 
-class _Read(NamedTuple):
-    """A notebook's file, and what journals add to it."""
+class _LoadedNotebook(NamedTuple):
+    """A notebook file, merged with its journals."""
 
     data: bytes
     stamp: tuple[int, int] | None
@@ -57,18 +57,23 @@ class _Read(NamedTuple):
 
 
 class OwnlabContents(AsyncLargeFileManager):
-    """Jupyter's own; notebooks are brought up to date when they are opened, and when they are saved."""
+    """Jupyter's file manager; notebooks are merged with their journals when they are opened and saved."""
 
-    written_file = Unicode("", help="Where it is kept which files the scribe wrote.").tag(config=True)
+    written_file = Unicode("", help="File that lists the notebooks written by autosave.").tag(config=True)
 
-    def __init__(self, beside: OwnlabContents | None = None, **kwargs: Any) -> None:
-        """`beside`: the lab's own, where this one is another folder's, and the same file may be in both."""
+    def __init__(self, lab_contents: OwnlabContents | None = None, **kwargs: Any) -> None:
+        """`lab_contents`: the manager of the lab's folder, if this one serves another folder. The same file may be in both."""
         super().__init__(**kwargs)
-        self.journals: Journals = beside.journals if beside else Journals()
-        self.elsewhere: Callable[[str], Awaitable[bool]] | None = None  # catches up with what is not in this folder
-        self._written: Written = beside._written if beside else Written(self.written_file)
-        # A lock is there as long as somebody holds it or waits for it.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = beside._locks if beside else WeakValueDictionary()
+        self.journals: Journals = lab_contents.journals if lab_contents else Journals()
+        # Updates notebooks outside this folder.
+        self.update_elsewhere: Callable[[str], Awaitable[bool]] | None = None
+        self._recent_writes: RecentWrites = (
+            lab_contents._recent_writes if lab_contents else RecentWrites(self.written_file)
+        )
+        # A lock exists as long as somebody holds it or waits for it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        if lab_contents is not None:
+            self._locks = lab_contents._locks
 
     # -- opening
 
@@ -76,53 +81,53 @@ class OwnlabContents(AsyncLargeFileManager):
         """Called by `get`."""
         os_path = self._get_os_path(path)
         if not content:
-            known = self._known(os_path)
-            model: dict[str, Any] = await super()._notebook_model(path, False, require_hash and known is None)
+            published = self._published_version(os_path)
+            model: dict[str, Any] = await super()._notebook_model(path, False, require_hash and published is None)
         else:
-            await self._look_for_runs()
+            await self._adopt_runs()
             async with self._locked(os_path):
-                known = self._known(os_path)
+                published = self._published_version(os_path)
                 model = self._base_model(path)
-                found = await self._read(os_path)
-            await self._trust(found, os_path)
-            model.update(type="notebook", format="json", content=found.notebook)
-            self.validate_notebook_model(model, {"ValidationError": found.invalid})
-            if (asked := exchange.get(None)) is not None:
-                asked.position = self._position(found.merged)
-            if require_hash and known is None:
-                model.update(await asyncio.to_thread(self._get_hash, found.data))
-        if known is not None:
-            model["last_modified"] = datetime.fromtimestamp(known.modified, timezone.utc)
+                loaded = await self._load(os_path)
+            await self._mark_trust(loaded, os_path)
+            model.update(type="notebook", format="json", content=loaded.notebook)
+            self.validate_notebook_model(model, {"ValidationError": loaded.invalid})
+            if (positions := request_positions.get(None)) is not None:
+                positions.position = self._live_position(loaded.merged)
+            if require_hash and published is None:
+                model.update(await asyncio.to_thread(self._get_hash, loaded.data))
+        if published is not None:
+            model["last_modified"] = datetime.fromtimestamp(published.modified, timezone.utc)
             if require_hash:
-                model.update(hash=known.hash, hash_algorithm=known.algorithm)
+                model.update(hash=published.hash, hash_algorithm=published.algorithm)
         return model
 
-    async def _look_for_runs(self) -> None:
-        """A notebook that is run without a page is followed from what is read here."""
+    async def _adopt_runs(self) -> None:
+        """Adopt notebooks that run without a page, so that a page that opens one can follow it."""
         sessions = getattr(self.parent, "session_manager", None)
         if isinstance(sessions, OwnlabSessionManager):
-            await sessions.runs.look()
+            await sessions.adopter.adopt_new()
 
-    async def _read(self, os_path: str) -> _Read:
-        """One hop to a thread: reading, understanding and merging."""
-        # Made where it is first asked for: its database serves the thread that made it alone.
+    async def _load(self, os_path: str) -> _LoadedNotebook:
+        """Read, parse and merge a notebook in a thread."""
+        # The notary is created on first access, and its database can be used only in the thread that created it.
         assert self.notary is not None
         try:
-            return await self.journals.run_in_thread(partial(self._read_now, os_path))
+            return await self.journals.run_in_thread(partial(self._load_sync, os_path))
         except HTTPError:
             raise
-        except Exception:  # noqa: BLE001  # whatever is wrong with the file
-            # Jupyter's own has words for it; or mends it, where a write of its own was interrupted.
+        except Exception:  # noqa: BLE001  # anything may be wrong with the file
+            # Jupyter's own reader raises a proper error, or repairs the file if one of its own writes was interrupted.
             await self._read_notebook(os_path)
-        return await self.journals.run_in_thread(partial(self._read_now, os_path))
+        return await self.journals.run_in_thread(partial(self._load_sync, os_path))
 
-    def _read_now(self, os_path: str) -> _Read:
+    def _load_sync(self, os_path: str) -> _LoadedNotebook:
         before = stamp(os_path)
         with self.open(os_path, "rb") as file:
             data = file.read()
         notebook = parse_with_nbformat(data)
         try:
-            signature = self.notary.compute_signature(notebook)  # of the file as it is
+            signature = self.notary.compute_signature(notebook)  # of the unmerged file
         except UnicodeEncodeError:
             notebook = replace_lone_surrogates(notebook)
             signature = self.notary.compute_signature(notebook)
@@ -133,50 +138,50 @@ class OwnlabContents(AsyncLargeFileManager):
         except ValidationError as exc:
             invalid = exc
         merged = merge_journals(notebook, self.journals.of_notebook(os_path), self.log)
-        return _Read(data, before, notebook, signature, invalid, merged)
+        return _LoadedNotebook(data, before, notebook, signature, invalid, merged)
 
-    async def _trust(self, found: _Read, os_path: str) -> None:
-        """As Jupyter's own `mark_trusted_cells`; what came from journals, or is in one of them, was run here."""
-        signature = (found.signature, self.notary.algorithm)
+    async def _mark_trust(self, loaded: _LoadedNotebook, os_path: str) -> None:
+        """Like Jupyter's `mark_trusted_cells`, but also trusts outputs that are in a journal: they were made here."""
+        signature = (loaded.signature, self.notary.algorithm)
         trusted = self.notary.store.check_signature(*signature)
-        self.notary.mark_cells(found.notebook, trusted)
-        mark_trusted(found.notebook, found.merged.cells)
+        self.notary.mark_cells(loaded.notebook, trusted)
+        mark_trusted(loaded.notebook, loaded.merged.cells)
         if trusted:
             return
         here = await self.journals.run_in_thread(
-            lambda: executed_here(found.notebook, self.journals.of_notebook(os_path), self.log)
+            lambda: executed_here(loaded.notebook, self.journals.of_notebook(os_path), self.log)
         )
-        mark_trusted(found.notebook, here)
-        if not all(cell.metadata.trusted for cell in found.notebook.cells if cell.cell_type == "code"):
+        mark_trusted(loaded.notebook, here)
+        if not all(cell.metadata.trusted for cell in loaded.notebook.cells if cell.cell_type == "code"):
             self.log.warning("Notebook %s is not trusted", os_path)
-        elif not found.merged.changed:  # journals are not kept for ever
+        elif not loaded.merged.changed:  # store it: journals are not kept forever
             self.notary.store.store_signature(*signature)
 
-    def _position(self, merged: Merged) -> tuple[str, int] | None:
-        """The runtime that the page will follow, and from where: the newest that is alive, and this server's."""
+    def _live_position(self, merged: Merged) -> tuple[str, int] | None:
+        """Return the runtime that the page will follow, and its position: the newest that runs and belongs to this server."""
         kernels = self.parent.kernel_manager if self.parent is not None else ()
-        living = [(one.runtime, number) for one, number in merged.positions if one.alive and one.runtime in kernels]
-        return living[-1] if living else None
+        running = [(one.runtime, number) for one, number in merged.positions if one.alive and one.runtime in kernels]
+        return running[-1] if running else None
 
     # -- saving
 
     async def save(self, model: dict[str, Any], path: str = "") -> dict[str, Any]:
-        """Called by REST. Large files come in pieces, and are no notebooks to us then."""
+        """Called by the REST API. Large files arrive in chunks and are not treated as notebooks."""
         if model.get("type") != "notebook" or model.get("chunk") is not None or not _is_notebook(model.get("content")):
             saved: dict[str, Any] = await super().save(model, path)
             return saved
         os_path = self._get_os_path(path.strip("/"))
-        asked = exchange.get(None)
+        positions = request_positions.get(None)
         async with self._locked(os_path):
-            merge = partial(self._merge, os_path, model["content"], asked.seen if asked else None)
+            merge = partial(self._merge, os_path, model["content"], positions.seen if positions else None)
             merged = await self.journals.run_in_thread(merge)
-            saved = await self._save_whole(model, path)
-            self._written.forget(os_path)
+            saved = await self._save_model(model, path)
+            self._recent_writes.forget(os_path)
             await asyncio.to_thread(merged.mark_saved)
         return saved
 
-    async def _save_whole(self, model: dict[str, Any], path: str) -> dict[str, Any]:
-        """A notebook, also one that has printed half a character."""
+    async def _save_model(self, model: dict[str, Any], path: str) -> dict[str, Any]:
+        """Save a notebook, even if its outputs contain lone surrogates, which UTF-8 cannot encode."""
         try:
             saved: dict[str, Any] = await super().save(model, path)
         except HTTPError as exc:
@@ -186,7 +191,7 @@ class OwnlabContents(AsyncLargeFileManager):
         return saved
 
     async def _save_notebook(self, os_path: str, nb: Any, capture_validation_error: Any = None) -> None:
-        """Called by `save`. Jupyter's own writes into the file that is there: a server that is killed leaves half of it."""
+        """Called by `save`. Jupyter's own method overwrites the file in place: a killed server would leave half of it."""
         write = partial(
             nbformat.write, nb, version=nbformat.NO_CONVERT, capture_validation_error=capture_validation_error
         )
@@ -201,100 +206,99 @@ class OwnlabContents(AsyncLargeFileManager):
         mark_trusted(notebook, merged.cells)
         return merged
 
-    async def catch_up(self, notebook: str) -> bool:
-        """Called by the scribe: write into a notebook's file what its runtimes said. True: the file holds it all now.
+    async def update_file(self, notebook: str) -> bool:
+        """Called by autosave. Write the outputs of its runtimes into a notebook file. Return whether the file is complete now.
 
-        A file that is gone, is none of this lab's, or cannot be understood, stays as it is.
+        A file that is missing, outside this lab, or unreadable is left unchanged.
         """
         path = self._api_path(notebook)
         if path is None:
-            return self.elsewhere is not None and await self.elsewhere(notebook)
+            return self.update_elsewhere is not None and await self.update_elsewhere(notebook)
         os_path = self._get_os_path(path)
         async with self._locked(os_path):
             if not os.path.isfile(os_path):
                 return False
-            found = await self._read(os_path)
-            if found.merged.changed:
-                if stamp(os_path) != found.stamp:  # somebody else is writing it
+            loaded = await self._load(os_path)
+            if loaded.merged.changed:
+                if stamp(os_path) != loaded.stamp:  # another program is writing it
                     return False
-                before = await asyncio.to_thread(self._version, os_path, found.data)
-                await self._trust(found, os_path)
-                with self._written.writing(os_path, before):
-                    await self._save_whole({"type": "notebook", "format": "json", "content": found.notebook}, path)
-            await asyncio.to_thread(found.merged.mark_saved)
+                before = await asyncio.to_thread(self._version, os_path, loaded.data)
+                await self._mark_trust(loaded, os_path)
+                with self._recent_writes.record_write(os_path, before):
+                    await self._save_model({"type": "notebook", "format": "json", "content": loaded.notebook}, path)
+            await asyncio.to_thread(loaded.merged.mark_saved)
         return True
 
     async def get_kernel_path(self, path: str, model: dict[str, Any] | None = None) -> str:
-        """Called for the folder of a notebook that gets a kernel; of one in the drive the kernel manager finds it."""
+        """Called for the folder of a notebook that gets a kernel. The kernel manager resolves paths in the drive."""
         return path if is_drive_path(path) else str(await super().get_kernel_path(path, model))
 
-    # -- files that move
+    # -- renaming, deleting, restoring
 
     async def rename(self, old_path: str, new_path: str) -> None:
-        """Called by REST, for notebooks and for folders."""
+        """Called by the REST API, for notebooks and folders."""
         old, new = self._get_os_path(old_path.strip("/")), self._get_os_path(new_path.strip("/"))
-        async with self._locked(*self._below(old), new):
+        async with self._locked(*self._locked_paths(old), new):
             await super().rename(old_path, new_path)
-            # At once: what is opened under its new name finds its journal.
+            # Immediately, so that a notebook opened under its new name finds its journal.
             await asyncio.to_thread(storage.rename_notebook, old, new)
-            self._written.rename(old, new)
+            self._recent_writes.rename(old, new)
 
     async def delete(self, path: str) -> None:
-        """Called by REST, for notebooks and for folders."""
+        """Called by the REST API, for notebooks and folders."""
         os_path = self._get_os_path(path.strip("/"))
-        async with self._locked(*self._below(os_path)):
+        async with self._locked(*self._locked_paths(os_path)):
             await super().delete(path)
-            # Another notebook of that name has no past.
+            # A new notebook of the same name must not inherit the journal.
             await asyncio.to_thread(storage.forget_notebook, os_path)
-            self._written.forget(os_path)
+            self._recent_writes.forget(os_path)
 
     async def restore_checkpoint(self, checkpoint_id: str, path: str) -> None:
-        """Called by REST: a person wants the notebook as it was, and nothing that came since."""
+        """Called by the REST API. The user wants the notebook as it was then, without any later outputs."""
         os_path = self._get_os_path(path.strip("/"))
         async with self._locked(os_path):
             await super().restore_checkpoint(checkpoint_id, path)
-            self._written.forget(os_path)
-            await self.journals.run_in_thread(partial(self._hold_all, os_path))
+            self._recent_writes.forget(os_path)
+            await self.journals.run_in_thread(partial(self._mark_all_saved, os_path))
 
-    def _hold_all(self, os_path: str) -> None:
+    def _mark_all_saved(self, os_path: str) -> None:
         for journal in self.journals.of_notebook(os_path):
-            with journal.current() as fold:
-                journal.mark_saved(fold.position)
+            with journal.current() as state:
+                journal.mark_saved(state.position)
 
-    # -- one at a time
+    # -- locking
 
     @asynccontextmanager
     async def _locked(self, *os_paths: str) -> AsyncIterator[None]:
-        """Nobody else opens, writes, moves or removes these files."""
-        async with AsyncExitStack() as held:
-            for name in sorted(
-                {os.path.realpath(path) for path in os_paths}
-            ):  # in order: two cannot wait for each other
+        """Lock files against other requests that open, write, rename or delete them."""
+        async with AsyncExitStack() as stack:
+            # Always in the same order, to avoid a deadlock.
+            for name in sorted({os.path.realpath(path) for path in os_paths}):
                 lock = self._locks.get(name)
                 if lock is None:
                     lock = self._locks[name] = asyncio.Lock()
-                await held.enter_async_context(lock)
+                await stack.enter_async_context(lock)
             yield
 
-    def _below(self, os_path: str) -> Iterable[str]:
-        """A file; or a folder, and those of its files that somebody is at."""
+    def _locked_paths(self, os_path: str) -> Iterable[str]:
+        """Return a path and, if it is a folder, those of its files that are currently locked."""
         real = os.path.realpath(os_path)
         return [real, *(name for name in list(self._locks) if name.startswith(real + os.sep))]
 
-    # -- what pages know
+    # -- versions as pages know them
 
-    def _known(self, os_path: str) -> Version | None:
-        known = self._written.known(os_path)
-        return known if known is not None and known.algorithm == self.hash_algorithm else None
+    def _published_version(self, os_path: str) -> Version | None:
+        version = self._recent_writes.published_version(os_path)
+        return version if version is not None and version.algorithm == self.hash_algorithm else None
 
     def _version(self, os_path: str, data: bytes) -> Version:
-        known = self._known(os_path)
-        if known is not None:
-            return known
+        published = self._published_version(os_path)
+        if published is not None:
+            return published
         return Version(os.lstat(os_path).st_mtime, self.hash_algorithm, self._get_hash(data)["hash"])
 
     def _api_path(self, notebook: str) -> str | None:
-        """The path in addresses of a notebook's file; None where it is outside this lab's folder."""
+        """Return the API path of a notebook file; None if it is outside this folder."""
         root = os.path.abspath(self.root_dir)
         path = os.path.relpath(os.path.abspath(notebook), root)
         if path == os.pardir or path.startswith(os.pardir + os.sep):

@@ -1,4 +1,4 @@
-"""The server extension: our routes in a Jupyter server, a lab's or any other (then without adoption)."""
+"""The server extension: ownlab's routes in a Jupyter server, whether or not `ownlab up` started it (if not, no adoption)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tornado.web import Application
 
 from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.runtimes.records import Snapshot
-from ownlab.lab.server.autosave import Scribe
+from ownlab.lab.server.autosave import Autosave
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.contents_handlers import contents_handlers
 from ownlab.lab.server.drive import Drive, drive_handlers
 from ownlab.lab.server.kernels import OwnlabKernelManager
 from ownlab.lab.server.kernelspecs import OwnlabSpecManager, as_listed
 from ownlab.lab.server.routes import handlers
-from ownlab.lab.server.snapshot_service import Lookout
+from ownlab.lab.server.snapshot_service import SnapshotService
 
 __all__ = ["OwnlabExtension"]
 
@@ -29,22 +29,22 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
 
 
 class OwnlabExtension(ExtensionApp):
-    """Runtimes, cards and types for the page."""
+    """Connects ownlab to a Jupyter server."""
 
     name = "ownlab"
-    _scribe: Scribe | None = None
+    _autosave: Autosave | None = None
 
     def initialize_settings(self) -> None:
-        """Called by the server before it listens: nothing is read yet."""
+        """Called by the server before it listens. Reads nothing yet."""
         assert self.serverapp is not None
         specs = self.serverapp.kernel_spec_manager
-        listed = partial(as_listed, specs=specs) if isinstance(specs, OwnlabSpecManager) else _as_it_is
-        self.settings["ownlab_lookout"] = Lookout(self.log, listed)
+        rename_types = partial(as_listed, specs=specs) if isinstance(specs, OwnlabSpecManager) else _unchanged
+        self.settings["ownlab_snapshots"] = SnapshotService(self.log, rename_types)
         contents = self.serverapp.contents_manager
         self.settings["ownlab_journals"] = contents.journals if isinstance(contents, OwnlabContents) else Journals()
         if isinstance(contents, OwnlabContents):
             self.settings["ownlab_drive"] = drive = Drive(contents)
-            contents.elsewhere = drive.catch_up
+            contents.update_elsewhere = drive.update_file
 
     def initialize_handlers(self) -> None:
         """Called by the server."""
@@ -55,38 +55,38 @@ class OwnlabExtension(ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         """Called once the server listens."""
-        self.settings["ownlab_lookout"].start()
-        self._scribe = _scribe(serverapp)
-        if self._scribe is not None:
-            self._scribe.start()
-            # Of a lab's server alone: others have jupyter-server-proxy's own door, where it is installed.
+        self.settings["ownlab_snapshots"].start()
+        self._autosave = _create_autosave(serverapp)
+        if self._autosave is not None:
+            self._autosave.start()
+            # Only in a lab server: others use jupyter-server-proxy's own route, if it is installed.
             add_ports = await asyncio.to_thread(_import_ports)
             add_ports(serverapp.web_app)
 
     async def stop_extension(self) -> None:
-        """Called when the server ends."""
-        if self._scribe is not None:
-            await self._scribe.close()
+        """Called when the server stops."""
+        if self._autosave is not None:
+            await self._autosave.close()
         self.settings["ownlab_journals"].close()
-        await self.settings["ownlab_lookout"].close()
+        await self.settings["ownlab_snapshots"].close()
 
 
-def _scribe(serverapp: Any) -> Scribe | None:
-    """Only a lab's server writes into its notebooks by itself."""
+def _create_autosave(serverapp: Any) -> Autosave | None:
+    """Only a lab server writes to its notebooks on its own."""
     contents, kernels = serverapp.contents_manager, serverapp.kernel_manager
     if not isinstance(contents, OwnlabContents) or not isinstance(kernels, OwnlabKernelManager):
         return None
-    scribe = Scribe(contents, kernels, kernels.ownlab_lab or "", serverapp.log)
-    kernels.activity.changed.append(scribe.note)
-    return scribe
+    autosave = Autosave(contents, kernels, kernels.ownlab_lab or "", serverapp.log)
+    kernels.activity.listeners.append(autosave.on_kernel_change)
+    return autosave
 
 
 def _import_ports() -> Callable[[Application], None]:
-    """It takes a while, and nobody waits for it."""
+    """Import the proxy, which is slow, in a thread."""
     from ownlab.lab.server.port_proxy import add_ports
 
     return add_ports
 
 
-def _as_it_is(found: Snapshot) -> Snapshot:
-    return found
+def _unchanged(snapshot: Snapshot) -> Snapshot:
+    return snapshot

@@ -1,4 +1,4 @@
-"""POST /ownlab/api/forms: the page has no grammar of its own, it asks for the forms of cells that changed."""
+"""POST /ownlab/api/forms: parses the forms of cells. The page has no form grammar of its own and asks for changed cells."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from ownlab.errors import OwnlabError, UsageError
 from ownlab.json_encoding import encode_json, to_builtins
 from ownlab.lab.forms.grammar import Field, Form, Markdown, parse_form
 from ownlab.lab.server.routes import RouteHandler
-from ownlab.lab.server.snapshot_stream import document_of
+from ownlab.lab.server.snapshot_service import encode_document
+from ownlab.text import text
 
 __all__ = ["Forms", "FormsHandler"]
 
-_MOST_CELLS = 2_000
-_MOST_BYTES = 16 << 20
+_MAX_CELLS = 2_000
+_MAX_BYTES = 16 << 20
 
 
-class Asked(Struct, frozen=True):
-    """A cell as the page has it."""
+class Cell(Struct, frozen=True):
+    """A cell of the page's notebook."""
 
     source: str
-    view: str | None = None  # its metadata's cellView
+    view: str | None = None  # cellView in its metadata
 
 
 class Question(Struct, frozen=True):
     """The body of POST /ownlab/api/forms."""
 
-    cells: tuple[Asked, ...]
+    cells: tuple[Cell, ...]
 
 
 class Forms(Struct, frozen=True):
-    """The forms of the cells that were asked about, in their order; null where there is none. Places count UTF-16 units."""
+    """The forms of the requested cells, in the same order; null for a cell without a form. Offsets count UTF-16 code units."""
 
     forms: tuple[Form | None, ...]
 
@@ -50,27 +51,29 @@ class FormsHandler(RouteHandler):
     async def post(self) -> None:
         """Parse cells."""
         try:
-            found = await asyncio.to_thread(_answer, self.request.body)
+            document = await asyncio.to_thread(_parse_forms, self.request.body)
         except OwnlabError as exc:
             self.set_status(exc.http_status)
-            found = document_of(exc)
-        self.finish(found)
+            document = encode_document(exc)
+        self.finish(document)
 
 
-def _answer(body: bytes) -> bytes:
-    asked = _question(body).cells
-    if len(asked) > _MOST_CELLS:
-        raise UsageError(f"{len(asked)} cells are too many for one request: at most {_MOST_CELLS}.")
-    return _encoded(Forms(tuple(_form(cell) for cell in asked)))
+def _parse_forms(body: bytes) -> bytes:
+    cells = _parse_question(body).cells
+    if len(cells) > _MAX_CELLS:
+        raise UsageError(
+            text("{count} cells are too many for one request (limit: {limit})", count=len(cells), limit=_MAX_CELLS)
+        )
+    return _encode(Forms(tuple(_parse_cell(cell) for cell in cells)))
 
 
-def _form(cell: Asked) -> Form | None:
+def _parse_cell(cell: Cell) -> Form | None:
     form = parse_form(cell.source, {"cellView": cell.view})
     return in_utf16(cell.source, form) if form is not None and not cell.source.isascii() else form
 
 
 def in_utf16(source: str, form: Form) -> Form:
-    """The same form, its places counted as JavaScript counts."""
+    """Return the same form with offsets counted in UTF-16 code units, as in JavaScript."""
     parts: list[Field | Markdown] = []
     before, units = 0, 0
     for part in form.parts:
@@ -83,26 +86,26 @@ def in_utf16(source: str, form: Form) -> Form:
     return replace(form, parts=tuple(parts))
 
 
-def _units(text: str) -> int:
-    return len(text) + sum(char > "\uffff" for char in text)
+def _units(source: str) -> int:
+    return len(source) + sum(char > "\uffff" for char in source)
 
 
-def _question(body: bytes) -> Question:
-    if len(body) > _MOST_BYTES:
-        raise UsageError(f"the request is too large: at most {_MOST_BYTES >> 20} MB.")
+def _parse_question(body: bytes) -> Question:
+    if len(body) > _MAX_BYTES:
+        raise UsageError(text("the request is too large (limit: {limit} MB)", limit=_MAX_BYTES >> 20))
     try:
         try:
             return msgspec.json.decode(body, type=Question)
         except UnicodeDecodeError:
             raise
-        except msgspec.DecodeError:  # a half of a character, which JavaScript sends as an escape
+        except msgspec.DecodeError:  # a lone surrogate, which JavaScript sends as an escape sequence
             return msgspec.convert(json.loads(body), Question)
-    except (ValueError, RecursionError) as exc:  # msgspec's own errors are among them
-        raise UsageError(f"the body of the request cannot be used: {exc}") from exc
+    except (ValueError, RecursionError) as exc:  # msgspec's errors are ValueErrors
+        raise UsageError(text("the request body is invalid: {reason}", reason=str(exc))) from exc
 
 
-def _encoded(found: Forms) -> bytes:
+def _encode(forms: Forms) -> bytes:
     try:
-        return encode_json(found)
-    except UnicodeEncodeError:  # likewise
-        return json.dumps(to_builtins(found)).encode()
+        return encode_json(forms)
+    except UnicodeEncodeError:  # a lone surrogate
+        return json.dumps(to_builtins(forms)).encode()

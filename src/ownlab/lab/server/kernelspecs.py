@@ -1,8 +1,8 @@
-"""What the page lists: runtime types, and "python3" for the CPU's.
+"""The kernelspecs that the page lists: the runtime types, with the CPU type under the name "python3".
 
-Most notebooks of the world name the kernel "python3". ipykernel's own would see every card, end with the server, and
-stand in the launcher beside our types; so in a lab that name is the CPU runtime, which is the same Python, and a notebook
-that was written here opens elsewhere too.
+Most notebooks name the kernel "python3". ipykernel's own kernelspec of that name would see every card, end with the server,
+and appear in the launcher next to our types. Therefore in a lab "python3" is the CPU runtime, which is the same Python.
+A notebook written in a lab thus also opens elsewhere.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -21,37 +21,39 @@ __all__ = ["OwnlabSpecManager", "as_listed"]
 
 
 class OwnlabSpecManager(KernelSpecManager):
-    """Kernelspecs on disk, with the CPU runtime in the place of ipykernel's own spec."""
+    """The kernelspecs on disk, with the CPU runtime in place of ipykernel's own."""
 
     def find_kernel_specs(self) -> dict[str, str]:
-        """Called for every list."""
-        found = super().find_kernel_specs()
-        if self.stands_in(found):
-            found[NATIVE_KERNEL_NAME] = found.pop(CPU_TYPE)
-        return found
+        """Called for every listing."""
+        folders = super().find_kernel_specs()
+        if self.replaces_native(folders):
+            folders[NATIVE_KERNEL_NAME] = folders.pop(CPU_TYPE)
+        return folders
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """Called for every kernel that is started; a type's own name serves too."""
-        if kernel_name in (NATIVE_KERNEL_NAME, "python") and self.stands_in():
+        """Called for every kernel that is started. The type's own name is accepted, too."""
+        if kernel_name in (NATIVE_KERNEL_NAME, "python") and self.replaces_native():
             kernel_name = CPU_TYPE
         return super().get_kernel_spec(kernel_name)
 
-    def stands_in(self, found: dict[str, str] | None = None) -> bool:
-        """Not where a person made a "python3" of their own, in their home, say: that one is meant then."""
-        found = super().find_kernel_specs() if found is None else found
-        native = found.get(NATIVE_KERNEL_NAME)
-        return CPU_TYPE in found and (native is None or Path(sys.prefix) in Path(native).parents)
+    def replaces_native(self, folders: dict[str, str] | None = None) -> bool:
+        """Return whether the CPU type replaces "python3". Not if the user has installed a "python3" kernelspec of their own."""
+        folders = super().find_kernel_specs() if folders is None else folders
+        native = folders.get(NATIVE_KERNEL_NAME)
+        return CPU_TYPE in folders and (native is None or Path(sys.prefix) in Path(native).parents)
 
     def listed_name(self, kernel_type: str) -> str:
-        """The name under which the page knows a runtime type."""
-        return NATIVE_KERNEL_NAME if kernel_type == CPU_TYPE and self.stands_in() else kernel_type
+        """Return the name under which the page knows a runtime type."""
+        return NATIVE_KERNEL_NAME if kernel_type == CPU_TYPE and self.replaces_native() else kernel_type
 
 
-def as_listed(found: Snapshot, specs: OwnlabSpecManager) -> Snapshot:
-    """A snapshot whose types have the names that the page knows."""
+def as_listed(snapshot: Snapshot, specs: OwnlabSpecManager) -> Snapshot:
+    """Return a snapshot in which runtime types have the names that the page knows."""
     cpu = specs.listed_name(CPU_TYPE)
     return structs.replace(
-        found,
-        types=tuple(structs.replace(one, name=cpu) if one.name == CPU_TYPE else one for one in found.types),
-        runtimes=tuple(structs.replace(one, type=cpu) if one.type == CPU_TYPE else one for one in found.runtimes),
+        snapshot,
+        types=tuple(structs.replace(each, name=cpu) if each.name == CPU_TYPE else each for each in snapshot.types),
+        runtimes=tuple(
+            structs.replace(each, type=cpu) if each.type == CPU_TYPE else each for each in snapshot.runtimes
+        ),
     )

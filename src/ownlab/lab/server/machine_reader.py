@@ -1,4 +1,4 @@
-"""What a look at the machine needs and keeps: the store, the cards, the runtime types, the figures. Blocks."""
+"""Reads the store, the cards, the runtime types and their usage for a snapshot. Blocking."""
 
 from __future__ import annotations
 
@@ -21,120 +21,122 @@ from ownlab.lab.service.labs import labs
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
+from ownlab.text import sentences, text
 
-__all__ = ["Sight", "ensure_specs", "open_store", "point_of"]
+__all__ = ["MachineReader", "ensure_specs", "history_point", "open_store"]
 
-# Cards come and go seldom, and asking for them and for who uses them costs a child: looked at anew after so many seconds.
-_CARDS_EVERY = 20.0
+# Seconds between two reads of the list of cards and their users: it rarely changes, and each read starts a child process.
+_CARDS_INTERVAL = 20.0
 
 
 def open_store(options: LabOptions | None = None) -> Store:
-    """The one that this person uses."""
+    """Open the store of this user."""
     return Store.open(choose_store(options or resolve_lab_options(), os.environ).folder)
 
 
-class Sight:
-    """For one thread."""
+class MachineReader:
+    """Reads snapshots, and keeps what they need open. For use by one thread."""
 
     def __init__(self) -> None:
         self._options = resolve_lab_options()
         self._notice = choose_store(self._options, os.environ).notice
         self._store = open_store(self._options)
-        self._meter = UsageSampler()
+        self._sampler = UsageSampler()
         self._devices: tuple[Device, ...] = ()
         self._types: tuple[RuntimeType, ...] = ()
-        self._trouble = ""
+        self._kernelspec_error = ""
         self._cards_at = float("-inf")
-        self.seen: tuple[int, ...] = ()  # the store's stamp after the last look
+        self.last_stamp: tuple[int, ...] = ()  # the store's stamp after the last read
 
-    def look(self) -> Snapshot:
-        """How things stand now."""
-        self._look_for_cards()
-        figures = self._meter.sample(self._store.runtimes(), self._devices)
-        found = take_snapshot(
+    def read(self) -> Snapshot:
+        """Return the current state of runtimes and cards."""
+        self._refresh_cards()
+        usage = self._sampler.sample(self._store.runtimes(), self._devices)
+        snapshot = take_snapshot(
             self._store,
             self._devices,
             self._options,
             self._types,
-            figures,
+            usage,
             labs={lab.id: lab.folder for lab in labs()},
-            notices=[notice for notice in (self._notice, self._trouble) if notice],
+            notices=[notice for notice in (self._notice, self._kernelspec_error) if notice],
         )
-        self.seen = self.stamp()
-        return found
+        self.last_stamp = self.stamp()
+        return snapshot
 
     def metrics(self) -> bytes:
-        """The last look, as Prometheus reads it; nothing before the first."""
-        from ownlab.instruments.top.prometheus import exposition  # for those who ask for it alone
+        """Return the last read in the Prometheus format; empty before the first."""
+        from ownlab.instruments.top.prometheus import exposition  # most servers never need it
 
-        sample = self._meter.latest
-        return b"" if sample is None else exposition(sample, self._meter.verdicts, hostname=socket.gethostname())
+        sample = self._sampler.latest
+        return b"" if sample is None else exposition(sample, self._sampler.verdicts, hostname=socket.gethostname())
 
-    def is_fresh(self, found: Snapshot, seconds: float) -> bool:
-        """Whether a snapshot is no older than this; it is not where the clock was set back."""
-        return 0 <= time.time() - found.at < seconds
+    def is_fresh(self, snapshot: Snapshot, seconds: float) -> bool:
+        """Return whether a snapshot is younger than this. False if the clock was set back."""
+        return 0 <= time.time() - snapshot.at < seconds
 
     def stamp(self) -> tuple[int, ...]:
-        """Differs when anybody has written to the store. Costs next to nothing."""
-        return tuple(_changed_at(f"{self._store.folder}/db/ownlab.db{suffix}") for suffix in ("", "-wal"))
+        """Return a value that changes when the store is written to. Cheap."""
+        return tuple(_modified_at(f"{self._store.folder}/db/ownlab.db{suffix}") for suffix in ("", "-wal"))
 
     def close(self) -> None:
-        """End what it has opened."""
-        self._meter.close()
+        """Close the store and the sampler."""
+        self._sampler.close()
         self._store.close()
 
-    def _look_for_cards(self) -> None:
-        if time.monotonic() - self._cards_at < _CARDS_EVERY:
+    def _refresh_cards(self) -> None:
+        if time.monotonic() - self._cards_at < _CARDS_INTERVAL:
             return
         self._devices = read_devices()
         self._cards_at = time.monotonic()
         types = runtime_types(self._devices, list_environments(), self._options)
         if types == self._types:
             return
-        self._types, self._trouble = types, ""
+        self._types, self._kernelspec_error = types, ""
         try:
             write_specs(types, kernels_folder())
         except LabError as exc:
-            # An environment that is the administrator's: what is listed there can be started, and no more.
-            self._types, self._trouble = read_specs(kernels_folder()), f"{exc.message}. {exc.hint}"
+            # The kernelspecs belong to an administrator: only the types listed there can be started.
+            self._types = read_specs(kernels_folder())
+            self._kernelspec_error = sentences(text("{message}.", message=exc.message), exc.hint)
 
 
 def ensure_specs() -> None:
-    """On the very first start there are no runtime types: the page gets the CPU, until the cards have been read."""
+    """Write the CPU runtime type on the very first start, so that the page has one until the cards have been read."""
     folder = kernels_folder()
     if not read_specs(folder):
         write_specs(runtime_types((), list_environments(), resolve_lab_options()), folder)
 
 
-def point_of(found: Snapshot) -> Point:
-    """A snapshot as a point of the graph."""
-    used = [card.memory_used for card in found.cards if card.memory_used is not None]
-    busy = [card.utilisation for card in found.cards if card.utilisation is not None]
+def history_point(snapshot: Snapshot) -> Point:
+    """Return a snapshot as a point of the history graph."""
+    used = [card.memory_used for card in snapshot.cards if card.memory_used is not None]
+    busy = [card.utilisation for card in snapshot.cards if card.utilisation is not None]
     return Point(
-        at=found.at,
-        cpu=found.host.cpu,
-        memory_used=found.host.memory_used,
+        at=snapshot.at,
+        cpu=snapshot.host.cpu,
+        memory_used=snapshot.host.memory_used,
         vram_used=sum(used) if used else None,
         utilisation=sum(busy) / len(busy) if busy else None,
         cards=tuple(
-            CardPoint(card.uuid, card.utilisation, _short(card.saturation.sm if card.saturation else None))
-            for card in found.cards
+            CardPoint(card.uuid, card.utilisation, _rounded(card.saturation.sm if card.saturation else None))
+            for card in snapshot.cards
         ),
         runtimes=tuple(
-            RuntimePoint(one.id, _short(one.cpu), _short(one.utilisation))
-            for one in found.runtimes
-            if one.state == "running"
+            RuntimePoint(runtime.id, _rounded(runtime.cpu), _rounded(runtime.utilisation))
+            for runtime in snapshot.runtimes
+            if runtime.state == "running"
         ),
     )
 
 
-def _short(percentage: float | None) -> float | None:
-    """A history is sent whole to each page that opens: a curve needs no more than this."""
+def _rounded(percentage: float | None) -> float | None:
+    """Round for the graph: the whole history is sent to each page that opens."""
     return None if percentage is None else round(percentage, 1)
 
 
-def _changed_at(path: str) -> int:
+def _modified_at(path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns
-    except FileNotFoundError:  # the log of a database that nobody writes to
+    except FileNotFoundError:  # there is no write-ahead log while nobody writes
         return 0

@@ -1,9 +1,13 @@
-"""What one page is told: everything that its runtime said after its position, in order, from disk and then live."""
+"""The messages of a runtime for one page: everything after the page's position, in order, first from disk, then live.
+
+A page first asks for an `attachment` (the executions of its cells so far), then opens a websocket: a `PageStream`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -14,31 +18,33 @@ from typing import TYPE_CHECKING, Any
 from tornado.websocket import WebSocketClosedError
 
 from ownlab.errors import LabError
+from ownlab.json_encoding import encode_json
 from ownlab.lab.journal.reader import compacted_to, records_after
 from ownlab.lab.journal.records import EVENT, Record, json_object
+from ownlab.lab.journal.replay import replay
+from ownlab.lab.journal.state import Execution, JournalState
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.server.busy_replies import Desk, Made, state_of, status
-from ownlab.lab.server.kernel_state import Pulse
-from ownlab.lab.server.websocket_framing import frame
+from ownlab.lab.server.busy_replies import BusyReplies
+from ownlab.lab.server.kernel_activity import KernelState
+from ownlab.lab.server.kernel_messages import KernelMessage, frame, state_messages, status_message
 from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
 
 if TYPE_CHECKING:
-    from ownlab.lab.journal.state import JournalState
     from ownlab.lab.runtimes.journals import Journals
 
-__all__ = ["Following", "Write"]
+__all__ = ["PageStream", "Write", "attachment"]
 
-# Sends to the page; done when it has left.
+# Sends data to the page. The future is done when the data has left.
 Write = Callable[[bytes | str], "asyncio.Future[None]"]
 
-_SLICE = 4 << 20  # bytes that are read from disk at once
-_UNSENT = 1 << 20  # bytes that may be on their way to the page before we wait for it
-_WAITING = 32 << 20  # bytes that wait in memory for a slow page; what is beyond it will be read from disk
+_SLICE_BYTES = 4 << 20  # read from disk at a time
+_MAX_UNSENT_BYTES = 1 << 20  # sent to the page before we wait for it
+_MAX_QUEUED_BYTES = 32 << 20  # kept in memory for a slow page; anything beyond is read from disk later
 _TO_KERNEL = ("shell", "control", "stdin")
 
 
-class Following:
-    """From the opening of a page's websocket to its end."""
+class PageStream:
+    """The stream of one page, from the opening of its websocket to its end."""
 
     def __init__(
         self,
@@ -49,269 +55,274 @@ class Following:
         journals: Journals,
         log: Logger | LoggerAdapter[Any],
     ) -> None:
-        """`after`: the number of the last message that the page has handled; None: it wants only what comes."""
+        """`after`: the number of the last record that the page has handled; None: it wants only new records."""
         self._runtime, self._folder = plan.runtime, Path(plan.journal)
         self._session, self._write, self._journals, self._log = session, write, journals, log
-        self._desk = Desk(plan.runtime, journals)
+        self._busy_replies = BusyReplies(plan.runtime, journals)
         self._after = after
         self._hello: Hello | None = None
-        self._pulse: Pulse | None = None  # as it is now
-        self._shown: Pulse | None = None  # as the page was told
-        self._said_busy = False  # told by us: JupyterLab heeds no idle that answers a debugger's request, say
-        self._early: list[tuple[str, list[bytes]]] = []  # said by the page before the supervisor said hello
-        self._waiting: deque[Record | Callable[[], Awaitable[None]]] = deque()
-        self._waiting_bytes = 0
-        self._something = asyncio.Event()
-        self._told = 0  # number of the last record that was dealt with
-        self._reached: dict[asyncio.Future[None], int] = {}  # who waits for which number to be told
-        self._last_header = b"{}"  # of the last message of a kernel that was told
-        self._questions: dict[str, str] = {}  # input_request -> the execute_request in which it was asked
-        self._unsent = 0
-        self._sent: asyncio.Future[None] | None = None
-        self._line = JournalClient(plan.sockets, self._hear)
-        self.telling = asyncio.create_task(self._tell_all())  # ends by itself where the page cannot be told
+        self._kernel_state: KernelState | None = None  # the current state
+        self._page_state: KernelState | None = None  # the state at the page's position
+        self._sent_busy = (
+            False  # JupyterLab ignores the idle status of e.g. debug requests: after our own busy, we send idle, too
+        )
+        self._early_messages: list[tuple[str, list[bytes]]] = []  # from the page, before the supervisor's hello
+        self._queue: deque[Record | Callable[[], Awaitable[None]]] = deque()
+        self._queued_bytes = 0
+        self._has_items = asyncio.Event()
+        self._position = 0  # number of the last record that was sent or skipped
+        self._waiters: dict[asyncio.Future[None], int] = {}  # future -> the position it waits for
+        self._last_header = b"{}"  # header of the last kernel message sent
+        self._input_requests: dict[str, str] = {}  # id of an input_request -> id of its execute_request
+        self._unsent_bytes = 0
+        self._last_send: asyncio.Future[None] | None = None
+        self._client = JournalClient(plan.sockets, self._receive)
+        self.task = asyncio.create_task(self._send_all())  # ends on its own when the page cannot be reached
 
     def close(self) -> None:
-        """The page is gone."""
-        self._line.close()
-        self.telling.cancel()
-        for waits in self._reached:
-            if not waits.done():
-                waits.set_result(None)
+        """Called when the page is gone."""
+        self._client.close()
+        self.task.cancel()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
-    # -- said by the page
+    # -- from the page
 
-    def say(self, channel: str, parts: list[bytes]) -> None:
-        """A message for the kernel."""
+    def send_to_kernel(self, channel: str, parts: list[bytes]) -> None:
+        """Forward a message of the page to the kernel, or answer it if the kernel is busy."""
         if channel not in _TO_KERNEL:
-            self._log.warning("A page sent something on a channel %r.", channel)
-        elif self._pulse is None:
-            self._early.append((channel, parts))
-        elif self._desk.takes(parts, self._pulse):
-            self._enqueue(partial(self._answer, channel, parts, self._pulse))
+            self._log.warning("A page sent a message on an unknown channel: %r.", channel)
+        elif self._kernel_state is None:
+            self._early_messages.append((channel, parts))
+        elif self._busy_replies.handles(parts, self._kernel_state):
+            self._enqueue(partial(self._answer, channel, parts, self._kernel_state))
         else:
-            self._line.send(channel, parts)
+            self._client.send(channel, parts)
 
-    async def _answer(self, channel: str, parts: list[bytes], pulse: Pulse) -> None:
+    async def _answer(self, channel: str, parts: list[bytes], state: KernelState) -> None:
         try:
-            found = await self._desk.find(parts, pulse)
+            answer = await self._busy_replies.look_up(parts, state)
         except LabError as exc:
-            self._log.warning("A page waits for its kernel's own answer: %s.", exc.message)
-            self._line.send(channel, parts)
+            self._log.warning("A page has to wait for the reply of its busy kernel: %s.", exc.message)
+            self._client.send(channel, parts)
             return
-        # Of widgets that it does not know yet a page hears nothing: what changes them has to come after they are told.
-        await self._catch_up(found.position)
-        shown = self._shown or pulse
-        for made in self._desk.answer(channel, parts, found, shown):
-            self._send_made(made)
-        self._said_busy = shown.busy
-        self._send_text(type="taken", msg_id=json_object(parts[0]).get("msg_id"), position=0)
+        # A page ignores messages about widgets it does not know: it must know the widgets before it receives their updates.
+        await self._send_from_disk(answer.position)
+        state = self._page_state or state
+        for message in self._busy_replies.build(channel, parts, answer, state):
+            self._send_message(message)
+        self._sent_busy = state.busy
+        self._send_json(type="taken", msg_id=json_object(parts[0]).get("msg_id"), position=0)
 
-    # -- said by the server itself
+    # -- from the server itself
 
-    def tell_status(self, state: str) -> None:
-        """After everything that the kernel has said so far."""
-        self._enqueue(partial(self._tell_status, state))
+    def send_status(self, state: str) -> None:
+        """Send a status after everything that the kernel has sent so far."""
+        self._enqueue(partial(self._send_status, state))
 
-    async def _tell_status(self, state: str) -> None:
-        self._send_made(status(state, self._shown.session if self._shown else self._session))
+    async def _send_status(self, state: str) -> None:
+        self._send_message(status_message(state, self._page_state.session if self._page_state else self._session))
 
-    async def reached(self, number: int) -> None:
-        """Until the page was told everything up to a number."""
-        if self._told < number:
-            waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._reached[waits] = number
-            await waits
+    async def wait_until_sent(self, number: int) -> None:
+        """Wait until the page has been sent everything up to a record number."""
+        if self._position < number:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters[waiter] = number
+            await waiter
 
-    # -- said on the line
+    # -- from the journal
 
-    def _hear(self, said: Hello | Record | Duplicate) -> None:
-        if isinstance(said, Duplicate):
-            self._enqueue(partial(self._tell_again, said.msg_id))
-        elif isinstance(said, Hello):
-            self._begin(said)
-        elif self._pulse is not None:
-            self._pulse.note(said)
-            self._waiting_bytes += sum(map(len, said.parts))
-            if self._waiting_bytes > _WAITING:
-                self._leave_to_disk(said.number)
+    def _receive(self, message: Hello | Record | Duplicate) -> None:
+        if isinstance(message, Duplicate):
+            self._enqueue(partial(self._confirm_duplicate, message.msg_id))
+        elif isinstance(message, Hello):
+            self._start(message)
+        elif self._kernel_state is not None:
+            self._kernel_state.update(message)
+            self._queued_bytes += sum(map(len, message.parts))
+            if self._queued_bytes > _MAX_QUEUED_BYTES:
+                self._defer_to_disk(message.number)
             else:
-                self._enqueue(said)
+                self._enqueue(message)
 
-    def _begin(self, hello: Hello) -> None:
+    def _start(self, hello: Hello) -> None:
         if self._hello is not None:
             return
-        self._hello, self._pulse = hello, Pulse(hello)
-        self._told = hello.position if self._after is None else min(self._after, hello.position)
-        self._enqueue(partial(self._tell_hello, hello))
-        early, self._early = self._early, []
+        self._hello, self._kernel_state = hello, KernelState(hello)
+        self._position = hello.position if self._after is None else min(self._after, hello.position)
+        self._enqueue(partial(self._send_hello, hello))
+        early, self._early_messages = self._early_messages, []
         for channel, parts in early:
-            self.say(channel, parts)
+            self.send_to_kernel(channel, parts)
 
-    def _leave_to_disk(self, last: int) -> None:
-        kept = [each for each in self._waiting if not isinstance(each, Record)]
-        self._waiting = deque(kept)
-        self._waiting_bytes = 0
-        self._enqueue(partial(self._catch_up, last))
+    def _defer_to_disk(self, last: int) -> None:
+        kept = [each for each in self._queue if not isinstance(each, Record)]
+        self._queue = deque(kept)
+        self._queued_bytes = 0
+        self._enqueue(partial(self._send_from_disk, last))
 
-    async def _tell_again(self, msg_id: str) -> None:
-        self._send_text(type="taken", msg_id=msg_id, position=0)
+    async def _confirm_duplicate(self, msg_id: str) -> None:
+        self._send_json(type="taken", msg_id=msg_id, position=0)
 
-    # -- telling: one thing after the other
+    # -- sending, one item after the other
 
-    def _enqueue(self, what: Record | Callable[[], Awaitable[None]]) -> None:
-        self._waiting.append(what)
-        self._something.set()
+    def _enqueue(self, item: Record | Callable[[], Awaitable[None]]) -> None:
+        self._queue.append(item)
+        self._has_items.set()
 
-    async def _tell_all(self) -> None:
+    async def _send_all(self) -> None:
         try:
             while True:
-                await self._something.wait()
-                while self._waiting:
-                    await self._tell_next()
-                self._something.clear()
+                await self._has_items.wait()
+                while self._queue:
+                    await self._send_next()
+                self._has_items.clear()
                 await self._flush()
         except WebSocketClosedError:
             return
 
-    async def _tell_next(self) -> None:
-        what = self._waiting.popleft()
-        if not isinstance(what, Record):
-            await what()
+    async def _send_next(self) -> None:
+        item = self._queue.popleft()
+        if not isinstance(item, Record):
+            await item()
         else:
-            self._waiting_bytes -= sum(map(len, what.parts))
-            if what.number > self._told + 1:
-                await self._catch_up(what.number - 1)
-            await self._tell(what)
-        if self._unsent > _UNSENT:
+            self._queued_bytes -= sum(map(len, item.parts))
+            if item.number > self._position + 1:
+                await self._send_from_disk(item.number - 1)
+            await self._send_record(item)
+        if self._unsent_bytes > _MAX_UNSENT_BYTES:
             await self._flush()
 
-    async def _tell_hello(self, hello: Hello) -> None:
-        self._send_text(type="hello", position=hello.position)
-        await self._catch_up(hello.position)
-        self._shown = Pulse(hello)
-        # A kernel that says nothing for an hour would be "unknown" to its page for as long.
-        self._send_state(self._shown)
+    async def _send_hello(self, hello: Hello) -> None:
+        self._send_json(type="hello", position=hello.position)
+        await self._send_from_disk(hello.position)
+        self._page_state = KernelState(hello)
+        # Without this, the page would show the state "unknown" until the kernel's next status, perhaps for an hour.
+        self._send_state(self._page_state)
 
-    def _send_state(self, shown: Pulse) -> None:
-        for made in state_of(shown):
-            self._send_made(made)
-        self._said_busy = shown.busy
+    def _send_state(self, state: KernelState) -> None:
+        for message in state_messages(state):
+            self._send_message(message)
+        self._sent_busy = state.busy
 
-    async def _catch_up(self, last: int) -> None:
-        """Tell what is on disk, up to a number."""
-        if self._told >= last:
+    async def _send_from_disk(self, last: int) -> None:
+        """Send the records on disk up to a number."""
+        if self._position >= last:
             return
-        whole = compacted_to(self._folder)
-        if self._told < whole:
-            self._skip(last, whole)
+        compacted = compacted_to(self._folder)
+        if self._position < compacted:
+            self._skip(last, compacted)
             return
-        hole = ""
-        slices = _slices(self._folder, self._told, last)
+        gap = ""
+        slices = _read_slices(self._folder, self._position, last)
         try:
             while records := await asyncio.to_thread(next, slices, None):
                 for record in records:
-                    if record.number > self._told + 1 or _is_loss(record):
-                        hole = f"something is missing before {record.number}"
-                    await self._tell(record)
+                    if record.number > self._position + 1 or _is_loss(record):
+                        gap = f"records are missing before {record.number}"
+                    await self._send_record(record)
                 await self._flush()
         except OSError as exc:
-            hole = str(exc)
-        if hole or self._told < last:
-            self._log.warning("The journal of runtime %s: %s.", self._runtime, hole or f"it ends before {last}")
+            gap = str(exc)
+        if gap or self._position < last:
+            self._log.warning("The journal of runtime %s: %s.", self._runtime, gap or f"it ends before {last}")
             self._skip(last, last)
 
-    def _skip(self, last: int, whole: int) -> None:
-        """The page has to ask for the whole, and is told what comes after."""
-        self._send_text(type="behind", position=whole)
+    def _skip(self, last: int, compacted: int) -> None:
+        """Tell the page to fetch a new attachment, and continue after `last`."""
+        self._send_json(type="behind", position=compacted)
         self._advance(last)
 
-    async def _tell(self, record: Record) -> None:
-        if record.number <= self._told:
+    async def _send_record(self, record: Record) -> None:
+        if record.number <= self._position:
             return
-        if self._shown is not None:
-            self._shown.note(record)
+        if self._page_state is not None:
+            self._page_state.update(record)
         if record.channel == EVENT:
-            self._tell_event(record)
+            self._send_event(record)
         elif record.to_kernel:
-            await self._tell_request(record)
+            await self._send_request(record)
         else:
             self._last_header = record.parts[0]
             if record.channel == "stdin":
-                self._questions[_id(record.parts[0])] = _id(record.parts[1])
+                self._input_requests[_message_id(record.parts[0])] = _message_id(record.parts[1])
             self._send(frame(record.number, record.channel, record.parts))
-        if self._said_busy and self._shown is not None and not self._shown.busy:
-            self._send_state(self._shown)
+        if self._sent_busy and self._page_state is not None and not self._page_state.busy:
+            self._send_state(self._page_state)
         self._advance(record.number)
 
     def _advance(self, number: int) -> None:
-        self._told = max(self._told, number)
-        for waits in [waits for waits, wanted in self._reached.items() if wanted <= self._told]:
-            del self._reached[waits]
-            if not waits.done():
-                waits.set_result(None)
+        self._position = max(self._position, number)
+        for waiter in [waiter for waiter, wanted in self._waiters.items() if wanted <= self._position]:
+            del self._waiters[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
 
-    def _tell_event(self, record: Record) -> None:
-        said = json_object(record.parts[0])
-        if said.get("event") != "kernel" or said.get("launch", 1) == 1:
+    def _send_event(self, record: Record) -> None:
+        event = json_object(record.parts[0])
+        if event.get("event") != "kernel" or event.get("launch", 1) == 1:
             return
-        # Numbered, so that the page's position is behind it: it opens a new websocket when it hears of a restart, and
-        # would hear of it again. One that lives through it hears of it from Jupyter, or has asked for it.
+        # This message is numbered, so that the page's position is after it: on a restart the page opens a new websocket and
+        # would receive it again. A page that was connected during the restart hears of it from Jupyter, or requested it.
         assert self._hello is not None
         missed = record.number <= self._hello.position
         session = str(json_object(self._last_header).get("session") or self._hello.kernel_session)
-        made = status("restarting" if missed else "starting", session)
-        self._send(frame(record.number, made.channel, made.parts))
+        message = status_message("restarting" if missed else "starting", session)
+        self._send(frame(record.number, message.channel, message.parts))
 
-    async def _tell_request(self, record: Record) -> None:
+    async def _send_request(self, record: Record) -> None:
         header = json_object(record.parts[0])
         if header.get("session") == self._session:
-            self._send_text(type="taken", msg_id=header.get("msg_id"), position=record.number)
+            self._send_json(type="taken", msg_id=header.get("msg_id"), position=record.number)
         if header.get("msg_type") != "input_reply":
             return
         value = json_object(record.parts[3]).get("value")
-        if isinstance(value, dict):  # it is for google.colab, and no text in a cell
+        if isinstance(value, dict):  # for google.colab, not text typed into a cell
             name, ack = value.get("colab_msg_id"), value.get("ack") is True
-            self._send_text(type="replied", msg_id=name, ack=ack, position=record.number)
+            self._send_json(type="replied", msg_id=name, ack=ack, position=record.number)
         else:
-            asked = self._questions.pop(_id(record.parts[1]), None) or await self._ran_at(record.at)
-            self._send_text(type="answered", parent=asked, value=value, position=record.number)
+            asked = self._input_requests.pop(_message_id(record.parts[1]), None)
+            parent = asked or await self._find_running_cell(record.at)
+            self._send_json(type="answered", parent=parent, value=value, position=record.number)
 
-    async def _ran_at(self, at: float) -> str | None:
-        """Which cell it was that asked before the page was here: the last one that began before the answer."""
+    async def _find_running_cell(self, at: float) -> str | None:
+        """Return the id of the execution that asked for input before the page connected: the last one begun before the answer."""
 
-        def find(fold: JournalState) -> str | None:
-            began = [(one.started_at, one.msg_id) for one in fold.executions.values() if one.started_at is not None]
-            return max((one for one in began if one[0] <= at), default=(0.0, None))[1]
+        def find(journal: JournalState) -> str | None:
+            started = [
+                (each.started_at, each.msg_id) for each in journal.executions.values() if each.started_at is not None
+            ]
+            return max((each for each in started if each[0] <= at), default=(0.0, None))[1]
 
         try:
             return await self._journals.query(self._runtime, find)
         except LabError as exc:
-            self._log.warning("Which cell was answered cannot be told: %s.", exc.message)
+            self._log.warning("Cannot tell which cell an input was for: %s.", exc.message)
             return None
 
     # -- to the websocket
 
-    def _send_made(self, made: Made) -> None:
-        self._send(frame(0, made.channel, made.parts))
+    def _send_message(self, message: KernelMessage) -> None:
+        self._send(frame(0, message.channel, message.parts))
 
-    def _send_text(self, **said: object) -> None:
-        self._send(json.dumps(said))
+    def _send_json(self, **message: object) -> None:
+        self._send(json.dumps(message))
 
     def _send(self, data: bytes | str) -> None:
-        self._sent = self._write(data)
-        self._sent.add_done_callback(_heed)
-        self._unsent += len(data)
+        self._last_send = self._write(data)
+        self._last_send.add_done_callback(_ignore_failure)
+        self._unsent_bytes += len(data)
 
     async def _flush(self) -> None:
-        """Wait for the page: what it does not take, waits on disk."""
-        self._unsent = 0
-        if self._sent is not None:
-            await self._sent
+        """Wait for the page. Meanwhile new records stay on disk."""
+        self._unsent_bytes = 0
+        if self._last_send is not None:
+            await self._last_send
 
 
-def _slices(folder: Path, after: int, last: int) -> Iterator[list[Record]]:
-    """What is on disk in (after, last], so much at a time that other things go on meanwhile."""
+def _read_slices(folder: Path, after: int, last: int) -> Iterator[list[Record]]:
+    """Read the records (after, last] from disk in slices, so that other tasks can run in between."""
     records: list[Record] = []
     size = 0
     for record in records_after(folder, after):
@@ -319,7 +330,7 @@ def _slices(folder: Path, after: int, last: int) -> Iterator[list[Record]]:
             break
         records.append(record)
         size += sum(map(len, record.parts))
-        if size > _SLICE:
+        if size > _SLICE_BYTES:
             yield records
             records, size = [], 0
     if records:
@@ -330,11 +341,62 @@ def _is_loss(record: Record) -> bool:
     return record.channel == EVENT and json_object(record.parts[0]).get("event") in ("lost", "damaged")
 
 
-def _id(header: bytes) -> str:
+def _message_id(header: bytes) -> str:
     return str(json_object(header).get("msg_id"))
 
 
-def _heed(sent: asyncio.Future[None]) -> None:
-    """A page that leaves while it is told something is no error: whoever waits for the last word sees it."""
+def _ignore_failure(sent: asyncio.Future[None]) -> None:
+    """A page that disconnects during a send is not an error; `_flush` raises it where it matters."""
     if not sent.cancelled():
         sent.exception()
+
+
+def attachment(journal: JournalState, after: int) -> bytes:
+    """Return the answer to GET …/attach?after=N as JSON. `after`: the number of the last record that the page shows."""
+    answer = {
+        "position": journal.position,
+        "kernel_session": journal.kernel_session,
+        "now": time.time(),
+        "capturing": journal.comms.capturing(),
+        "asked": [{"channel": "iopub", **each} for each in journal.asked.values()],
+        "packages": journal.packages_after(after),
+        "executions": [
+            _describe_execution(journal, each) for each in journal.by_cell.values() if _is_relevant(each, after)
+        ],
+    }
+    try:
+        return encode_json(answer)
+    except UnicodeEncodeError:  # a lone surrogate was printed
+        return json.dumps(answer).encode()
+
+
+def _is_relevant(execution: Execution, after: int) -> bool:
+    """Return whether the page needs an execution: it changed after `after`, or a later one may still change its outputs."""
+    if not execution.live:  # its kernel is gone and sends nothing more
+        return False
+    changed = max(execution.outputs_at, execution.counted_at) > after
+    return changed or execution.unfinished or bool(execution.display_ids)
+
+
+def _describe_execution(journal: JournalState, execution: Execution) -> dict[str, Any]:
+    header, metadata, content = execution.request
+    return {
+        "msg_id": execution.msg_id,
+        "cell": execution.cell,
+        "state": execution.state,
+        "queued_at": execution.queued_at,
+        "started_at": execution.started_at,
+        "ended_at": execution.ended_at,
+        "execution_count": execution.execution_count,
+        "request": {"header": header, "metadata": metadata, "content": content},
+        "messages": [
+            {
+                "channel": message.channel,
+                "header": message.header,
+                "parent_header": message.parent,
+                "metadata": message.metadata,
+                "content": message.content,
+            }
+            for message in replay(journal, execution)
+        ],
+    }

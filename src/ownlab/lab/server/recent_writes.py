@@ -1,8 +1,8 @@
-"""Files that the scribe wrote while pages had them open.
+"""Recent writes of autosave to files that pages have open.
 
-JupyterLab compares a file's hash, or its time, with what it was told when it opened the file, and asks the person what to
-do where they differ. What the scribe added comes to the page from the kernel as well: there is nothing to ask. So as long
-as a file is just what the scribe wrote, pages are told the hash and the time that it had before.
+JupyterLab compares the hash or the timestamp of a file with those from when it opened the file, and asks the user what to do
+if they differ. The page receives the outputs that autosave wrote from the kernel as well, so there is nothing to ask.
+Therefore, as long as a file is exactly what autosave wrote, pages get the hash and the timestamp it had before.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from ownlab.files import replace_file
 
-__all__ = ["Version", "Written"]
+__all__ = ["RecentWrites", "Version"]
 
 
 class Version(NamedTuple):
-    """A version of a file as pages know it."""
+    """Timestamp and hash of a file as pages know them."""
 
     modified: float
     algorithm: str
@@ -27,29 +27,29 @@ class Version(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    stamp: tuple[int, int]  # of the file that the scribe wrote
-    known: Version
+    stamp: tuple[int, int]  # of the file that autosave wrote
+    published: Version
 
 
-class Written:
-    """All such files of a lab; kept on disk, for the pages outlive the server."""
+class RecentWrites:
+    """All such files of a lab. They are kept on disk, because pages outlive the server."""
 
     def __init__(self, file: str) -> None:
-        self._file = file  # "": not kept
+        self._file = file  # "": in memory only
         self._entries = _read(file)
-        self._coming: dict[str, Version] = {}
+        self._in_progress: dict[str, Version] = {}
 
-    def known(self, path: str) -> Version | None:
-        """What pages know of a file; None where that is just what it is."""
-        if path in self._coming:
-            return self._coming[path]
+    def published_version(self, path: str) -> Version | None:
+        """Return the version that pages know, if it differs from the file's own."""
+        if path in self._in_progress:
+            return self._in_progress[path]
         entry = self._entries.get(path)
-        return entry.known if entry is not None and entry.stamp == stamp(path) else None
+        return entry.published if entry is not None and entry.stamp == stamp(path) else None
 
     @contextmanager
-    def writing(self, path: str, before: Version) -> Iterator[None]:
-        """Around the scribe's writing of a file: `before` is what pages know, and what those are told that ask meanwhile."""
-        self._coming[path] = before
+    def record_write(self, path: str, before: Version) -> Iterator[None]:
+        """Record a write of autosave. `before` is the version that pages know, and get during the write."""
+        self._in_progress[path] = before
         try:
             yield
             written = stamp(path)
@@ -57,10 +57,10 @@ class Written:
                 self._entries[path] = _Entry(written, before)
                 self._write()
         finally:
-            del self._coming[path]
+            del self._in_progress[path]
 
     def forget(self, path: str) -> None:
-        """Somebody else has written the file, or it is gone; or all in a folder."""
+        """Forget a file, or all files in a folder: it was written by somebody else, or deleted."""
         gone = [name for name in self._entries if _is_below(name, path)]
         for name in gone:
             del self._entries[name]
@@ -68,7 +68,7 @@ class Written:
             self._write()
 
     def rename(self, old: str, new: str) -> None:
-        """A file has another name now, or a folder."""
+        """Follow the rename of a file or folder."""
         moved = {name: entry for name, entry in self._entries.items() if _is_below(name, old)}
         if moved:
             self.forget(old)
@@ -76,21 +76,22 @@ class Written:
             self._write()
 
     def _write(self) -> None:
-        # Files that were changed since are of no interest any more.
-        self._entries = {name: one for name, one in self._entries.items() if stamp(name) == one.stamp}
+        # Drop files that have changed since.
+        self._entries = {name: entry for name, entry in self._entries.items() if stamp(name) == entry.stamp}
         if not self._file:
             return
-        with suppress(OSError):  # a full disk: at worst a page asks, after the next start of the server
-            replace_file(self._file, json.dumps({name: [one.stamp, one.known] for name, one in self._entries.items()}))
+        with suppress(OSError):  # disk full: at worst JupyterLab asks, after the next start of the server
+            content = {name: [entry.stamp, entry.published] for name, entry in self._entries.items()}
+            replace_file(self._file, json.dumps(content))
 
 
 def stamp(path: str) -> tuple[int, int] | None:
-    """Differs when the file was written; None where there is none."""
+    """Return a value that changes when the file is written; None if there is no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -100,7 +101,9 @@ def _is_below(path: str, folder: str) -> bool:
 def _read(file: str) -> dict[str, _Entry]:
     try:
         with open(file, encoding="utf-8") as opened:
-            given = json.load(opened)
-        return {name: _Entry((mark[0], mark[1]), Version(*known)) for name, (mark, known) in given.items()}
+            entries = json.load(opened)
+            return {
+                name: _Entry((mark[0], mark[1]), Version(*published)) for name, (mark, published) in entries.items()
+            }
     except (OSError, ValueError, TypeError, AttributeError, IndexError):
-        return {}  # none yet, or damaged: at worst a page asks
+        return {}  # none yet, or damaged: at worst JupyterLab asks

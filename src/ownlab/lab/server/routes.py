@@ -1,28 +1,35 @@
-"""What the page asks for: parse, call, answer; here alone our errors become HTTP statuses."""
+"""The routes of the page: parse the request, call, answer. Only here do errors become HTTP statuses."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from jupyter_server.auth.decorator import authorized
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import allow_unauthenticated, authorized
 from jupyter_server.base.handlers import APIHandler
 from msgspec import Struct
 from tornado import web
 
-from ownlab.errors import OwnlabError, UsageError
+from ownlab.config.loader import resolve_lab_options
+from ownlab.errors import InputError, OwnlabError, UsageError
+from ownlab.lab.runtimes.accelerator import Proposal, propose
 from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.server.snapshot_service import Lookout
-from ownlab.lab.server.snapshot_stream import StreamHandler, document_of
+from ownlab.lab.server.snapshot_service import SnapshotService, StreamHandler, encode_document
+from ownlab.text import text
 
 if TYPE_CHECKING:
     from ownlab.lab.store.store import Store
 
-__all__ = ["handlers"]
+__all__ = ["MetricsHandler", "ProposalHandler", "Proposed", "handlers"]
+
+T = TypeVar("T", bound=Struct)
 
 
 class Types(Struct, frozen=True):
@@ -34,35 +41,35 @@ class Types(Struct, frozen=True):
 class Stop(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST …/stop."""
 
-    now: bool = False  # without the seconds that `on_end` functions have to save
+    now: bool = False  # skip the time that `on_end` functions have to save
 
 
 class Done(Struct, frozen=True):
-    """What was done."""
+    """The result of an action."""
 
     runtime: str
     ends_at: float | None = None  # when a limit will end it, after an extension
 
 
 class RouteHandler(APIHandler):
-    """Every route asks for the token, checks the origin, and on POST the XSRF cookie, as Jupyter's own do."""
+    """Base of all routes. It requires the token, checks the origin and, for POST, the XSRF cookie, like Jupyter's own routes."""
 
     auth_resource = "kernels"
 
     @property
-    def lookout(self) -> Lookout:
-        """The one of this server."""
-        found: Lookout = self.settings["ownlab_lookout"]
-        return found
+    def snapshots(self) -> SnapshotService:
+        """The snapshot service of this server."""
+        service: SnapshotService = self.settings["ownlab_snapshots"]
+        return service
 
     async def answer(self, work: Awaitable[Struct]) -> None:
-        """The result of a call, or its failure."""
+        """Send the result of a call, or its error."""
         try:
-            found: Struct | OwnlabError = await work
+            result: Struct | OwnlabError = await work
         except OwnlabError as exc:
             self.set_status(exc.http_status)
-            found = exc
-        self.finish(document_of(found))
+            result = exc
+        self.finish(encode_document(result))
 
 
 class SnapshotHandler(RouteHandler):
@@ -71,8 +78,8 @@ class SnapshotHandler(RouteHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """All that the panel shows."""
-        await self.answer(self.lookout.snapshot())
+        """Return everything that the panel shows."""
+        await self.answer(self.snapshots.snapshot())
 
 
 class TypesHandler(RouteHandler):
@@ -81,11 +88,11 @@ class TypesHandler(RouteHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """What can be started, and whether it would have to wait."""
+        """Return what can be started, and whether it would have to wait."""
         await self.answer(self._types())
 
     async def _types(self) -> Types:
-        return Types((await self.lookout.snapshot()).types)
+        return Types((await self.snapshots.snapshot()).types)
 
 
 class StopHandler(RouteHandler):
@@ -94,18 +101,18 @@ class StopHandler(RouteHandler):
     @web.authenticated
     @authorized
     async def post(self, runtime: str) -> None:
-        """Begin to end a runtime; the stream tells when it is gone."""
+        """Begin to stop a runtime; the snapshot stream shows when it is gone."""
         await self.answer(self._stop(runtime))
 
     async def _stop(self, runtime: str) -> Done:
-        given = _body(self.request.body, Stop)
+        request = _parse_body(self.request.body, Stop)
 
         from ownlab.lab.runtimes.operations import stop_runtime
 
         def stop(store: Store) -> Done:
-            return Done(stop_runtime(store, runtime, now=given.now, why="it was stopped in the lab").id)
+            return Done(stop_runtime(store, runtime, now=request.now, why=text("it was stopped in the lab")).id)
 
-        return await _act(stop)
+        return await _with_store(stop)
 
 
 class ExtendHandler(RouteHandler):
@@ -114,7 +121,7 @@ class ExtendHandler(RouteHandler):
     @web.authenticated
     @authorized
     async def post(self, runtime: str) -> None:
-        """Give a runtime more time."""
+        """Extend the time limit of a runtime."""
         await self.answer(self._extend(runtime))
 
     async def _extend(self, runtime: str) -> Done:
@@ -123,7 +130,7 @@ class ExtendHandler(RouteHandler):
         def extend(store: Store) -> Done:
             return Done(runtime, extend_runtime(store, runtime).get("ends_at"))
 
-        return await _act(extend)
+        return await _with_store(extend)
 
 
 class AttachHandler(RouteHandler):
@@ -132,28 +139,101 @@ class AttachHandler(RouteHandler):
     @web.authenticated
     @authorized
     async def get(self, runtime: str) -> None:
-        """What a page needs to go on showing the cells of a runtime; it shows already what came up to `after`."""
-        from ownlab.lab.server.attachment import attachment
+        """Return what a page needs to continue showing the cells of a runtime. It already shows records up to `after`."""
+        from ownlab.lab.server.page_stream import attachment
 
         try:
             after = int(self.get_query_argument("after", "0"))
         except ValueError as exc:
-            raise web.HTTPError(400, "after is no number") from exc
+            raise web.HTTPError(400, text("The query parameter {name} is not a number.", name="after")) from exc
         journals: Journals = self.settings["ownlab_journals"]
         try:
-            found = await journals.query(runtime, partial(attachment, after=after))
+            document = await journals.query(runtime, partial(attachment, after=after))
         except OwnlabError as exc:
             self.set_status(exc.http_status)
-            found = document_of(exc)
-        self.finish(found)
+            document = encode_document(exc)
+        self.finish(document)
+
+
+# Seconds. An older runtime existed before the page, has a state to lose, and its type was chosen on purpose.
+_NEW_SECONDS = 60.0
+
+
+class Question(Struct, frozen=True):
+    """The body of POST /ownlab/api/proposal."""
+
+    metadata: dict[str, Any]  # of the notebook
+    runtime: str  # its current runtime
+    type: str  # the name of that runtime's type
+
+
+class Proposed(Struct, frozen=True):
+    """The proposed runtime type; null if none is proposed."""
+
+    proposal: Proposal | None
+
+
+class ProposalHandler(RouteHandler):
+    """POST /ownlab/api/proposal: the runtime type that suits a notebook that was opened."""
+
+    @web.authenticated
+    @authorized
+    async def post(self) -> None:
+        """Propose a runtime type for a notebook."""
+        await self.answer(self._propose())
+
+    async def _propose(self) -> Proposed:
+        question = _parse_body(self.request.body, Question)
+        snapshot = await self.snapshots.snapshot()
+        now = time.time()
+        if any(each.id == question.runtime and now - each.queued_at > _NEW_SECONDS for each in snapshot.runtimes):
+            return Proposed(None)
+        return Proposed(propose({"metadata": question.metadata}, snapshot.types, question.type))
+
+
+class MetricsHandler(APIHandler):
+    """GET /ownlab/metrics, for Prometheus. Requires access to the lab, or the token in the file `metrics.token_file`."""
+
+    auth_resource = "kernels"
+    _track_activity = False  # a scraper is not a user
+
+    @allow_unauthenticated
+    async def get(self) -> None:
+        """Return the metrics. Scrapers request them every few seconds; one request costs one snapshot."""
+        if not await self._is_allowed():
+            raise web.HTTPError(403)
+        from ownlab.instruments.top.prometheus import CONTENT_TYPE
+
+        snapshots: SnapshotService = self.settings["ownlab_snapshots"]
+        try:
+            metrics = await snapshots.metrics()
+        except OwnlabError as exc:
+            raise web.HTTPError(exc.http_status, exc.message) from exc
+        self.finish(metrics, set_content_type=CONTENT_TYPE)
+
+    async def _is_allowed(self) -> bool:
+        if self.current_user is not None:
+            allowed = self.authorizer.is_authorized(self, self.current_user, "read", self.auth_resource)
+            return bool(await ensure_async(allowed))
+        header = self.request.headers.get("Authorization", "")
+        return bool(header) and self._has_token(header)
+
+    def _has_token(self, header: str) -> bool:
+        from ownlab.instruments.top.metrics_server import has_token, read_token
+
+        try:
+            # Read each time, so that the token can be changed without a restart.
+            file = resolve_lab_options().metrics_token_file
+            return file is not None and has_token(header, read_token(Path(file)))
+        except InputError as exc:
+            self.log.warning("ownlab: %s %s", exc.message, exc.hint)
+            return False
 
 
 def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
-    """Address below the server's base address -> handler."""
-    from ownlab.lab.server.colab import colab_handlers  # these are made of what stands here
+    """Return pairs of route (below the server's base URL) and handler."""
+    from ownlab.lab.server.colab import colab_handlers  # these modules import this one
     from ownlab.lab.server.forms import FormsHandler
-    from ownlab.lab.server.metrics import MetricsHandler
-    from ownlab.lab.server.proposals import ProposalHandler
     from ownlab.lab.server.secrets import SecretsHandler
 
     runtime = r"/ownlab/api/runtimes/(?P<runtime>[\w-]+)"
@@ -172,8 +252,8 @@ def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     ]
 
 
-async def _act(do: Callable[[Store], Done]) -> Done:
-    """Through a store of its own: the lookout may be in the middle of a slow look."""
+async def _with_store(do: Callable[[Store], Done]) -> Done:
+    """Call with a store of its own: the snapshot service may be in the middle of a slow read."""
 
     from ownlab.lab.server.machine_reader import open_store
 
@@ -184,8 +264,8 @@ async def _act(do: Callable[[Store], Done]) -> Done:
     return await asyncio.to_thread(work)
 
 
-def _body(given: bytes, kind: type[Stop]) -> Stop:
+def _parse_body(body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(given or b"{}", type=kind)
+        return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.DecodeError as exc:
-        raise UsageError(f"the body of the request cannot be used: {exc}") from exc
+        raise UsageError(text("the request body is invalid: {reason}", reason=str(exc))) from exc

@@ -1,4 +1,4 @@
-"""The panel of secrets: names and grants go to the page, values come from it and never go back."""
+"""The secrets panel. The page gets names and grants; values are sent by the page and never returned."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ownlab.errors import LabError, UsageError
 from ownlab.lab.secrets.store import Secret, check_name, grant, list_secrets, remove_secret, revoke, set_secret
 from ownlab.lab.server.drive import file_of
 from ownlab.lab.server.routes import RouteHandler
+from ownlab.text import text
 
 __all__ = ["Secrets", "SecretsHandler"]
 
@@ -23,10 +24,10 @@ T = TypeVar("T", bound=Struct)
 
 
 class Secrets(Struct, frozen=True):
-    """All secrets of the person, without their values."""
+    """All secrets of the user, without their values."""
 
     secrets: tuple[Secret, ...]
-    notebook: str | None  # the real path, as grants name it, of the notebook that was asked about
+    notebook: str | None  # the real path of the requested notebook, as in grants
 
 
 class NewValue(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +35,7 @@ class NewValue(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     value: str
-    replace: bool = False  # a secret that is there is meant
+    replace: bool = False  # whether the secret must already exist
 
     def __repr__(self) -> str:
         return f"NewValue({self.name!r})"
@@ -44,73 +45,75 @@ class Grant(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of PUT."""
 
     name: str
-    notebook: str  # absolute, as this server told it
+    notebook: str  # absolute, as returned by this server
     granted: bool
 
 
 class SecretsHandler(RouteHandler):
-    """/ownlab/api/secrets?notebook=…: JupyterLab's path of the notebook in front. Every method answers with the list."""
+    """/ownlab/api/secrets?notebook=…: JupyterLab's path of the current notebook. Every method returns the list of secrets."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """List them."""
+        """List the secrets."""
         await self.work(lambda: None)
 
     @web.authenticated
     @authorized
     async def post(self) -> None:
-        """Add one, or replace its value."""
-        given = self.request.body
-        await self.work(lambda: _set(_body(given, NewValue)))
+        """Add a secret, or replace its value."""
+        body = self.request.body
+        await self.work(lambda: _set(_parse_body(body, NewValue)))
 
     @web.authenticated
     @authorized
     async def put(self) -> None:
-        """Grant one to a notebook, or take the grant back."""
-        given = self.request.body
-        await self.work(lambda: _grant(_body(given, Grant)))
+        """Grant a secret to a notebook, or revoke the grant."""
+        body = self.request.body
+        await self.work(lambda: _grant(_parse_body(body, Grant)))
 
     @web.authenticated
     @authorized
     async def delete(self) -> None:
-        """Forget the one that is named in the address."""
+        """Delete the secret named in the query."""
         name = self.get_query_argument("name", strip=False)
         await self.work(lambda: remove_secret(name))
 
-    async def work(self, do: Callable[[], object]) -> None:
-        """Do it in a thread, and answer with what there is then."""
+    async def work(self, change: Callable[[], object]) -> None:
+        """Make a change in a thread, then answer with the list of secrets."""
         path = self.get_query_argument("notebook", "", strip=False)
         file = file_of(self, path) if path.endswith(".ipynb") else None
-        await self.answer(asyncio.to_thread(_after, do, file))
+        await self.answer(asyncio.to_thread(_change_and_list, change, file))
 
 
-def _after(do: Callable[[], object], notebook: str | None) -> Secrets:
-    do()
+def _change_and_list(change: Callable[[], object], notebook: str | None) -> Secrets:
+    change()
     return Secrets(list_secrets(), os.path.realpath(notebook) if notebook else None)
 
 
-def _set(given: NewValue) -> None:
-    check_name(given.name)
-    is_there = any(each.name == given.name for each in list_secrets())
-    if is_there and not given.replace:
-        raise LabError(f"there is a secret named {given.name} already", hint="Its value can be replaced.")
-    if given.replace and not is_there:
-        raise LabError(f"there is no secret named {given.name} any more", hint="Add it anew.")
-    set_secret(given.name, given.value)
+def _set(request: NewValue) -> None:
+    check_name(request.name)
+    exists = any(each.name == request.name for each in list_secrets())
+    if exists and not request.replace:
+        raise LabError(
+            text("a secret named {name} already exists", name=request.name), hint=text("You can replace its value.")
+        )
+    if request.replace and not exists:
+        raise LabError(text("the secret {name} no longer exists", name=request.name), hint=text("Add it again."))
+    set_secret(request.name, request.value)
 
 
-def _grant(given: Grant) -> None:
-    if not os.path.isabs(given.notebook):
-        raise UsageError("the path of a notebook is absolute")
-    if given.granted:
-        grant(given.name, given.notebook)
+def _grant(request: Grant) -> None:
+    if not os.path.isabs(request.notebook):
+        raise UsageError(text("the path of the notebook must be absolute"))
+    if request.granted:
+        grant(request.name, request.notebook)
     else:
-        revoke(given.name, given.notebook)
+        revoke(request.name, request.notebook)
 
 
-def _body(given: bytes, kind: type[T]) -> T:
+def _parse_body(body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(given, type=kind)
-    except msgspec.DecodeError:  # its words are not told, for what they quote may be a value
-        raise UsageError("the body of the request cannot be used") from None
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError:  # without its message, which may quote a value
+        raise UsageError(text("the request body is invalid")) from None

@@ -1,4 +1,7 @@
-"""Looks at runtimes and cards for all pages at once, and only while somebody looks at one of them."""
+"""Snapshots of runtimes and cards: taken once for all pages, and only while a page is visible.
+
+`SnapshotService` takes them; `StreamHandler` is the websocket on which a page receives them.
+"""
 
 from __future__ import annotations
 
@@ -6,118 +9,129 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import ws_authenticated
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from msgspec import Struct
+from tornado import web
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from ownlab.errors import OwnlabError
+from ownlab.json_encoding import encode_json
+from ownlab.lab.runtimes.records import Point, Snapshot
 
 if TYPE_CHECKING:
     from logging import Logger
 
-    from ownlab.lab.runtimes.records import Point, Snapshot
-    from ownlab.lab.server.machine_reader import Sight
+    from ownlab.lab.server.machine_reader import MachineReader
 
-__all__ = ["Lookout", "Tell"]
+__all__ = ["Listener", "SnapshotService", "StreamHandler", "Visibility", "encode_document"]
 
 T = TypeVar("T")
 
-# Takes a snapshot, or why there is none.
-Tell = Callable[["Snapshot | OwnlabError"], None]
+# Receives a snapshot, or the error if there is none.
+Listener = Callable[["Snapshot | OwnlabError"], None]
 
-EVERY = 2.0  # seconds between two looks
-NOTICED_WITHIN = 0.5  # a change in the store is seen so soon: a file's time is looked at, no more
-KEPT = 300.0  # seconds of history
-BETWEEN_POINTS = 0.9 * EVERY  # however often things change
-CLOSE_SECONDS = 2.0  # for a look that hangs when the server ends
-FIRST = 3.0  # seconds after the server listens: the first page and its kernel have it for themselves until then
-FRESH = 1.0  # who asks again within so many seconds gets the same answer
+INTERVAL = 2.0  # seconds between two snapshots
+STORE_INTERVAL = 0.5  # seconds between two checks whether the store changed; a check only reads a file's timestamp
+HISTORY_SECONDS = 300.0
+POINT_INTERVAL = 0.9 * INTERVAL  # least distance of two points in the history, however often snapshots are taken
+CLOSE_SECONDS = 2.0  # to wait for a hanging read when the server stops
+FIRST_DELAY = (
+    3.0  # seconds after the server started: until then the first page and its kernel have the machine to themselves
+)
+FRESH_SECONDS = 1.0  # a request within this time gets the same snapshot again
+_UNSUPPORTED_DATA = 1003  # RFC 6455, 7.4.1: data that cannot be accepted
 
 
-class Lookout:
-    """One for a server. What blocks (the store, /proc, the child that asks NVML) is done in a thread of its own."""
+class SnapshotService:
+    """The snapshots of one server. Blocking calls (the store, /proc, the child process that reads NVML) run in its own thread."""
 
-    def __init__(self, log: Logger, listed: Callable[[Snapshot], Snapshot]) -> None:
+    def __init__(self, log: Logger, rename_types: Callable[[Snapshot], Snapshot]) -> None:
         self._log = log
-        self._listed = listed  # the same with names of types that the page knows
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ownlab-lookout")
-        self._sight: Sight | None = None
-        self._watchers: dict[Tell, bool] = {}  # -> whether somebody sees it
+        self._rename_types = rename_types  # replaces the names of runtime types by those that the page knows
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ownlab-snapshots")
+        self._reader: MachineReader | None = None
+        self._listeners: dict[Listener, bool] = {}  # listener -> whether it is visible
         self._latest: Snapshot | None = None
         self._history: list[Point] = []
-        self._looking: asyncio.Task[None] | None = None
-        self._wanted = asyncio.Event()  # somebody began to look
-        self._beginning: asyncio.Task[None] | None = None
+        self._publisher: asyncio.Task[None] | None = None
+        self._wakeup = asyncio.Event()  # a listener became visible
+        self._first: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Called once the server listens: the first look is slow, and makes the list of runtime types."""
-        self._beginning = asyncio.create_task(self._begin())
+        """Called once the server listens. Takes a first snapshot, which is slow and writes the kernelspecs."""
+        self._first = asyncio.create_task(self._take_first())
 
     async def close(self) -> None:
-        """Called when the server ends."""
-        for task in (self._looking, self._beginning):
+        """Called when the server stops."""
+        for task in (self._publisher, self._first):
             if task is not None:
                 task.cancel()
-        self._watchers.clear()
-        if self._sight is not None:
-            with contextlib.suppress(asyncio.TimeoutError):  # all that it has open ends with us
-                await asyncio.wait_for(self._in_thread(self._sight.close), CLOSE_SECONDS)
+        self._listeners.clear()
+        if self._reader is not None:
+            with contextlib.suppress(asyncio.TimeoutError):  # the process ends anyway and closes what is open
+                await asyncio.wait_for(self._in_thread(self._reader.close), CLOSE_SECONDS)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    # -- who looks
+    # -- listeners
 
-    def watch(self, tell: Tell) -> None:
-        """From now on `tell` is called with every snapshot while it is visible. It is not until `show` says so."""
-        self._watchers[tell] = False
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener` with every snapshot while it is visible. It is invisible until `set_visible`."""
+        self._listeners[listener] = False
 
-    def show(self, tell: Tell, visible: bool) -> None:
-        """Whether anybody sees what `tell` shows."""
-        if tell not in self._watchers:
+    def set_visible(self, listener: Listener, visible: bool) -> None:
+        """Set whether anybody can see what `listener` shows."""
+        if listener not in self._listeners:
             return
-        self._watchers[tell] = visible
+        self._listeners[listener] = visible
         if visible:
-            self._wanted.set()
-        if visible and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.create_task(self._look())
+            self._wakeup.set()
+        if visible and (self._publisher is None or self._publisher.done()):
+            self._publisher = asyncio.create_task(self._publish())
 
-    def forget(self, tell: Tell) -> None:
-        """It is gone."""
-        self._watchers.pop(tell, None)
+    def unsubscribe(self, listener: Listener) -> None:
+        """Remove a listener."""
+        self._listeners.pop(listener, None)
 
-    # -- looking
+    # -- reading
 
     async def snapshot(self) -> Snapshot:
-        """How things stand now."""
-        return await self._in_thread(self._take)
+        """Return the current state of runtimes and cards."""
+        return await self._in_thread(self._take_snapshot)
 
     async def metrics(self) -> bytes:
-        """The same for Prometheus. Its questions are looks as any other."""
-        return await self._in_thread(self._tell_metrics)
+        """Return the current metrics in the Prometheus format. Takes a snapshot like any other request."""
+        return await self._in_thread(self._read_metrics)
 
-    async def _look(self) -> None:
-        while any(self._watchers.values()):
+    async def _publish(self) -> None:
+        while any(self._listeners.values()):
             try:
-                found: Snapshot | OwnlabError = await self.snapshot()
+                snapshot: Snapshot | OwnlabError = await self.snapshot()
             except OwnlabError as exc:
-                found = exc
-            for tell in [tell for tell, visible in self._watchers.items() if visible]:
-                tell(found)
-            await self._change()
+                snapshot = exc
+            for listener in [listener for listener, visible in self._listeners.items() if visible]:
+                listener(snapshot)
+            await self._wait_for_change()
 
-    async def _change(self) -> None:
-        """Until something changed in the store, or it is time to look again."""
+    async def _wait_for_change(self) -> None:
+        """Wait until the store changed, a listener became visible, or the interval is over."""
         before = await self._in_thread(self._stamp)
-        self._wanted.clear()
-        for _ in range(round(EVERY / NOTICED_WITHIN)):
-            with contextlib.suppress(asyncio.TimeoutError):  # nobody began: the usual case
-                await asyncio.wait_for(self._wanted.wait(), NOTICED_WITHIN)
-            if self._wanted.is_set() or not any(self._watchers.values()):
+        self._wakeup.clear()
+        for _ in range(round(INTERVAL / STORE_INTERVAL)):
+            with contextlib.suppress(asyncio.TimeoutError):  # the usual case: no listener became visible
+                await asyncio.wait_for(self._wakeup.wait(), STORE_INTERVAL)
+            if self._wakeup.is_set() or not any(self._listeners.values()):
                 return
             if await self._in_thread(self._stamp) != before:
                 return
 
-    async def _begin(self) -> None:
-        await asyncio.sleep(FIRST)
+    async def _take_first(self) -> None:
+        await asyncio.sleep(FIRST_DELAY)
         try:
             await self.snapshot()
         except OwnlabError as exc:
@@ -128,38 +142,124 @@ class Lookout:
 
     # -- in the thread
 
-    def _take(self) -> Snapshot:
-        if self._sight is None:
-            # Imports most of ownlab: not before the server listens.
-            from ownlab.lab.server.machine_reader import Sight
+    def _take_snapshot(self) -> Snapshot:
+        if self._reader is None:
+            # Imports most of ownlab, therefore only after the server listens.
+            from ownlab.lab.server.machine_reader import MachineReader
 
-            self._sight = Sight()
-        sight, latest = self._sight, self._latest
-        if latest is not None and sight.is_fresh(latest, FRESH) and sight.stamp() == sight.seen:
+            self._reader = MachineReader()
+        reader, latest = self._reader, self._latest
+        if latest is not None and reader.is_fresh(latest, FRESH_SECONDS) and reader.stamp() == reader.last_stamp:
             return latest
         try:
-            latest = self._listed(sight.look())
+            latest = self._rename_types(reader.read())
         except OwnlabError:
-            # What it has open may be of no use any more (a store that was moved): the next look opens it anew.
-            self._sight = None
-            sight.close()
+            # Its open store may be stale (the store was moved): the next snapshot opens it again.
+            self._reader = None
+            reader.close()
             raise
-        self._remember(latest)
+        self._append_history(latest)
         self._latest = msgspec.structs.replace(latest, history=tuple(self._history))
         return self._latest
 
-    def _tell_metrics(self) -> bytes:
-        self._take()
-        assert self._sight is not None  # whoever takes a snapshot has one
-        return self._sight.metrics()
+    def _read_metrics(self) -> bytes:
+        self._take_snapshot()
+        assert self._reader is not None  # set by _take_snapshot
+        return self._reader.metrics()
 
     def _stamp(self) -> tuple[int, ...]:
-        return self._sight.stamp() if self._sight is not None else ()
+        return self._reader.stamp() if self._reader is not None else ()
 
-    def _remember(self, found: Snapshot) -> None:
-        from ownlab.lab.server.machine_reader import point_of
+    def _append_history(self, snapshot: Snapshot) -> None:
+        from ownlab.lab.server.machine_reader import history_point
 
-        # No points of the future either: the clock may have been set back.
-        self._history = [one for one in self._history if found.at - KEPT < one.at <= found.at]
-        if not self._history or found.at - self._history[-1].at >= BETWEEN_POINTS:
-            self._history.append(point_of(found))
+        # Drop points in the future, too: the clock may have been set back.
+        oldest = snapshot.at - HISTORY_SECONDS
+        self._history = [point for point in self._history if oldest < point.at <= snapshot.at]
+        if not self._history or snapshot.at - self._history[-1].at >= POINT_INTERVAL:
+            self._history.append(history_point(snapshot))
+
+
+class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a page sends: whether it is in the foreground."""
+
+    visible: bool
+
+
+def encode_document(result: Snapshot | Struct | OwnlabError) -> bytes:
+    """Return a result as JSON, or an error as `ownlab … --json` prints it."""
+    if isinstance(result, OwnlabError):
+        from ownlab.render.documents import Failure  # imports much and is rarely needed
+
+        return encode_json(Failure.of(result))
+    return encode_json(result)
+
+
+class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+    """GET /ownlab/api/stream: a websocket on which a page receives snapshots while it is visible."""
+
+    auth_resource = "kernels"
+    _sent_until = 0.0  # the page has the history up to this time
+
+    @property
+    def snapshots(self) -> SnapshotService:
+        """The snapshot service of this server."""
+        service: SnapshotService = self.settings["ownlab_snapshots"]
+        return service
+
+    def set_default_headers(self) -> None:
+        """Skip the headers of JupyterHandler: they do not apply to a websocket."""
+
+    @ws_authenticated
+    async def get(self, *args: Any, **kwargs: Any) -> None:
+        """Called by tornado before the websocket opens. The base class checks the origin."""
+        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", self.auth_resource)):
+            raise web.HTTPError(403)
+        await super().get(*args, **kwargs)
+
+    async def open(self, *args: str, **kwargs: str) -> None:
+        """Called by tornado when the websocket is open. Sends a snapshot at once."""
+        super().open(*args, **kwargs)
+        self.snapshots.subscribe(self.send_snapshot)
+        try:
+            self.send_snapshot(await self.snapshots.snapshot())
+        except OwnlabError as exc:
+            self.send_snapshot(exc)
+
+    def on_message(self, message: str | bytes) -> None:
+        """Called by tornado."""
+        try:
+            visibility = msgspec.json.decode(message, type=Visibility)
+        except msgspec.DecodeError as exc:
+            self.close(_UNSUPPORTED_DATA, str(exc)[:100])
+            return
+        self.snapshots.set_visible(self.send_snapshot, visibility.visible)
+
+    def on_close(self) -> None:
+        """Called by tornado."""
+        self.snapshots.unsubscribe(self.send_snapshot)
+
+    def send_snapshot(self, snapshot: Snapshot | OwnlabError) -> None:
+        """Called by the snapshot service."""
+        if isinstance(snapshot, Snapshot):
+            snapshot = self._with_new_history(snapshot)
+        try:
+            sent = self.write_message(encode_document(snapshot).decode())
+        except WebSocketClosedError:
+            self.snapshots.unsubscribe(self.send_snapshot)
+        else:
+            sent.add_done_callback(_ignore_closed)
+
+    def _with_new_history(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with only those points that the page has not received; all points if the clock was set back."""
+        after = self._sent_until if self._sent_until <= snapshot.at else 0.0
+        self._sent_until = snapshot.at
+        new_points = tuple(point for point in snapshot.history if point.at > after)
+        return msgspec.structs.replace(snapshot, history=new_points)
+
+
+def _ignore_closed(sent: asyncio.Future[None]) -> None:
+    """A page that closes during a send is not an error; `on_close` follows."""
+    failure = None if sent.cancelled() else sent.exception()
+    if failure is not None and not isinstance(failure, WebSocketClosedError):
+        raise failure

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 from rich.console import Console
 from rich.text import Text
 
 from ownlab.config.listing import Configuration, SettingValue
+from ownlab.lab.secrets.store import SecretList
 from ownlab.lab.store.location import StoreChoice, StoreView
 from ownlab.render.console import labelled
 from ownlab.units import format_seconds
 
-__all__ = ["show_configuration", "show_store"]
+__all__ = ["show_configuration", "show_secrets", "show_store"]
 
 _UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), "not set")
 _LIMITS = {
@@ -72,3 +75,22 @@ def show_store(view: StoreView, out: Console) -> None:
         labelled(out, "limits" if number == 0 else "", f"{_LIMITS.get(name, name)}: {words}")
     if view.notice:
         labelled(out, "note", Text(view.notice, style="yellow"))
+
+
+_WHERE = {"keyring": "in the system's keyring", "file": "in a file of your own"}
+
+
+def show_secrets(found: SecretList, out: Console) -> None:
+    """Each with the notebooks that may read it."""
+    if not found.secrets:
+        out.print("No secret was set.")
+        out.print(Text("Set one: ownlab secrets set NAME", style="dim"))
+    for secret in found.secrets:
+        head = Text.assemble((secret.name, "bold"), (f"  {_WHERE[secret.where]}", "dim"))
+        out.print(head, no_wrap=True, overflow="ignore", crop=False)
+        for path in secret.notebooks:
+            # Whatever comes to this place will have the secret: so it is worth a word.
+            gone = "" if os.path.exists(path) else "  is gone"
+            labelled(out, "", Text(path).append(gone, style="bold red"), width=0, wrapped=False)
+        if not secret.notebooks:
+            labelled(out, "", Text("granted to no notebook", style="dim"), width=0)

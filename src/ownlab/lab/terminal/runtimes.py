@@ -7,11 +7,21 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, Usage, UsageLine
+from ownlab.lab.environments.registry import EnvironmentList
+from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, TypeList, Usage, UsageLine
 from ownlab.render.console import labelled
 from ownlab.units import PARTS, format_bytes, format_seconds
 
-__all__ = ["describe_state", "name_of", "short_id", "short_path", "show_runtimes", "show_usage"]
+__all__ = [
+    "describe_state",
+    "name_of",
+    "short_id",
+    "short_path",
+    "show_environments",
+    "show_runtimes",
+    "show_types",
+    "show_usage",
+]
 
 # A pipe has no width: there the first column is this wide.
 _NAME_IN_A_PIPE = 40
@@ -194,3 +204,46 @@ def _fitted(name: str, room: int) -> str:
 
 def _duration(seconds: float) -> str:
     return format_seconds(seconds if seconds >= 60 else round(max(0.0, seconds)) or 0) if seconds >= 1 else "0 s"
+
+
+def show_types(found: TypeList, out: Console) -> None:
+    """One line for each: its label, its name for `jupyter execute --kernel_name`, what an hour costs."""
+    labels = max(len(listed.type.label) for listed in found.types) + 2
+    names = max(len(listed.type.name) for listed in found.types) + 2
+    for listed in found.types:
+        kind = listed.type
+        line = Text.assemble(
+            (kind.label.ljust(labels), "bold"),
+            kind.name.ljust(names),
+            (f"{kind.units_per_hour:g} unit{'' if kind.units_per_hour == 1 else 's'}/h", "dim"),
+            ("" if listed.written else "  not written yet", "yellow"),
+        )
+        out.print(line, no_wrap=True, overflow="ignore", crop=False)
+    out.print()
+    out.print(Text(f"Written for Jupyter in {found.folder}", style="dim"), no_wrap=True, overflow="ignore", crop=False)
+    if found.export:
+        words = Text("For `jupyter execute`, papermill and VS Code, first: ").append(found.export, style="cyan")
+        out.print(words, no_wrap=True, overflow="ignore", crop=False)
+    if found.gone:
+        out.print(f"Written, and no longer there: {', '.join(found.gone)}")
+    if found.gone or not all(listed.written for listed in found.types):
+        out.print("Bring the list up to date: ownlab types refresh")
+    if all(listed.type.kind is None for listed in found.types):
+        out.print("There is no card here that can be used. `ownlab doctor` says why.")
+
+
+def show_environments(found: EnvironmentList, out: Console) -> None:
+    """One line for each, and what to do where there is none."""
+    if not found.environments:
+        out.print("None was added. Runtimes start in ownlab's own environment.")
+        out.print(Text("Add one: ownlab env add NAME --python PATH", style="dim"))
+        return
+    names = max(len(environment.name) for environment in found.environments) + 2
+    for environment in found.environments:
+        line = Text.assemble(
+            (environment.name.ljust(names), "bold"),
+            f"Python {environment.version}".ljust(16),
+            environment.python,
+            ("" if environment.is_there else "  is gone", "bold red"),
+        )
+        out.print(line, no_wrap=True, overflow="ignore", crop=False)

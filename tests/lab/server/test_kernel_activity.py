@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tests.lab.server.line_page import Open, follow, kernel, pages
 
 from ownlab.lab.runtimes.plan import read_plan
-from ownlab.lab.server.activity import Activity
+from ownlab.lab.server.kernel_activity import KernelActivity
 from ownlab.lab.server.kernels import OwnlabKernelManager, RuntimeManager
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_pages_are_counted(lab: LabServer, kernel: str, follow: Open, until: Cal
 def test_who_waits_for_a_kernel_is_told_when_it_works_and_when_it_is_over(
     lab: LabServer, kernel: str, follow: Open
 ) -> None:
-    """With an Activity of our own at a real runtime, from its beginning to its end."""
+    """With an KernelActivity of our own at a real runtime, from its beginning to its end."""
     page = follow(lab, kernel)
     page.run("1")
     plan = read_plan(str(Path(lab.home) / "runtimes" / kernel / "plan.json"))
@@ -81,14 +81,14 @@ def test_who_waits_for_a_kernel_is_told_when_it_works_and_when_it_is_over(
 
     async def watch() -> None:
         kernels = OwnlabKernelManager()
-        activity, told = Activity(kernels), asyncio.Event()
+        activity, told = KernelActivity(kernels), asyncio.Event()
 
         def note(kernel_id: str, busy: bool) -> None:
             assert kernel_id == kernel
             heard.append(busy)
             told.set()
 
-        activity.changed.append(note)
+        activity.listeners.append(note)
         await activity.watch(kernel, RuntimeManager(), plan.sockets)
         assert activity.busy(kernel) is False
         cell = page.execute("print('x' * 100000)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jupyter_server.services.kernels.connection.base import deserialize_msg_from_ws_v1, serialize_msg_to_ws_v1
 
-from ownlab.lab.server.websocket_framing import frame, unframe
+from ownlab.lab.server.kernel_messages import frame, unframe
 
 PARTS = [b'{"msg_id": "1"}', b"{}", b"{}", '{"code": "é"}'.encode(), b"\0\1\2", b""]
 

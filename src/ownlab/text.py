@@ -13,9 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["Text", "listing", "plural", "render", "sentences", "text"]
+__all__ = ["CONTROL_CHARACTERS", "Text", "listing", "plural", "render", "sentences", "text"]
 
 Translate = Callable[[str], str]
+
+# For `str.translate`: replaces what could control a terminal, except newlines and tabs.
+CONTROL_CHARACTERS = {
+    number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if number not in b"\n\t"
+}
 
 
 class Text(str):

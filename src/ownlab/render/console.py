@@ -11,6 +11,8 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text
 
+from ownlab.text import CONTROL_CHARACTERS
+
 __all__ = ["console", "labelled", "working"]
 
 # Nothing is wrapped in a pipe, so that grep finds whole lines.
@@ -21,15 +23,14 @@ _WIDEST = 110
 _NARROWEST = 24
 
 
-# Names of other people's processes and notebooks may contain control characters: they are replaced.
-_SIGNS = {number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if number not in b"\n\t"}
-
-
 class _Results(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Replace control characters in everything that is printed; Rich adds its own control sequences later."""
+        """Replace control characters in everything that is printed: names of other users' processes and notebooks may contain them.
+
+        Rich adds its own control sequences later.
+        """
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=segment.text.translate(_SIGNS))
+            yield segment if segment.control else segment._replace(text=segment.text.translate(CONTROL_CHARACTERS))
 
     def on_broken_pipe(self) -> None:
         """Raise, since Rich would exit with code 1 here; `main` handles a closed pipe."""

@@ -15,7 +15,7 @@ Valid = Callable[[str, str], Any]
 
 
 def test_an_environment_becomes_runtime_types_and_goes_again(world: Any, valid: Valid) -> None:
-    assert "None was added" in world.run("env").stdout
+    assert "No environments were added" in world.run("env").stdout
     added = world.run("env", "add", "mine", "--python", sys.prefix)
     assert added.returncode == 0, added.stderr
     assert "Added mine: Python 3" in added.stdout

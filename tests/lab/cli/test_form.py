@@ -44,7 +44,7 @@ def test_in_words(ownlab: Ownlab, tmp_path: Path) -> None:
         "  precision  'fp16'  one of fp16, fp32, or anything\n"
         '  name       "😀"  string\n'
         "\n"
-        "Cell 4  (without a title)\n"
+        "Cell 4  (no title)\n"
         "\n"
         f"Set them for a run: ownlab run '{path}' -p NAME=VALUE\n"
     )

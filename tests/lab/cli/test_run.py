@@ -79,9 +79,9 @@ def test_a_run_with_parameters(world: World, valid: Valid, tmp_path: Path) -> No
         (("-p", "epochs=many"), UsageError, "epochs must be"),
         (("-p", "epochs"), UsageError, "NAME=VALUE"),
         (("-p", "=3"), UsageError, "NAME=VALUE"),
-        (("--parameters", "/not/there.json"), InputError, "cannot be read"),
-        (("--parameters", "notebook"), InputError, "is not JSON"),
-        (("--parameters", "list"), InputError, "has to be an object"),
+        (("--parameters", "/not/there.json"), InputError, "cannot read"),
+        (("--parameters", "notebook"), InputError, "is not valid JSON"),
+        (("--parameters", "list"), InputError, "must contain a JSON object"),
         (("--inplace", "-o", "b.ipynb"), UsageError, "exclude each other"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_failed_run_is_kept_mended_and_goes_on(world: World, valid: Valid) -> 
     assert "[2/3] y = 1" in ran.stderr
     assert "ZeroDivisionError: division by zero\nownlab: cell 2 of a.ipynb" in ran.stderr
     assert "\x1b" not in ran.stderr
-    assert f"Mend the cell, then: ownlab run {path} --from-failed" in ran.stderr
+    assert f"Fix the cell, then run: ownlab run {path} --from-failed" in ran.stderr
     assert len(runtimes(world)) == 1
     path.write_text(path.read_text().replace("x / 0", "x / 1"))
     again = world.run("run", str(path), "--from-failed", "-p", "y=2", "--json")
@@ -244,6 +244,6 @@ def test_how_a_run_is_described() -> None:
         "1 min 1 s",
         "1 h 2 min",
     ]
-    assert describe_end(REPORT) == "Done: 1 cell in 1 h 1 min, 1 of them failed. OutputFile to /b.ipynb"
+    assert describe_end(REPORT) == "Done: 1 cell in 1 h 1 min, 1 failed. Written to /b.ipynb"
     waiting = RunReport("0123456789", "t", "/a", "/b", "waiting", "card 0: ann", 0.0, False, ())
-    assert describe_start(waiting).startswith("The run waits for a card, as runtime 01234567.\n  waits   card 0: ann\n")
+    assert describe_start(waiting).startswith("The run waits for a card, as runtime 01234567.\n  reason  card 0: ann\n")

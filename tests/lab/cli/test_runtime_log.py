@@ -75,7 +75,7 @@ def test_as_a_document(world: World, told: Telling, valid: Valid) -> None:
 
 def test_as_a_notebook(world: World, told: Telling) -> None:
     target = world.root / "out.ipynb"
-    assert world.run("runtimes", "log", "train", "--notebook", str(target)).stdout == f"RecentWrites to {target}.\n"
+    assert world.run("runtimes", "log", "train", "--notebook", str(target)).stdout == f"Written to {target}.\n"
     written = read(target)
     nbformat.validate(written)
     assert [cell.id for cell in written.cells] == ["first", "second"]

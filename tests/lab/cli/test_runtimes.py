@@ -32,7 +32,7 @@ def listed(world: World) -> dict[str, Any]:
 
 def test_with_nothing_running_it_says_what_to_do(world: World) -> None:
     shown = world.run("runtimes").stdout
-    assert shown.startswith("Nothing runs. Start a lab and open a notebook: ownlab up\n")
+    assert shown.startswith("No runtime is running. Start a lab and open a notebook: ownlab up\n")
     assert "card 3  NVIDIA GeForce GTX 1080 Ti" in shown
     assert world.run("runtimes", "usage").stdout == "Nothing ran here in the last 4 weeks.\n"
     assert json.loads(world.run("runtimes", "--json", "usage", "--weeks", "2").stdout) == {"weeks": 2, "lines": []}
@@ -46,7 +46,7 @@ def test_runtimes_are_listed_and_stopped(standing: World) -> None:
     assert found[notes]["lab"] == str(standing.folder)
     shown = standing.run("runtimes").stdout
     assert f"  {train[:8]} · {found[train]['person']} · Python 3 (½ × NVIDIA GeForce GTX 1080 Ti) · ½ of card" in shown
-    assert f"½ held by {found[train]['person']} (deep/train.ipynb)" in shown
+    assert f"½ used by {found[train]['person']} (deep/train.ipynb)" in shown
 
     ran = standing.run("runtimes", "stop", "train")
     assert ran.stdout == f"deep/train.ipynb ({train[:8]}) has stopped.\n"

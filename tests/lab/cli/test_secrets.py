@@ -41,11 +41,11 @@ def notebook(tmp_path: Path) -> str:
 
 
 def test_the_life_of_a_secret(secrets: Secrets, notebook: str, valid: Valid) -> None:
-    assert "No secret was set" in secrets().stdout
+    assert "There are no secrets" in secrets().stdout
     ran = secrets("set", "HF_TOKEN", stdin=f"{VALUE}\n")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "Stored HF_TOKEN in a file that only you can read." in ran.stdout
-    assert "granted to no notebook" in secrets("list").stdout
+    assert "not granted to any notebook" in secrets("list").stdout
     read = ("read", "HF_TOKEN", "--notebook", notebook, "--json")
     refused = secrets(*read)
     assert refused.returncode == 3
@@ -55,7 +55,7 @@ def test_the_life_of_a_secret(secrets: Secrets, notebook: str, valid: Valid) -> 
     (listed,) = valid(secrets("--json").stdout, "secrets")["secrets"]
     assert (listed["name"], listed["where"], listed["notebooks"]) == ("HF_TOKEN", "file", [notebook])
     os.unlink(notebook)
-    assert f"{notebook}  is gone" in secrets().stdout
+    assert f"{notebook}  (missing)" in secrets().stdout
     assert valid(secrets("revoke", "HF_TOKEN", notebook, "--json").stdout, "secrets")["secrets"][0]["notebooks"] == []
     assert secrets("remove", "HF_TOKEN").stdout == "Removed HF_TOKEN.\n"
     missing = secrets(*read)

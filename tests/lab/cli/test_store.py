@@ -16,9 +16,9 @@ Valid = Callable[[str, str], Any]
 def test_where_it_is_and_why(world: Any) -> None:
     ran = world.run("store")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith(f"{world.root / 'store'}  yours alone\n")
+    assert ran.stdout.startswith(f"{world.root / 'store'}  private\n")
     assert "named by OWNLAB_STORE" in ran.stdout
-    assert "not made yet" in ran.stdout
+    assert "not created yet" in ran.stdout
     assert not (world.root / "store").exists(), "looking changes nothing"
 
 
@@ -30,8 +30,8 @@ def test_one_for_everyone_with_limits(world: Any, valid: Valid) -> None:
     assert made["limits"] == {"session": 43200, "card_seconds_per_week": 108000}
     ran = world.run("store", env={"OWNLAB_STORE": str(folder)})
     assert "shared" in ran.stdout.splitlines()[0]
-    assert "session at most: 12 h" in ran.stdout
-    assert "the stricter hold" in world.run("config", env={"OWNLAB_STORE": str(folder)}).stdout
+    assert "maximum session time: 12 h" in ran.stdout
+    assert "the stricter limits apply" in world.run("config", env={"OWNLAB_STORE": str(folder)}).stdout
 
 
 def test_without_limits_nothing_is_laid_down(world: Any, valid: Valid) -> None:

@@ -21,12 +21,12 @@ def test_they_are_listed_written_and_removed(world: Any, valid: Valid) -> None:
     listed = world.run("types")
     assert listed.returncode == 0, listed.stderr
     assert f"Python 3 (4 × {CARD})" in listed.stdout
-    assert "not written yet" in listed.stdout
+    assert "not installed yet" in listed.stdout
     assert not kernels.exists(), "looking changes nothing"
 
     refreshed = world.run("types", "refresh")
     assert "The list has changed." in refreshed.stderr
-    assert "not written yet" not in refreshed.stdout
+    assert "not installed yet" not in refreshed.stdout
     assert len(os.listdir(kernels)) == 5
     assert "Nothing has changed." in world.run("types", "refresh").stderr
 
@@ -49,8 +49,8 @@ def test_cards_that_went_away_are_told_of(world: Any, machines: Path) -> None:
     world.run("types", "refresh")
     now = {"OWNLAB_MACHINE": str(machines / "cpu.json")}
     ran = world.run("types", env=now)
-    assert "no longer there: ownlab-1-nvidia-geforce-gtx-1080-ti" in ran.stdout
-    assert "`ownlab doctor` says why" in ran.stdout
+    assert "no longer available: ownlab-1-nvidia-geforce-gtx-1080-ti" in ran.stdout
+    assert "`ownlab doctor` shows why" in ran.stdout
     world.run("types", "refresh", env=now)
     assert os.listdir(world.env["OWNLAB_KERNELS"]) == ["ownlab-cpu"]
 
@@ -69,8 +69,8 @@ def test_in_an_installation_that_is_not_ones_own_to_write(world: Any) -> None:
     for arguments in (("types", "refresh"), ("types",)):
         ran = world.run_without_rights(*arguments)
         assert ran.returncode == 0, ran.stderr
-        assert f"RecentWrites for Jupyter in {own}/kernels\n" in ran.stdout
-        assert f"papermill and VS Code, first: export JUPYTER_PATH={own}\n" in ran.stdout
+        assert f"Kernelspecs for Jupyter: {own}/kernels\n" in ran.stdout
+        assert f"papermill or VS Code, run: export JUPYTER_PATH={own}\n" in ran.stdout
     assert len(os.listdir(f"{own}/kernels")) == 5
     assert stat.S_IMODE(os.stat(world.env["OWNLAB_HOME"]).st_mode) == 0o700
     assert "JUPYTER_PATH" not in world.run("types").stdout

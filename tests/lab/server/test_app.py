@@ -57,7 +57,7 @@ def test_a_folder_has_one_server(lab: LabServer, free_port: Callable[[], int]) -
         assert lab.spawn().wait(60) == 3
     finally:
         lab.port = first
-    assert f"is served already by process {lab.process.pid}" in lab.log.read_text()
+    assert f"is already served by process {lab.process.pid}" in lab.log.read_text()
     assert lab.get("/api/status").status_code == 200
 
 

@@ -70,8 +70,8 @@ def test_what_cannot_be(lab: LabServer, notebook: Path) -> None:
     assert "no name" in message(ask(lab, "POST", {"name": "two words", "value": "x"}), 400)
     said = ask(lab, "POST", {"name": "NEW", "value": 3, "hidden": "a-value"})
     assert "a-value" not in said.text
-    assert "cannot be used" in message(said, 400)
-    assert "any more" in message(ask(lab, "POST", {"name": "GONE", "value": "x", "replace": True}), 409)
+    assert "is invalid" in message(said, 400)
+    assert "no longer exists" in message(ask(lab, "POST", {"name": "GONE", "value": "x", "replace": True}), 409)
     assert "no secret" in message(ask(lab, "DELETE", name="GONE"), 404)
     absent = {"name": "KEPT", "notebook": str(notebook.with_name("absent.ipynb")), "granted": True}
     assert "no notebook" in message(ask(lab, "PUT", absent), 422)

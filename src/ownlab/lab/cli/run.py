@@ -1,4 +1,4 @@
-"""`ownlab run`: run this notebook without me."""
+"""`ownlab run`: run a notebook without a browser."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 
 from ownlab.cli.options import json_option
 from ownlab.errors import InputError, OwnlabError, UsageError
+from ownlab.text import text
 
 if TYPE_CHECKING:
     from ownlab.lab.runs.records import Outcome
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
     from ownlab.lab.runs.validation import PreparedRun
     from ownlab.lab.terminal.run import TerminalReporter
 
-# What runs a notebook is imported when it is called: so `--help` is quick, and while a kernel starts the rest comes.
+# Imports are deferred: `--help` stays fast, and the rest is imported while the kernel starts.
 
 __all__ = ["command"]
 
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class NotebookCommand(click.Command):
-    """Its help lists the parameters of the notebook that is named."""
+    """A command whose help lists the parameters of the given notebook."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if any(name in args for name in ctx.help_option_names):
-            # Without processing them: `--help` comes first, wherever it stands.
+            # Parse without processing: `--help` takes precedence wherever it stands.
             given, _, _ = self.make_parser(ctx).parse_args(list(args))
             ctx.meta["notebook"] = given.get("notebook")
         return super().parse_args(ctx, args)
@@ -45,59 +46,60 @@ class NotebookCommand(click.Command):
             super().format_epilog(ctx, formatter)
 
 
-@click.command("run", cls=NotebookCommand, epilog="`ownlab run NOTEBOOK --help` lists the notebook's parameters too.")
+@click.command("run", cls=NotebookCommand, epilog="`ownlab run NOTEBOOK --help` also lists the notebook's parameters.")
 @click.argument("notebook")
 @click.option(
     "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Set a field of the notebook's forms (#@param)."
 )
+@click.option("--parameters", "file", metavar="FILE", help="JSON file with the values of fields; -p overrides it.")
 @click.option(
-    "--parameters", "file", metavar="FILE", help="A JSON object with the values of fields; -p goes before it."
+    "-t", "--type", "kind", metavar="TYPE", help="Runtime type (see `ownlab types`). Default: the notebook's own."
 )
 @click.option(
-    "-t", "--type", "kind", metavar="TYPE", help="The runtime type (`ownlab types`). Default: the notebook's."
+    "-o", "--output", metavar="FILE", help="Where to write the notebook with its outputs. Default: NAME-run.ipynb."
 )
-@click.option(
-    "-o", "--output", metavar="FILE", help="The notebook with the outputs. Default: NAME-run.ipynb beside it."
-)
-@click.option("--force", is_flag=True, help="Overwrite the output.")
+@click.option("--force", is_flag=True, help="Overwrite an existing output file.")
 @click.option("--inplace", is_flag=True, help="Write the outputs into NOTEBOOK itself.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End it where a cell runs longer."
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop the run if a cell takes longer.",
 )
-@click.option("--allow-errors", is_flag=True, help="Go on after a cell that fails.")
-@click.option("--keep", is_flag=True, help="Where a cell fails, keep the runtime with all that it holds.")
-@click.option("--from-failed", is_flag=True, help="Go on in a runtime that was kept, from the cell that failed.")
-@click.option("--detach", is_flag=True, help="Go to the background once the runtime has started.")
-@click.option("--wait/--no-wait", default=True, help="Wait for a card that is taken, or fail.  [default: wait]")
-@click.option("--uploads", metavar="FOLDER", help="Where files.upload() of the notebook takes files from.")
-@click.option("--outputs", metavar="FOLDER", help="Where files.download() of the notebook puts files.")
-@click.option("--restore-packages", is_flag=True, help="Install first what the notebook remembers and is missing.")
+@click.option("--allow-errors", is_flag=True, help="Continue after a cell that fails.")
+@click.option("--keep", is_flag=True, help="If a cell fails, keep the runtime with all its variables.")
+@click.option("--from-failed", is_flag=True, help="Continue in a kept runtime, from the failed cell.")
+@click.option("--detach", is_flag=True, help="Continue in the background once the runtime has started.")
+@click.option("--wait/--no-wait", default=True, help="Wait if the card is in use, or fail.  [default: wait]")
+@click.option("--uploads", metavar="FOLDER", help="Folder from which files.upload() in the notebook takes files.")
+@click.option("--outputs", metavar="FOLDER", help="Folder in which files.download() in the notebook puts files.")
+@click.option("--restore-packages", is_flag=True, help="First install missing packages that the notebook has recorded.")
 @json_option
 def command(
     notebook: str, parameters: tuple[str, ...], file: str | None, kind: str | None, detach: bool, as_json: bool,
     **rest: Any,
 ) -> int:  # fmt: skip
-    """Run NOTEBOOK from its first cell to its last, without a page.
+    """Run all cells of NOTEBOOK, without a browser.
 
-    NOTEBOOK is not changed: a copy with the parameters and all outputs is written. Cells run in NOTEBOOK's folder. A lab
-    that serves this folder shows the copy while it runs. Ctrl-C interrupts the cell and ends the run.
+    NOTEBOOK itself is not changed: the parameters and all outputs are written to a copy. Cells run in NOTEBOOK's folder. A
+    lab that serves this folder shows the copy while it runs. Ctrl-C interrupts the cell and stops the run.
 
-    Exit codes: 0 done, 1 a cell failed, 2 wrong usage, 3 the notebook or the runtime cannot be used, 5 a cell format_elapsed too long.
+    Exit codes: 0 done, 1 a cell failed, 2 wrong usage, 3 the notebook or the runtime cannot be used, 5 a cell took too long.
     """
     from ownlab.lab.runs.preparation import RunRequest
     from ownlab.lab.runs.validation import prepare_run
 
     values = {**_read_parameters(file), **dict(_split(each) for each in parameters)}
-    ready = prepare_run(RunRequest(notebook, parameters=values, type=kind, **rest))
-    return _in_background(ready, as_json) if detach else _run(ready, as_json)
+    prepared = prepare_run(RunRequest(notebook, parameters=values, type=kind, **rest))
+    return _in_background(prepared, as_json) if detach else _run(prepared, as_json)
 
 
-def _run(ready: PreparedRun, as_json: bool) -> int:
+def _run(prepared: PreparedRun, as_json: bool) -> int:
     from ownlab.lab.runs.reporter import Stop
     from ownlab.lab.terminal.run import TerminalReporter, describe_end
 
     stop = Stop()
-    outcome = _run_to_end(ready, TerminalReporter(sys.stderr), stop)
+    outcome = _run_to_end(prepared, TerminalReporter(sys.stderr), stop)
     if as_json:
         from ownlab.render.documents import echo_record
 
@@ -107,21 +109,22 @@ def _run(ready: PreparedRun, as_json: bool) -> int:
     return 128 + stop.signum if stop.signum else outcome.exit_code
 
 
-def _run_to_end(ready: PreparedRun, reporter: TerminalReporter, stop: Stop) -> Outcome:
+def _run_to_end(prepared: PreparedRun, reporter: TerminalReporter, stop: Stop) -> Outcome:
     from ownlab.lab.runs.run import run
 
-    outcome = run(ready, reporter, stop, signals=_STOPS, update_elsewhere=_update_elsewhere)
-    reporter.ended(outcome, f"ownlab run {shlex.quote(ready.request.notebook)} --from-failed")
+    outcome = run(prepared, reporter, stop, signals=_STOP_SIGNALS, update_elsewhere=_update_elsewhere)
+    reporter.ended(outcome, f"ownlab run {shlex.quote(prepared.request.notebook)} --from-failed")
     return outcome
 
 
-def _in_background(ready: PreparedRun, as_json: bool) -> int:
+def _in_background(prepared: PreparedRun, as_json: bool) -> int:
     from ownlab.lab.runs.background import detach
     from ownlab.lab.runs.reporter import Stop
     from ownlab.lab.terminal.run import BackgroundReporter, describe_start
 
     report = detach(
-        ready.runtime, lambda say: _run_to_end(ready, BackgroundReporter(sys.stderr, say), Stop()).exit_code
+        prepared.runtime,
+        lambda send_report: _run_to_end(prepared, BackgroundReporter(sys.stderr, send_report), Stop()).exit_code,
     )
     if as_json:
         from ownlab.render.documents import echo_record
@@ -133,7 +136,7 @@ def _in_background(ready: PreparedRun, as_json: bool) -> int:
 
 
 def _update_elsewhere(notebook: str) -> bool:
-    """A lab that is up may have the output open."""
+    """Update the output through the lab that serves it: a page may have it open."""
     from ownlab.lab.service.http_client import update_through_lab
 
     return update_through_lab(notebook)
@@ -142,7 +145,9 @@ def _update_elsewhere(notebook: str) -> bool:
 def _split(given: str) -> tuple[str, str]:
     name, equals, value = given.partition("=")
     if not equals or not name.strip():
-        raise UsageError(f"-p {given}: it is written NAME=VALUE", hint="For example: -p epochs=3")
+        raise UsageError(
+            text("-p {value} is not of the form NAME=VALUE", value=given), hint=text("For example: -p epochs=3")
+        )
     return name.strip(), value
 
 
@@ -151,14 +156,15 @@ def _read_parameters(file: str | None) -> dict[str, object]:
         return {}
     try:
         with open(file, "rb") as opened:
-            found = json.loads(opened.read())
+            values = json.loads(opened.read())
     except OSError as exc:
-        raise InputError(f"{file} cannot be read: {exc.strerror}") from exc
+        raise InputError(text("cannot read {file}: {reason}", file=file, reason=exc.strerror)) from exc
     except ValueError as exc:
-        raise InputError(f"{file} is not JSON: {exc}") from exc
-    if not isinstance(found, dict):
-        raise InputError(f'{file} holds no parameters: it has to be an object, as {{"epochs": 3}}')
-    return found
+        raise InputError(text("{file} is not valid JSON: {reason}", file=file, reason=str(exc))) from exc
+    if not isinstance(values, dict):
+        example = '{"epochs": 3}'
+        raise InputError(text("{file} must contain a JSON object such as {example}", file=file, example=example))
+    return values
 
 
 def _list_parameters(notebook: str, formatter: click.HelpFormatter) -> None:
@@ -166,11 +172,11 @@ def _list_parameters(notebook: str, formatter: click.HelpFormatter) -> None:
     from ownlab.lab.terminal.run import describe_parameters
 
     try:
-        rows, words = describe_parameters(read_notebook(notebook)), "None: no cell has a field (#@param)."
+        rows, message = describe_parameters(read_notebook(notebook)), text("None: no cell has a field (#@param).")
     except OwnlabError as exc:
-        rows, words = [], f"{exc.message}."
+        rows, message = [], text("{message}.", message=exc.message)
     with formatter.section(f"Parameters of {os.path.basename(notebook)}"):
         if rows:
             formatter.write_dl(rows)
         else:
-            formatter.write_text(words)
+            formatter.write_text(message)

@@ -15,7 +15,7 @@ from ownlab.errors import InputError, LabError, UsageError
 from ownlab.lab.journal.state import JournalState
 from ownlab.lab.journal.storage import JournalInfo, all_journals
 from ownlab.lab.runtimes.journals import Journal
-from ownlab.lab.terminal.runtime_log import LogTeller
+from ownlab.lab.terminal.runtime_log import LogPrinter
 from ownlab.render.documents import echo_record
 from ownlab.text import text
 
@@ -49,8 +49,8 @@ def command(
     if target is not None:
         _write_notebook(about, journal, target, force)
     if as_json:
-        with journal.current() as fold:
-            echo_record(_document(about, fold, cell))
+        with journal.current() as state:
+            echo_record(_document(about, state, cell))
     elif target is not None:
         click.echo(text("Written to {path}.", path=target))
     else:
@@ -58,10 +58,10 @@ def command(
 
 
 def _print_log(journal: Journal, cell: str | None, follow: bool) -> None:
-    teller = LogTeller(cell)
+    printer = LogPrinter(cell)
     while True:
-        with journal.current() as fold:
-            lines, ended = teller.new_lines(fold), fold.ended is not None or not journal.alive
+        with journal.current() as state:
+            lines, ended = printer.new_lines(state), state.ended is not None or not journal.alive
         if lines:
             click.echo("\n".join(lines))
         if ended or not follow:
@@ -148,7 +148,7 @@ def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
 
 
 def _notebook_of_executions(journal: Journal) -> dict[str, Any]:
-    with journal.current() as fold:
+    with journal.current() as state:
         cells = [
             {
                 "cell_type": "code",
@@ -158,7 +158,7 @@ def _notebook_of_executions(journal: Journal) -> dict[str, Any]:
                 "execution_count": each.execution_count,
                 "outputs": each.outputs.as_json(),
             }
-            for name, each in fold.by_cell.items()
+            for name, each in state.by_cell.items()
         ]
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}
 

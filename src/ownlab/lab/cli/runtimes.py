@@ -40,11 +40,11 @@ def command(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     with working(text("Reading the runtimes")):
-        sight = MachineReader()
+        reader = MachineReader()
         try:
-            snapshot = sight.read()
+            snapshot = reader.read()
         finally:
-            sight.close()
+            reader.close()
     if as_json:
         echo_record(snapshot)
     else:

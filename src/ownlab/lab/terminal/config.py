@@ -1,4 +1,4 @@
-"""The configuration and the store in the terminal."""
+"""The configuration, the store and the secrets in the terminal."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from ownlab.config.listing import Configuration, SettingValue
 from ownlab.lab.secrets.store import SecretList
 from ownlab.lab.store.location import StoreChoice, StoreView
 from ownlab.render.console import labelled
+from ownlab.text import text
 from ownlab.units import format_seconds
 
 __all__ = ["show_configuration", "show_secrets", "show_store"]
 
 _UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), "not set")
 _LIMITS = {
-    "idle": "idle at most",
-    "session": "session at most",
-    "card_seconds_per_week": "card time per week and person",
-    "warn": "warned before the end",
+    "idle": "maximum idle time",
+    "session": "maximum session time",
+    "card_seconds_per_week": "card time per user and week",
+    "warn": "warning before the end",
     "extend": "one extension",
     "on_end": "time to save at the end",
 }
 
 
-def show_configuration(found: Configuration, store: StoreChoice, out: Console) -> None:
-    """Every setting: its value, then where that came from."""
-    names = max(len(setting.name) for setting in found.settings) + 2
-    values = max(len(_value(setting)) for setting in found.settings) + 2
-    for setting in found.settings:
+def show_configuration(configuration: Configuration, store: StoreChoice, out: Console) -> None:
+    """Print every setting with its value and origin."""
+    names = max(len(setting.name) for setting in configuration.settings) + 2
+    values = max(len(_value(setting)) for setting in configuration.settings) + 2
+    for setting in configuration.settings:
         chosen = setting.origin != "default"
         line = Text.assemble(
             setting.name.ljust(names),
@@ -39,13 +40,18 @@ def show_configuration(found: Configuration, store: StoreChoice, out: Console) -
         )
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     out.print()
-    for file in found.files:
+    for file in configuration.files:
         labelled(out, file.state, file.path, indent=0, width=13, wrapped=False)
     if store.shared:
         out.print()
-        out.print(f"The shared store {store.folder} may have limits of its own; the stricter hold. See: ownlab store")
-    if all(file.state == "not there" for file in found.files):
-        out.print(Text("There is no file yet. One to begin with: ownlab config --init", style="dim"))
+        out.print(
+            text(
+                "The shared store {folder} may have its own limits; the stricter limits apply. See: ownlab store",
+                folder=store.folder,
+            )
+        )
+    if all(file.state == "not there" for file in configuration.files):
+        out.print(Text(text("There is no configuration file yet. Create one: ownlab config --init"), style="dim"))
 
 
 def _value(setting: SettingValue) -> str:
@@ -60,37 +66,38 @@ def _value(setting: SettingValue) -> str:
 
 
 def show_store(view: StoreView, out: Console) -> None:
-    """Where it is, whose, and why this one."""
-    whose = "shared" if view.shared else "yours alone"
-    out.print(Text.assemble((view.folder, "bold"), f"  {whose}"), no_wrap=True, overflow="ignore", crop=False)
+    """Print where the store is, who uses it, and why it was chosen."""
+    kind = text("shared") if view.shared else text("private")
+    out.print(Text.assemble((view.folder, "bold"), f"  {kind}"), no_wrap=True, overflow="ignore", crop=False)
     labelled(out, "why", view.origin)
     if view.mode is not None:
         labelled(out, "rights", f"{view.mode} {view.owner}:{view.group}")
     if view.filesystem is not None:
-        labelled(out, "on", f"{view.filesystem}, {'a network file system' if view.network else 'a local file system'}")
+        template = "{name}, a network file system" if view.network else "{name}, a local file system"
+        labelled(out, "on", text(template, name=view.filesystem))
     if not view.made:
-        labelled(out, "state", "not made yet: the first runtime makes it")
+        labelled(out, "state", text("not created yet: the first runtime creates it"))
     for number, (name, value) in enumerate((view.limits or {}).items()):
-        words = "no limit" if value is None else format_seconds(value)
-        labelled(out, "limits" if number == 0 else "", f"{_LIMITS.get(name, name)}: {words}")
+        limit = text("no limit") if value is None else format_seconds(value)
+        labelled(out, "limits" if number == 0 else "", f"{_LIMITS.get(name, name)}: {limit}")
     if view.notice:
         labelled(out, "note", Text(view.notice, style="yellow"))
 
 
-_WHERE = {"keyring": "in the system's keyring", "file": "in a file of your own"}
+_WHERE = {"keyring": "in the system keyring", "file": "in a private file"}
 
 
-def show_secrets(found: SecretList, out: Console) -> None:
-    """Each with the notebooks that may read it."""
-    if not found.secrets:
-        out.print("No secret was set.")
-        out.print(Text("Set one: ownlab secrets set NAME", style="dim"))
-    for secret in found.secrets:
+def show_secrets(listed: SecretList, out: Console) -> None:
+    """Print each secret with the notebooks that may read it, never its value."""
+    if not listed.secrets:
+        out.print(text("There are no secrets."))
+        out.print(Text(text("Set one: ownlab secrets set NAME"), style="dim"))
+    for secret in listed.secrets:
         head = Text.assemble((secret.name, "bold"), (f"  {_WHERE[secret.where]}", "dim"))
         out.print(head, no_wrap=True, overflow="ignore", crop=False)
         for path in secret.notebooks:
-            # Whatever comes to this place will have the secret: so it is worth a word.
-            gone = "" if os.path.exists(path) else "  is gone"
-            labelled(out, "", Text(path).append(gone, style="bold red"), width=0, wrapped=False)
+            # Any new notebook at this path would get the secret, so it is worth a warning.
+            missing = "" if os.path.exists(path) else "  (missing)"
+            labelled(out, "", Text(path).append(missing, style="bold red"), width=0, wrapped=False)
         if not secret.notebooks:
-            labelled(out, "", Text("granted to no notebook", style="dim"), width=0)
+            labelled(out, "", Text(text("not granted to any notebook"), style="dim"), width=0)

@@ -1,4 +1,4 @@
-"""Forms in the terminal: each cell with its fields, what they take, and what they are set to."""
+"""Forms in the terminal: the fields of each cell, with their types and values."""
 
 from __future__ import annotations
 
@@ -12,46 +12,53 @@ from ownlab.lab.forms.field_values import describe_type
 from ownlab.lab.forms.grammar import Field
 from ownlab.lab.forms.notebook_forms import CellForm
 from ownlab.render.console import labelled
+from ownlab.text import text
 
 __all__ = ["show_forms"]
 
-_WIDEST = 28  # of a column of names
+_MAX_NAME_WIDTH = 28
 
 
 def show_forms(notebook: str, forms: Sequence[CellForm], out: Console) -> None:
-    """One paragraph for each cell; what it says in Markdown is left to the page."""
+    """Print a paragraph per cell. Markdown is left to the page."""
     if not forms:
-        out.print(Text(f"No cell of {notebook} has a form."))
+        out.print(Text(text("No cell of {notebook} has a form.", notebook=notebook)))
         out.print(
-            Text('A field is made by a comment behind an assignment: steps = 10 #@param {type:"integer"}', style="dim")
+            Text(text('A comment after an assignment makes a field: steps = 10 #@param {type:"integer"}'), style="dim")
         )
         return
-    names = [len(field.name) for one in forms for field in one.form.fields]
-    width = min(max(names, default=0) + 2, _WIDEST)
-    for number, one in enumerate(forms):
+    names = [len(field.name) for cell in forms for field in cell.form.fields]
+    width = min(max(names, default=0) + 2, _MAX_NAME_WIDTH)
+    for number, cell in enumerate(forms):
         if number:
             out.print()
-        _line(out, _heading(one))
-        for field in one.form.fields:
-            labelled(out, _name(field.name, width), _words(field), width=width)
+        _line(out, _heading(cell))
+        for field in cell.form.fields:
+            labelled(out, _name(field.name, width), _describe(field), width=width)
     if names:
         out.print()
-        _line(out, Text(f"Set them for a run: ownlab run {shlex.quote(notebook)} -p NAME=VALUE", style="dim"))
+        _line(
+            out,
+            Text(
+                text("Set them for a run: ownlab run {notebook} -p NAME=VALUE", notebook=shlex.quote(notebook)),
+                style="dim",
+            ),
+        )
 
 
-def _heading(one: CellForm) -> Text:
-    title = (one.form.title or "").lstrip("#").strip()
-    hidden = "  code hidden" if one.form.hidden else ""
-    return Text.assemble((f"Cell {one.cell + 1}", "dim"), "  ", (title or "(without a title)", "bold"), (hidden, "dim"))
+def _heading(cell: CellForm) -> Text:
+    title = (cell.form.title or "").lstrip("#").strip()
+    hidden = "  code hidden" if cell.form.hidden else ""
+    return Text.assemble((f"Cell {cell.cell + 1}", "dim"), "  ", (title or "(no title)", "bold"), (hidden, "dim"))
 
 
 def _name(name: str, width: int) -> str:
     return name if len(name) < width else f"{name}  "
 
 
-def _words(field: Field) -> Text:
+def _describe(field: Field) -> Text:
     return Text.assemble((field.value or "(empty)", "cyan"), (f"  {describe_type(field)}", "dim"))
 
 
-def _line(out: Console, text: Text) -> None:
-    out.print(text, no_wrap=True, overflow="ignore", crop=False)
+def _line(out: Console, line: Text) -> None:
+    out.print(line, no_wrap=True, overflow="ignore", crop=False)

@@ -1,6 +1,6 @@
-"""A run in the terminal: a line for each cell that is done, one that moves for the cell that runs, and how it ended.
+"""A run in the terminal: one line per finished cell, a live line for the running cell, and the result.
 
-Without rich, which takes a while to import: whoever waits here waits for a kernel.
+Does not use rich, whose import would delay the start of the kernel.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ownlab.lab.forms.parameters import find_parameters
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellReport, Outcome, RunReport
 from ownlab.lab.runs.reporter import Reporter
+from ownlab.text import CONTROL_CHARACTERS, plural, text
 
 __all__ = [
     "BackgroundReporter",
@@ -29,33 +30,31 @@ __all__ = [
     "format_elapsed",
 ]
 
-# A notebook may print what it likes: of what steers a terminal only colours are let through, and only to a terminal.
+# A notebook may print anything. Of the control sequences only colours are kept, and only on a terminal.
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
-_SIGNS = {number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if number not in b"\n\t"}
-_WIDEST = 60  # of a title
-_PIPE = 80
-_MARKS = {"failed": "  failed", "timeout": "  format_elapsed too long", "interrupted": "  interrupted"}
+_MAX_TITLE = 60
+_PIPE_WIDTH = 80
 
 
 class TerminalReporter(Reporter):
-    """Tells on a stream; where that is a terminal, the line of the running cell says how long it has run."""
+    """Reports on a stream. On a terminal, the line of the running cell shows the elapsed time."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._live = stream.isatty()
         self._line, self._since, self._width = "", 0.0, 0
 
-    def notice(self, words: str) -> None:
-        self._print(_plain(words))
+    def notice(self, message: str) -> None:
+        self._print(_plain(message))
 
     def waiting(self, label: str, report: RunReport) -> None:
-        self._print(_plain(f"Waiting for {label}: {report.reason}"))
+        self._print(_plain(text("Waiting for {label}: {reason}", label=label, reason=report.reason)))
 
     def begun(self, step: Step, number: int, count: int) -> None:
-        columns = shutil.get_terminal_size((_PIPE, 24)).columns if self._live else _PIPE
+        columns = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns if self._live else _PIPE_WIDTH
         digits = len(str(count))
         head = f"[{number:>{digits}}/{count}] "
-        room = max(10, min(_WIDEST, columns - len(head) - 20))
+        room = max(10, min(_MAX_TITLE, columns - len(head) - 20))
         self._line = head + _fitted(_plain(step.title).replace("\n", " "), room)
         self._since = time.monotonic()
         self.tick()
@@ -66,60 +65,71 @@ class TerminalReporter(Reporter):
             self._write(f"\r{self._line}  {format_elapsed(elapsed) if elapsed >= 1 else '…'}\x1b[K")
 
     def done(self, cell: CellReport, *, allowed: bool) -> None:
-        mark = _MARKS.get(cell.status, "") + (" (allowed)" if allowed else "")
         line, self._line = self._line, ""
-        self._print(f"{line}  {format_elapsed(cell.seconds or 0.0)}{mark}")
+        mark = _mark(cell.status, allowed)
+        self._print(f"{line}  {format_elapsed(cell.seconds or 0.0)}" + (f"  {mark}" if mark else ""))
 
-    def ended(self, outcome: Outcome, again: str) -> None:
-        """Where it is not done: what the cell failed with, and what can be done. `again` goes on where it was kept."""
+    def ended(self, outcome: Outcome, resume_command: str) -> None:
+        """Print the error of a run that failed, and what to do. `resume_command` continues a run that was kept."""
         report, error = outcome.report, outcome.error
-        ended = outcome.ended_by
-        if ended is not None and ended.error is not None and report.status == "failed":
-            text = "\n".join(ended.error.traceback)
-            self._print(_coloured(text) if self._live else _plain(text))
+        cell = outcome.ended_by
+        if cell is not None and cell.error is not None and report.status == "failed":
+            traceback = "\n".join(cell.error.traceback)
+            self._print(_coloured(traceback) if self._live else _plain(traceback))
+        runtime = report.runtime[:8]
         if outcome.trouble:
-            self._print(f"The output does not hold everything: {outcome.trouble}")
-            self._print(f"  Write it elsewhere: ownlab runtimes log {report.runtime[:8]} --notebook FILE")
+            self._print(text("The output notebook is incomplete: {reason}", reason=outcome.trouble))
+            self._print(
+                text("  Write it to another file: ownlab runtimes log {runtime} --notebook FILE", runtime=runtime)
+            )
         if error is not None:
             self._print(f"ownlab: {_plain(error.message)}")
             for line in filter(None, (error.meaning, error.hint)):
                 self._print(f"  {_plain(line)}")
         if report.kept:
-            self._print(f"  The runtime is kept. Mend the cell, then: {again}")
-            self._print(f"  To end it: ownlab runtimes stop {report.runtime[:8]}")
+            self._print(text("  The runtime is kept. Fix the cell, then run: {command}", command=resume_command))
+            self._print(text("  Stop the runtime: ownlab runtimes stop {runtime}", runtime=runtime))
 
     def _print(self, line: str) -> None:
         self._write(("\r\x1b[K" if self._live else "") + line + "\n")
 
-    def _write(self, text: str) -> None:
+    def _write(self, output: str) -> None:
         try:
-            self._stream.write(text)
+            self._stream.write(output)
             self._stream.flush()
         except OSError:
-            # The terminal was closed. What waits in the stream would make Python complain when it ends.
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, self._stream.fileno())
-            os.close(nothing)
+            # The terminal was closed. Python would complain about the unwritten buffer at its end.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
 
 
 class BackgroundReporter(TerminalReporter):
-    """Tells whoever waits at the terminal how it begins, and everything else to its log."""
+    """Reports the start to the process that waits at the terminal, and everything else to the log."""
 
-    def __init__(self, stream: TextIO, say: Callable[[RunReport], None]) -> None:
+    def __init__(self, stream: TextIO, send_report: Callable[[RunReport], None]) -> None:
         super().__init__(stream)
-        self._say = say
+        self._send_report = send_report
 
     def waiting(self, label: str, report: RunReport) -> None:
         super().waiting(label, report)
-        self._say(report)
+        self._send_report(report)
 
     def started(self, report: RunReport) -> None:
-        self._say(report)
+        self._send_report(report)
 
-    def ended(self, outcome: Outcome, again: str) -> None:
-        super().ended(outcome, again)
+    def ended(self, outcome: Outcome, resume_command: str) -> None:
+        super().ended(outcome, resume_command)
         if outcome.error is None:
             self._print(describe_end(outcome.report))
+
+
+def _mark(status: str, allowed: bool) -> str:
+    if status == "failed":
+        return text("failed (allowed)") if allowed else text("failed")
+    if status == "timeout":
+        return text("took too long (allowed)") if allowed else text("took too long")
+    return text("interrupted") if status == "interrupted" else ""
 
 
 def format_elapsed(seconds: float) -> str:
@@ -133,28 +143,42 @@ def format_elapsed(seconds: float) -> str:
 
 
 def describe_end(report: RunReport) -> str:
-    """The last line of a run that is done."""
+    """Return the last line of a finished run."""
     ran = [cell for cell in report.cells if cell.seconds is not None]
     failed = sum(cell.status == "failed" for cell in ran)
-    count = f"{len(ran)} cell{'' if len(ran) == 1 else 's'}"
-    allowed = f", {failed} of them failed" if failed else ""
-    return f"Done: {count} in {format_elapsed(report.seconds)}{allowed}. OutputFile to {report.output}"
+    values = {"duration": format_elapsed(report.seconds), "failed": failed, "output": report.output}
+    if failed:
+        return plural(
+            len(ran),
+            "Done: 1 cell in {duration}, {failed} failed. Written to {output}",
+            "Done: {n} cells in {duration}, {failed} failed. Written to {output}",
+            **values,
+        )
+    return plural(
+        len(ran),
+        "Done: 1 cell in {duration}. Written to {output}",
+        "Done: {n} cells in {duration}. Written to {output}",
+        **values,
+    )
 
 
 def describe_start(report: RunReport) -> str:
-    """What somebody has to know who leaves a run to itself."""
-    short = report.runtime[:8]
-    lines = [f"The run {'has started' if report.status == 'running' else 'waits for a card'}, as runtime {short}."]
+    """Return what the user needs to know about a run in the background."""
+    runtime = report.runtime[:8]
+    if report.status == "running":
+        lines: list[str] = [text("The run has started, as runtime {runtime}.", runtime=runtime)]
+    else:
+        lines = [text("The run waits for a card, as runtime {runtime}.", runtime=runtime)]
     if report.reason:
-        lines.append(f"  waits   {_plain(report.reason)}")
+        lines.append(f"  reason  {_plain(report.reason)}")
     lines.append(f"  output  {report.output}")
-    lines.append(f"  follow  ownlab runtimes log -f {short}")
-    lines.append(f"  end     ownlab runtimes stop {short}")
+    lines.append(f"  follow  ownlab runtimes log -f {runtime}")
+    lines.append(f"  stop    ownlab runtimes stop {runtime}")
     return "\n".join(lines)
 
 
 def describe_parameters(notebook: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Name and words, for help: what it takes, what it is now, in which cell it stands."""
+    """Return the name of each parameter, and its type, default and cells, for --help."""
     titles = {form.cell: form.form.title for form in find_forms(notebook)}
     rows = []
     for parameter in find_parameters(notebook):
@@ -167,25 +191,26 @@ def describe_parameters(notebook: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _plain(text: str) -> str:
-    return _COLOURS.sub("", text).translate(_SIGNS)
+def _plain(output: str) -> str:
+    return _COLOURS.sub("", output).translate(CONTROL_CHARACTERS)
 
 
-def _coloured(text: str) -> str:
-    parts = _COLOURS.split(text)
-    return "".join(part if number % 2 else part.translate(_SIGNS) for number, part in enumerate(parts)) + "\x1b[0m"
+def _coloured(output: str) -> str:
+    parts = _COLOURS.split(output)
+    plain = (part if number % 2 else part.translate(CONTROL_CHARACTERS) for number, part in enumerate(parts))
+    return "".join(plain) + "\x1b[0m"
 
 
-def _fitted(text: str, room: int) -> str:
-    """Cut or filled up to a width; a Chinese sign is as wide as two letters."""
-    if _width(text) > room:
-        while text and _width(text) > room - 1:
-            text = text[:-1]
-        text += "…"
-    return text + " " * (room - _width(text))
+def _fitted(title: str, room: int) -> str:
+    """Cut or pad to a width in columns: a Chinese character is two columns wide."""
+    if _width(title) > room:
+        while title and _width(title) > room - 1:
+            title = title[:-1]
+        title += "…"
+    return title + " " * (room - _width(title))
 
 
-def _width(text: str) -> int:
+def _width(title: str) -> int:
     return sum(
-        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in title
     )

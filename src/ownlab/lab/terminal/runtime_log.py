@@ -1,4 +1,4 @@
-"""What a notebook printed, in the terminal: text as it is, pictures as a word on them."""
+"""The output of a notebook in the terminal: text as it is; images only named."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ownlab.lab.journal.state import Execution, JournalState
+from ownlab.text import CONTROL_CHARACTERS
 from ownlab.units import format_bytes
 
-__all__ = ["LogTeller", "describe_output"]
+__all__ = ["LogPrinter", "describe_output"]
 
-# Colours, and everything else that would steer this terminal: a notebook may print what it likes.
+# A notebook may print anything: remove colours and all other control sequences.
 _COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-_SIGNS = {number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if number not in b"\n\t"}
-_LONGEST_HEAD = 100
+_MAX_HEAD = 100
 
 
-class LogTeller:
-    """Tells what is new since it was asked last; a line is told when it is whole."""
+class LogPrinter:
+    """Finds the lines that are new since the last call. A line counts when it is complete."""
 
     def __init__(self, cell: str | None = None) -> None:
-        self._cell = cell  # the beginning of an id: only this one
-        self._told: dict[str, list[str]] = {}  # message id of an execution -> lines
-        self._last = ""  # the execution that was told of last
+        self._cell = cell  # the beginning of a cell id: print only this cell
+        self._printed: dict[str, list[str]] = {}  # message id of an execution -> lines
+        self._last = ""  # the execution printed last
 
-    def new_lines(self, fold: JournalState) -> list[str]:
-        """In the order in which cells were executed."""
+    def new_lines(self, state: JournalState) -> list[str]:
+        """Return the new lines, in the order of execution."""
         lines: list[str] = []
-        for each in fold.executions.values():
-            if each.state != "queued" and (self._cell is None or (each.cell or "").startswith(self._cell)):
-                lines += self._new(each)
+        for execution in state.executions.values():
+            if execution.state != "queued" and (self._cell is None or (execution.cell or "").startswith(self._cell)):
+                lines += self._new(execution)
         return lines
 
     def _new(self, execution: Execution) -> list[str]:
-        now = list(_lines(execution.outputs.as_json(), whole=execution.state == "running"))
-        before = self._told.get(execution.msg_id)
+        now = list(_lines(execution.outputs.as_json(), complete=execution.state == "running"))
+        before = self._printed.get(execution.msg_id)
         if before is not None and now == before:
             return []
-        # Where outputs were cleared or changed, they are told from there on anew.
+        # If outputs were cleared or changed, print them again from there.
         same = next((n for n, (a, b) in enumerate(zip(now, before or (), strict=False)) if a != b), len(before or ()))
-        self._told[execution.msg_id] = now
+        self._printed[execution.msg_id] = now
         new = now[same:]
         if self._cell is not None or (not new and before is not None) or self._last == execution.msg_id:
             return new
@@ -49,7 +49,7 @@ class LogTeller:
 
 
 def describe_output(output: Mapping[str, Any]) -> str:
-    """One output as text."""
+    """Return one output as text."""
     kind = output.get("output_type")
     if kind == "stream":
         return _text(output.get("text"))
@@ -63,12 +63,12 @@ def describe_output(output: Mapping[str, Any]) -> str:
     return f"[{rich}, {format_bytes(_size(rich, data[rich]))}]" if rich else ""
 
 
-def _lines(outputs: Iterable[Mapping[str, Any]], *, whole: bool) -> Iterable[str]:
-    """`whole`: without a last line that may still grow."""
+def _lines(outputs: Iterable[Mapping[str, Any]], *, complete: bool) -> Iterable[str]:
+    """Return the lines of outputs. `complete`: without a last line that may still grow."""
     outputs = list(outputs)
     for number, output in enumerate(outputs):
-        lines = _COLOURS.sub("", describe_output(output)).translate(_SIGNS).split("\n")
-        grows = whole and output.get("output_type") == "stream" and number == len(outputs) - 1
+        lines = _COLOURS.sub("", describe_output(output)).translate(CONTROL_CHARACTERS).split("\n")
+        grows = complete and output.get("output_type") == "stream" and number == len(outputs) - 1
         if grows or not lines[-1]:
             lines.pop()
         yield from lines
@@ -78,8 +78,8 @@ def _head(execution: Execution) -> str:
     source = str(execution.request[2].get("code", "")).strip().partition("\n")[0]
     count = "*" if execution.state == "running" else execution.execution_count or " "
     cell = f" (cell {execution.cell[:8]})" if execution.cell else ""
-    shown = source if len(source) <= _LONGEST_HEAD else source[: _LONGEST_HEAD - 1] + "…"
-    return f"── [{count}] {shown.translate(_SIGNS)}{cell.translate(_SIGNS)}"
+    shown = source if len(source) <= _MAX_HEAD else source[: _MAX_HEAD - 1] + "…"
+    return f"── [{count}] {shown.translate(CONTROL_CHARACTERS)}{cell.translate(CONTROL_CHARACTERS)}"
 
 
 def _text(value: object) -> str:
@@ -87,7 +87,7 @@ def _text(value: object) -> str:
 
 
 def _size(mime: str, value: object) -> int:
-    """Of what is shown: pictures are in base64."""
+    """Return the size in bytes; images are base64-encoded."""
     length = len(_text(value))
     return (
         length

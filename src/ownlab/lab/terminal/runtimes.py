@@ -1,4 +1,4 @@
-"""Runtimes, cards and usage in the terminal."""
+"""Runtimes, cards, usage, runtime types and environments in the terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.text import Text
 from ownlab.lab.environments.registry import EnvironmentList
 from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, TypeList, Usage, UsageLine
 from ownlab.render.console import labelled
+from ownlab.text import plural, sentences, text
 from ownlab.units import PARTS, format_bytes, format_seconds
 
 __all__ = [
@@ -23,19 +24,19 @@ __all__ = [
     "show_usage",
 ]
 
-# A pipe has no width: there the first column is this wide.
-_NAME_IN_A_PIPE = 40
+# Width of the first column in a pipe, which has no width of its own.
+_PIPE_NAME_WIDTH = 40
 _SHARES = {2: "⅙", 3: "¼", 4: "⅓", 6: "½", 8: "⅔", 9: "¾", 12: "1"}
-# Right-hand columns of the table of runtimes: title and width; what is left of the line is the notebook's.
+# Columns of the table of runtimes (title, width) after the notebook, which gets the rest of the line.
 _COLUMNS = (("state", 16), ("RAM", 8), ("VRAM", 10), ("time left", 10), ("units/h", 7))
 
 
 def show_runtimes(snapshot: Snapshot, out: Console) -> None:
-    """Two lines for each runtime, a line for each card, and what people should know."""
+    """Print two lines per runtime, one per card, and warnings and notices."""
     if snapshot.runtimes:
         _show_table(snapshot, out)
     else:
-        out.print("Nothing runs. Start a lab and open a notebook: ownlab up", markup=False)
+        out.print(text("No runtime is running. Start a lab and open a notebook: ownlab up"), markup=False)
     if snapshot.cards:
         out.print()
         for card in snapshot.cards:
@@ -45,38 +46,39 @@ def show_runtimes(snapshot: Snapshot, out: Console) -> None:
             out.print()
             labelled(out, "", _warning(runtime, runtime.ends_at - snapshot.at), indent=0, width=0)
     out.print()
-    kind = "shared by the people of this machine" if snapshot.shared else "your own"
-    labelled(out, "store", f"{snapshot.store} ({kind})", indent=0, width=7)
+    template = "{folder} (shared by all users of this machine)" if snapshot.shared else "{folder} (private)"
+    labelled(out, "store", text(template, folder=snapshot.store), indent=0, width=7)
     for notice in snapshot.notices:
         labelled(out, "note", notice, indent=0, width=7)
 
 
 def name_of(runtime: Runtime) -> str:
-    """Its notebook, from the lab's folder on where that is known; else its id."""
+    """Return the notebook of a runtime, relative to its lab's folder if known; its id if it has no notebook."""
     return short_path(runtime.notebook, runtime.lab) or short_id(runtime.id)
 
 
 def short_path(notebook: str, folder: str | None) -> str:
-    """A notebook's path from its lab's folder on, where it is in there."""
+    """Return a notebook's path, relative to its lab's folder if it is inside."""
     return notebook.removeprefix(f"{folder.rstrip('/')}/") if folder else notebook
 
 
 def describe_state(runtime: Runtime, now: float) -> str:
-    """ "busy 2 h 10 min", "waiting, next"."""
+    """Return the state, such as "busy 2 h 10 min" or "waiting, next"."""
     if runtime.state == "waiting":
-        return "waiting, next" if runtime.place == 1 else f"waiting, no. {runtime.place or '?'}"
+        return text("waiting, next") if runtime.place == 1 else text("waiting, no. {place}", place=runtime.place or "?")
     if runtime.state != "running":
         return runtime.state
-    return f"{'busy' if runtime.busy else 'idle'} {_duration(now - runtime.changed_at)}"
+    template = "busy {duration}" if runtime.busy else "idle {duration}"
+    return text(template, duration=_duration(now - runtime.changed_at))
 
 
 def short_id(runtime: str) -> str:
-    """Enough of an id to tell runtimes apart; `ownlab runtimes stop` takes it."""
+    """Return the beginning of an id, enough to identify a runtime and for `ownlab runtimes stop`."""
     return runtime[:8]
 
 
 def _show_table(snapshot: Snapshot, out: Console) -> None:
-    room = out.width if out.width < 1000 else _NAME_IN_A_PIPE + sum(width + 2 for _, width in _COLUMNS)
+    room = out.width if out.width < 1000 else _PIPE_NAME_WIDTH + sum(width + 2 for _, width in _COLUMNS)
     room = max(room - sum(width + 2 for _, width in _COLUMNS), 12)
     head = "notebook".ljust(room) + "".join(f"  {_placed(title, width)}" for title, width in _COLUMNS)
     _line(out, Text(head, style="dim"))
@@ -98,57 +100,70 @@ def _figures(runtime: Runtime, now: float, room: int) -> Text:
         (left, "yellow" if runtime.warned else ""),
         (f"{runtime.units_per_hour:g}", ""),
     )
-    for (text, style), (_, width) in zip(cells, _COLUMNS, strict=True):
-        line.append("  ").append(_placed(text, width), style=style or "not bold")
+    for (cell, style), (_, width) in zip(cells, _COLUMNS, strict=True):
+        line.append("  ").append(_placed(cell, width), style=style or "not bold")
     return line
 
 
 def _show_card(card: CardState, snapshot: Snapshot, out: Console) -> None:
     parts = [card.name]
     if card.memory is not None:
-        used = "" if card.memory_used is None else f"{format_bytes(card.memory_used)} of "
-        parts.append(f"{used}{format_bytes(card.memory)}{' used' if used else ''}")
+        if card.memory_used is None:
+            parts.append(format_bytes(card.memory))
+        else:
+            used, memory = format_bytes(card.memory_used), format_bytes(card.memory)
+            parts.append(text("{used} of {memory} used", used=used, memory=memory))
     if card.utilisation is not None:
-        parts.append(f"{card.utilisation} % busy")
+        parts.append(text("{percent} % busy", percent=card.utilisation))
     if not card.holders and not card.strangers:
-        parts.append("free")
+        parts.append(text("free"))
     elif card.holders and card.free_parts:
-        parts.append(f"{_SHARES.get(card.free_parts, f'{card.free_parts}/{PARTS}')} free")
+        share = _SHARES.get(card.free_parts, f"{card.free_parts}/{PARTS}")
+        parts.append(text("{share} free", share=share))
     labelled(out, f"card {card.index}", ", ".join(parts), indent=0, width=8)
     known = {runtime.id: name_of(runtime) for runtime in snapshot.runtimes}
-    for one in card.holders:
-        share, what = _share(None, one.parts), known.get(one.runtime) or one.notebook or short_id(one.runtime)
-        words = f"{share}held by {one.person} ({what}) for {_duration(snapshot.at - one.since)}"
-        labelled(out, "", words, indent=0, width=8)
+    for holder in card.holders:
+        usage = text(
+            "{share}used by {user} ({notebook}) for {duration}",
+            share=_share(None, holder.parts),
+            user=holder.person,
+            notebook=known.get(holder.runtime) or holder.notebook or short_id(holder.runtime),
+            duration=_duration(snapshot.at - holder.since),
+        )
+        labelled(out, "", usage, indent=0, width=8)
     for stranger in card.strangers:
-        labelled(out, "", Text(f"taken by {stranger}", style="yellow"), indent=0, width=8)
-    for words in _overuse(card, snapshot):
-        labelled(out, "", Text(words, style="red"), indent=0, width=8)
+        labelled(out, "", Text(text("used by {process}", process=stranger), style="yellow"), indent=0, width=8)
+    for warning in _overuse(card, snapshot):
+        labelled(out, "", Text(warning, style="red"), indent=0, width=8)
 
 
 def _overuse(card: CardState, snapshot: Snapshot) -> Iterator[str]:
     for runtime in snapshot.runtimes:
         for share in runtime.cards:
             if share.uuid == card.uuid and share.vram is not None and share.booked and share.vram > share.booked:
-                yield (
-                    f"! {name_of(runtime)} uses {format_bytes(share.vram)} here, more than its"
-                    f" {format_bytes(share.booked)}: others on this card may run out of memory"
+                yield text(
+                    "! {notebook} uses {used} here, more than its share of {share}: others on this card may run out of memory",
+                    notebook=name_of(runtime),
+                    used=format_bytes(share.vram),
+                    share=format_bytes(share.booked),
                 )
 
 
 def _warning(runtime: Runtime, left: float) -> Text:
-    words = Text(f"{name_of(runtime)} ends in {_duration(max(0.0, left))}", style="yellow")
-    words.append(f" ({runtime.ends_why})." if runtime.ends_why else ".")
+    template = "{notebook} ends in {duration} ({reason})." if runtime.ends_why else "{notebook} ends in {duration}."
+    duration = _duration(max(0.0, left))
+    warning: str = text(template, notebook=name_of(runtime), duration=duration, reason=runtime.ends_why)
     if runtime.may_extend:
-        words.append(f" Go on longer: ownlab runtimes extend {short_id(runtime.id)}")
-    return words
+        advice = text("To extend it: ownlab runtimes extend {runtime}", runtime=short_id(runtime.id))
+        warning = sentences(warning, advice)
+    return Text(warning, style="yellow")
 
 
 def show_usage(usage: Usage, out: Console) -> None:
-    """A block for each week: a line for each person, and what they ran."""
+    """Print a block per week: a line per user, and the notebooks they ran."""
     if not usage.lines:
-        words = "the last week" if usage.weeks == 1 else f"the last {usage.weeks} weeks"
-        out.print(f"Nothing ran here in {words}.", markup=False)
+        message = plural(usage.weeks, "Nothing ran here in the last week.", "Nothing ran here in the last {n} weeks.")
+        out.print(message, markup=False)
         return
     room = max(min(out.width, 110) - 3 * 12 - 2, 16)
     for week in dict.fromkeys(line.week for line in usage.lines):
@@ -163,7 +178,8 @@ def _show_usage_line(line: UsageLine, room: int, out: Console) -> None:
     if line.notebook is None and line.label is None:
         name, style = f"  {line.person}", ""
         if line.card_hours_left is not None:
-            name += f" ({_hours(line.card_hours_left)} of card time left)"
+            left = _hours(line.card_hours_left)
+            name = text("  {user} ({hours} of card time left)", user=line.person, hours=left)
     else:
         what = f"{line.notebook or '(no notebook)'}, {line.label or ''}".rstrip(", ")
         name, style = f"    {_fitted(what, room - 4)}", "dim"
@@ -179,9 +195,9 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f} h" if hours >= 1 else format_seconds(hours * 3600)
 
 
-def _line(out: Console, text: Text) -> None:
-    text.rstrip()
-    out.print(text, no_wrap=True, overflow="ignore", crop=False)
+def _line(out: Console, line: Text) -> None:
+    line.rstrip()
+    out.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
 def _share(index: int | None, parts: int) -> str:
@@ -192,13 +208,13 @@ def _share(index: int | None, parts: int) -> str:
     return f"card {index}" if parts == PARTS else f"{share} of card {index}"
 
 
-def _placed(text: str, width: int) -> str:
-    """Words to the left, figures to the right."""
-    return text.ljust(width) if width == _COLUMNS[0][1] else text.rjust(width)
+def _placed(cell: str, width: int) -> str:
+    """Align text to the left and numbers to the right."""
+    return cell.ljust(width) if width == _COLUMNS[0][1] else cell.rjust(width)
 
 
 def _fitted(name: str, room: int) -> str:
-    """The end of a path tells more than its beginning."""
+    """Shorten a path at its beginning, which says less than its end."""
     return name if len(name) <= room else f"…{name[len(name) - room + 1 :]}"
 
 
@@ -206,44 +222,47 @@ def _duration(seconds: float) -> str:
     return format_seconds(seconds if seconds >= 60 else round(max(0.0, seconds)) or 0) if seconds >= 1 else "0 s"
 
 
-def show_types(found: TypeList, out: Console) -> None:
-    """One line for each: its label, its name for `jupyter execute --kernel_name`, what an hour costs."""
-    labels = max(len(listed.type.label) for listed in found.types) + 2
-    names = max(len(listed.type.name) for listed in found.types) + 2
-    for listed in found.types:
+def show_types(listing: TypeList, out: Console) -> None:
+    """Print a line per type: its label, its name for `jupyter execute --kernel_name`, its cost per hour."""
+    labels = max(len(listed.type.label) for listed in listing.types) + 2
+    names = max(len(listed.type.name) for listed in listing.types) + 2
+    for listed in listing.types:
         kind = listed.type
         line = Text.assemble(
             (kind.label.ljust(labels), "bold"),
             kind.name.ljust(names),
             (f"{kind.units_per_hour:g} unit{'' if kind.units_per_hour == 1 else 's'}/h", "dim"),
-            ("" if listed.written else "  not written yet", "yellow"),
+            ("" if listed.written else "  not installed yet", "yellow"),
         )
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     out.print()
-    out.print(Text(f"Written for Jupyter in {found.folder}", style="dim"), no_wrap=True, overflow="ignore", crop=False)
-    if found.export:
-        words = Text("For `jupyter execute`, papermill and VS Code, first: ").append(found.export, style="cyan")
-        out.print(words, no_wrap=True, overflow="ignore", crop=False)
-    if found.gone:
-        out.print(f"Written, and no longer there: {', '.join(found.gone)}")
-    if found.gone or not all(listed.written for listed in found.types):
-        out.print("Bring the list up to date: ownlab types refresh")
-    if all(listed.type.kind is None for listed in found.types):
-        out.print("There is no card here that can be used. `ownlab doctor` says why.")
+    folder = text("Kernelspecs for Jupyter: {folder}", folder=listing.folder)
+    out.print(Text(folder, style="dim"), no_wrap=True, overflow="ignore", crop=False)
+    if listing.export:
+        advice = Text(text("Before `jupyter execute`, papermill or VS Code, run: ")).append(
+            listing.export, style="cyan"
+        )
+        out.print(advice, no_wrap=True, overflow="ignore", crop=False)
+    if listing.gone:
+        out.print(text("Installed, but no longer available: {types}", types=", ".join(listing.gone)))
+    if listing.gone or not all(listed.written for listed in listing.types):
+        out.print(text("Update the kernelspecs: ownlab types refresh"))
+    if all(listed.type.kind is None for listed in listing.types):
+        out.print(text("No usable card was found. `ownlab doctor` shows why."))
 
 
-def show_environments(found: EnvironmentList, out: Console) -> None:
-    """One line for each, and what to do where there is none."""
-    if not found.environments:
-        out.print("None was added. Runtimes start in ownlab's own environment.")
-        out.print(Text("Add one: ownlab env add NAME --python PATH", style="dim"))
+def show_environments(listing: EnvironmentList, out: Console) -> None:
+    """Print a line per environment, or how to add one."""
+    if not listing.environments:
+        out.print(text("No environments were added. Runtimes start in ownlab's own environment."))
+        out.print(Text(text("Add one: ownlab env add NAME --python PATH"), style="dim"))
         return
-    names = max(len(environment.name) for environment in found.environments) + 2
-    for environment in found.environments:
+    names = max(len(environment.name) for environment in listing.environments) + 2
+    for environment in listing.environments:
         line = Text.assemble(
             (environment.name.ljust(names), "bold"),
             f"Python {environment.version}".ljust(16),
             environment.python,
-            ("" if environment.is_there else "  is gone", "bold red"),
+            ("" if environment.is_there else "  (missing)", "bold red"),
         )
         out.print(line, no_wrap=True, overflow="ignore", crop=False)

@@ -27,7 +27,7 @@
 #     cli/ terminal/             the lab's commands and what they print
 #   notebook                     what a notebook calls and what belongs to no feature
 #
-# BackgroundCall this package is ownlab_guest: code that runs inside the user's interpreter (torch, JAX, NVML), started by
+# Next to this package is ownlab_guest: code that runs inside the user's interpreter (torch, JAX, NVML), started by
 # guest_client. torch never enters this process.
 
 from __future__ import annotations

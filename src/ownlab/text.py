@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["CONTROL_CHARACTERS", "Text", "listing", "plural", "render", "sentences", "text"]
+__all__ = ["CONTROL_CHARACTERS", "Text", "listing", "plural", "render", "sentence", "sentences", "text"]
 
 Translate = Callable[[str], str]
 
@@ -48,6 +48,11 @@ def text(template: str, /, **values: Any) -> Text:
 def plural(n: int, one: str, many: str, /, **values: Any) -> Text:
     """Choose between two templates by a number, which both may use as {n}: plural(3, "one card", "{n} cards")."""
     return Text(one if n == 1 else many, {"n": n, **values})
+
+
+def sentence(message: str) -> str:
+    """End a message with a period, unless it ends a sentence already."""
+    return message if message.endswith((".", "?", "!")) else text("{message}.", message=message)
 
 
 def sentences(*parts: str | None) -> Text:

@@ -18,7 +18,7 @@ def test_without_a_lab_it_says_so(world: World) -> None:
     ran = world.run("down", "work")
     assert f"The lab of {world.folder} is not running" in ran.stderr
     ran = world.run("down", "--all")
-    assert (ran.returncode, ran.stdout) == (0, "No runtime is left.\n")
+    assert (ran.returncode, ran.stdout) == (0, "No runtime is running.\n")
 
 
 def test_of_several_labs_one_must_be_named(world: World) -> None:

@@ -72,7 +72,7 @@ def test_below_a_lab_it_is_that_lab(standing: World, web: tuple[str, Path]) -> N
     assert f"notebook  {below / 'n.ipynb'}\n" in ran.stdout
     assert f"from      {address}/n.ipynb\n" in ran.stdout
     assert "This notebook was written for Colab" in ran.stdout
-    assert f"End it: ownlab down {standing.folder}" in ran.stdout
+    assert f"Stop it: ownlab down {standing.folder}" in ran.stdout
     # A file of the lab stays where it is.
     ran = standing.run("open", str(below / "n.ipynb"), "--folder", "work", "--json")
     assert json.loads(ran.stdout)["copied"] is False

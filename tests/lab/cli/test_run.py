@@ -82,7 +82,7 @@ def test_a_run_with_parameters(world: World, valid: Valid, tmp_path: Path) -> No
         (("--parameters", "/not/there.json"), InputError, "cannot read"),
         (("--parameters", "notebook"), InputError, "is not valid JSON"),
         (("--parameters", "list"), InputError, "must contain a JSON object"),
-        (("--inplace", "-o", "b.ipynb"), UsageError, "exclude each other"),
+        (("--inplace", "-o", "b.ipynb"), UsageError, "cannot be combined"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(
@@ -117,7 +117,7 @@ def test_a_failed_run_is_kept_mended_and_goes_on(world: World, valid: Valid) -> 
     ran = world.run("run", str(path), "--keep")
     assert ran.returncode == 1
     assert "[2/3] y = 1" in ran.stderr
-    assert "ZeroDivisionError: division by zero\nownlab: cell 2 of a.ipynb" in ran.stderr
+    assert "ZeroDivisionError: division by zero\nownlab: Cell 2 of a.ipynb" in ran.stderr
     assert "\x1b" not in ran.stderr
     assert f"Fix the cell, then run: ownlab run {path} --from-failed" in ran.stderr
     assert len(runtimes(world)) == 1
@@ -165,7 +165,7 @@ def test_however_a_run_is_ended_nothing_is_left(world: World) -> None:
         assert printed(world.folder / f"{name}.ipynb") == ["at work\nKeyboardInterrupt", ""]
     for name, (out, err) in zip(names[:2], said, strict=False):
         assert (out, "Traceback" in err) == ("", False)
-        assert f"it was interrupted\n  What it showed up to there: {world.folder / name}.ipynb" in err
+        assert f"it was interrupted\n  The outputs so far: {world.folder / name}.ipynb" in err
     world.until(lambda: world.processes() == [] and runtimes(world) == [])
 
 

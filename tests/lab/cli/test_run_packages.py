@@ -34,15 +34,15 @@ def test_packages_of_one_run_are_there_in_the_next(world: World, tmp_path: Path)
     ran = world.run("run", str(path), "--restore-packages", env=variables)
     assert (ran.returncode, printed(world.folder / "b-run-2.ipynb")) == (0, ["1.0\n"]), ran.stderr
     lines = ran.stderr.splitlines()
-    assert lines[0] == "Installing what the notebook remembers and is missing: a-thing==1.0"
-    assert "Installed what the notebook remembers: a-thing==1.0" in lines
+    assert lines[0] == "Installing the recorded packages that are missing: a-thing==1.0"
+    assert "Installed: a-thing==1.0" in lines
     ran = world.run("run", str(path), "--restore-packages", env=variables)
-    assert ran.stderr.startswith("The packages that the notebook remembers are there.\n")
+    assert ran.stderr.startswith("All packages that the notebook recorded are installed.\n")
 
     (wheels / "a_thing-1.0-py3-none-any.whl").unlink()
     ran = world.run("run", str(path), "--restore-packages", env=pip_variables(tmp_path / "third", wheels))
     assert (ran.returncode, runtimes(world)) == (3, [])
-    assert "cannot all be installed: No matching distribution found for a-thing==1.0" in ran.stderr
+    assert "b.ipynb recorded: No matching distribution found for a-thing==1.0" in ran.stderr
     assert "Traceback" not in ran.stderr
     assert not (world.folder / "b-run-4.ipynb").exists()
 

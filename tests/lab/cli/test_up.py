@@ -62,7 +62,7 @@ def test_a_second_up_joins(standing: World) -> None:
 def test_it_says_what_there_is(standing: World) -> None:
     shown = standing.run("up", "work").stdout
     assert "Python 3 (CPU), Python 3 (1 × NVIDIA GeForce GTX 1080 Ti)" in shown
-    assert f"{standing.root / 'store'} (your own)" in shown
+    assert f"{standing.root / 'store'} (private)" in shown
     assert f"OWNLAB_CONFIG names {standing.root / 'config.toml'}, which does not exist" in shown
     assert "limits" not in shown
     assert "export" not in shown

@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         read_notebook(str(tmp_path))
 
 
-def test_which_cells_are_run(write: Write) -> None:
+def test_which_cells_run(write: Write) -> None:
     path = write(
         "a.ipynb", MARKDOWN, "  \n", code(["#@title ## Train it {run: 'auto'}\n", "x = 1"]), code("", "raises-exception"),
         code("\n\nimport os\n", "raises-exception"), code("1/0", "skip-execution"), {**MARKDOWN, "cell_type": "raw"},
@@ -114,13 +114,13 @@ def test_which_cells_are_run(write: Write) -> None:
     ]
 
 
-def test_ids_that_are_missing_or_doubled_are_mended(write: Write) -> None:
+def test_missing_or_duplicate_cell_ids_are_fixed(write: Write) -> None:
     notebook = load(str(write("a.ipynb", code("1", id="same"), code("2", id="same"), "3")))
     assert len({cell["id"] for cell in notebook["cells"]}) == 3
     assert (notebook["cells"][0]["id"], notebook["nbformat_minor"]) == ("same", 5)
 
 
-def test_the_output_stands_beside_the_notebook_and_never_in_the_place_of_another(write: Write) -> None:
+def test_the_output_is_written_next_to_the_notebook_and_never_overwrites_another(write: Write) -> None:
     path = write("训练 模型.ipynb", "1")
     asked, notebook = RunRequest(str(path)), load(str(path))
     (path.parent / "训练 模型-run-2.ipynb").symlink_to("nowhere")
@@ -132,7 +132,7 @@ def test_the_output_stands_beside_the_notebook_and_never_in_the_place_of_another
     assert read_notebook(made[0].path) == read_notebook(made[1].path)
 
 
-def test_an_output_that_is_named(write: Write, tmp_path: Path) -> None:
+def test_a_given_output_file(write: Write, tmp_path: Path) -> None:
     path = write("a.ipynb", "1")
     notebook = load(str(path))
 
@@ -141,7 +141,7 @@ def test_an_output_that_is_named(write: Write, tmp_path: Path) -> None:
 
     other = tmp_path / "b.ipynb"
     assert choose(other) == Output(str(other), is_new=True)
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="exists already"):
         choose(other)
     before = other.read_text()
     assert choose(other, force=True) == Output(str(other), is_new=False)
@@ -154,9 +154,9 @@ def test_an_output_that_is_named(write: Write, tmp_path: Path) -> None:
         assert "--inplace" in told.value.hint
     with pytest.raises(UsageError, match="is a folder"):
         choose(tmp_path)
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="The folder .* does not exist"):
         choose(tmp_path / "not" / "there.ipynb")
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="Cannot write"):
         choose(other / "below.ipynb")
 
 
@@ -174,10 +174,10 @@ def test_folders_for_files(tmp_path: Path) -> None:
     found = check_folders(RunRequest("a", uploads=str(tmp_path), outputs=str(tmp_path / "new" / "one")))
     assert found == {"OWNLAB_UPLOADS": str(tmp_path), "OWNLAB_OUTPUTS": str(tmp_path / "new" / "one")}
     assert (tmp_path / "new" / "one").is_dir()
-    with pytest.raises(InputError, match="uploads, is not there"):
+    with pytest.raises(InputError, match="The folder of uploads, .*nowhere, does not exist"):
         check_folders(RunRequest("a", uploads=str(tmp_path / "nowhere")))
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="Cannot create the folder"):
         check_folders(RunRequest("a", outputs=str(tmp_path / "file" / "below")))
 
 
@@ -192,28 +192,30 @@ def test_folders_for_files(tmp_path: Path) -> None:
             "ownlab-1-nvidia-geforce-gtx-1080-ti",
             "",
         ),
-        ({"kernelspec": {"name": "tf2", "language": "python"}}, None, "ownlab-cpu", "names a kernel tf2"),
+        ({"kernelspec": {"name": "tf2", "language": "python"}}, None, "ownlab-cpu", "names the kernel tf2"),
         (
             {"accelerator": "GPU", "colab": {"gpuType": "T4"}},
             None,
             "ownlab-1-nvidia-geforce-gtx-1080-ti",
-            "made for a T4 GPU: it is run on 1 × NVIDIA GeForce GTX 1080 Ti",
+            "made for a T4 GPU: it runs on 1 × NVIDIA GeForce GTX 1080 Ti",
         ),
-        ({"accelerator": "TPU"}, None, "ownlab-cpu", "there is no TPU here. It is run on the CPU."),
+        ({"accelerator": "TPU"}, None, "ownlab-cpu", "this machine has no TPU. It runs on the CPU."),
         ({"accelerator": "GPU", "ownlab": {"accelerator": False}}, None, "ownlab-cpu", ""),
         ({"accelerator": "GPU"}, "half-nvidia-geforce-gtx-1080-ti", "ownlab-half-nvidia-geforce-gtx-1080-ti", ""),
         ({"kernelspec": {"name": "ir", "language": "R"}}, "ownlab-cpu", "ownlab-cpu", ""),
         ({"kernelspec": 3, "language_info": []}, None, "ownlab-cpu", ""),
     ],
 )
-def test_on_what_it_is_run(lab: Any, metadata: dict[str, Any], given: str | None, type_name: str, notice: str) -> None:
+def test_the_choice_of_the_runtime_type(
+    lab: Any, metadata: dict[str, Any], given: str | None, type_name: str, notice: str
+) -> None:
     kind = choose_type("a.ipynb", {"metadata": metadata}, given, lab.environ)
     assert kind.type.name == type_name
     assert notice in kind.notice
     assert bool(notice) == bool(kind.notice)
 
 
-def test_a_card_that_is_taken_is_not_waited_for(lab: Any, row: Callable[..., Any]) -> None:
+def test_a_card_in_use_is_not_waited_for(lab: Any, row: Callable[..., Any]) -> None:
     devices = read_devices(lab.environ)
     with Store.open(lab.folder / "store") as store:
         lock = store.hold("theirs")
@@ -227,24 +229,24 @@ def test_a_card_that_is_taken_is_not_waited_for(lab: Any, row: Callable[..., Any
             os.close(lock)
     assert kind.type.name == lab.cpu
     assert "made for an A100 GPU. It would have to wait for 1 × NVIDIA GeForce GTX 1080 Ti: card 0" in kind.notice
-    assert kind.notice.endswith("It is run on the CPU. To wait: -t 1-nvidia-geforce-gtx-1080-ti.")
+    assert kind.notice.endswith("It runs on the CPU. To wait for a card: -t 1-nvidia-geforce-gtx-1080-ti.")
 
 
-def test_what_cannot_be_run_here(lab: Any) -> None:
+def test_notebooks_that_cannot_run_here_are_refused(lab: Any) -> None:
     for metadata in ({"kernelspec": {"name": "ir", "language": "R"}}, {"language_info": {"name": "R"}}):
-        with pytest.raises(InputError, match=r"a\.ipynb is written in R.*only Python"):
+        with pytest.raises(InputError, match=r"a\.ipynb is written in R.*Only Python"):
             choose_type("a.ipynb", {"metadata": metadata}, None, lab.environ)
     with pytest.raises(UsageError, match="Did you mean ownlab-1-nvidia-geforce-gtx-1080-ti") as told:
         choose_type("a.ipynb", {}, "1-nvidia-geforce-gtx-1080", lab.environ)
     assert "ownlab-cpu" in told.value.hint
 
 
-def test_the_list_of_types_is_written_where_there_is_none(lab: Any, tmp_path: Path) -> None:
+def test_missing_kernelspecs_are_written(lab: Any, tmp_path: Path) -> None:
     environ = {**lab.environ, "OWNLAB_KERNELS": str(tmp_path / "none" / "kernels")}
     assert choose_type("a.ipynb", {}, None, environ).type.name == "ownlab-cpu"
 
 
-def test_a_run_that_is_refused_leaves_nothing(lab: Any, write: Write) -> None:
+def test_a_refused_run_leaves_nothing_behind(lab: Any, write: Write) -> None:
     path = write("a.ipynb", 'steps = 3 #@param {type:"integer"}')
     before = path.read_bytes()
     for asked in (
@@ -279,7 +281,7 @@ def stopped() -> Callable[[], tuple[KeptRun, dict[str, Any], dict[str, Any]]]:
     return make
 
 
-def test_going_on_takes_the_cells_that_are_still_to_be_run(stopped: Any) -> None:
+def test_resuming_runs_the_remaining_cells(stopped: Any) -> None:
     kept, source, output = stopped()
     source["cells"].insert(2, {**code("new"), "id": "new"})
     source["cells"][3]["source"] = "c = 3 #@param"
@@ -293,15 +295,15 @@ def test_going_on_takes_the_cells_that_are_still_to_be_run(stopped: Any) -> None
     ]
 
 
-def test_what_was_run_cannot_be_changed_any_more(stopped: Any) -> None:
+def test_parameters_of_finished_cells_cannot_be_changed(stopped: Any) -> None:
     kept, source, output = stopped()
-    with pytest.raises(UsageError, match="a stands in a cell that was run already"):
+    with pytest.raises(UsageError, match="a is set in a cell that has already run"):
         resume_cells(kept, source, output, {"a": "2"})
     with pytest.raises(UsageError, match="no parameter e"):
         resume_cells(kept, source, output, {"e": "2"})
 
 
-def test_a_failed_cell_that_is_gone_is_not_missed(stopped: Any) -> None:
+def test_resuming_works_if_the_failed_cell_was_deleted(stopped: Any) -> None:
     kept, source, output = stopped()
     del source["cells"][2]
     assert resume_cells(kept, source, output, {}) == 2

@@ -119,7 +119,7 @@ def test_no_command_keeps_a_run_waiting_for_an_answer(lab: Any, write: Write) ->
 
 def test_a_cell_that_fails_ends_the_run(lab: Any, write: Write) -> None:
     path = write("a.ipynb", "print('one')", "1/0", "print('three')")
-    with pytest.raises(CellFailed, match=r"cell 2 of a\.ipynb, “1/0”, failed: ZeroDivisionError") as told:
+    with pytest.raises(CellFailed, match=r"Cell 2 of a\.ipynb, “1/0”, failed: ZeroDivisionError") as told:
         ownlab.run_notebook(path, path.with_name("b.ipynb"))
     report = told.value.report
     assert [cell.status for cell in report.cells] == ["done", "failed", "not run"]

@@ -13,7 +13,7 @@ import click
 
 from ownlab.cli.options import json_option
 from ownlab.errors import InputError, OwnlabError, UsageError
-from ownlab.text import text
+from ownlab.text import sentence, text
 
 if TYPE_CHECKING:
     from ownlab.lab.runs.records import Outcome
@@ -174,7 +174,7 @@ def _list_parameters(notebook: str, formatter: click.HelpFormatter) -> None:
     try:
         rows, message = describe_parameters(read_notebook(notebook)), text("None: no cell has a field (#@param).")
     except OwnlabError as exc:
-        rows, message = [], text("{message}.", message=exc.message)
+        rows, message = [], sentence(exc.message)
     with formatter.section(f"Parameters of {os.path.basename(notebook)}"):
         if rows:
             formatter.write_dl(rows)

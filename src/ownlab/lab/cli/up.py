@@ -174,7 +174,7 @@ def _facts(surroundings: Surroundings, options: _Options, running: int) -> list[
     owner = (
         text("{folder} (shared)", folder=store.folder)
         if store.shared
-        else text("{folder} (your own)", folder=store.folder)
+        else text("{folder} (private)", folder=store.folder)
     )
     facts.append(("store", owner))
     if limits:

@@ -31,8 +31,8 @@ __all__ = ["ExecutionResult", "Executor", "Policy"]
 _INTERRUPT_SECONDS = 10.0  # for a cell to react to an interrupt
 _TICK_SECONDS = 1.0
 _WRITE_SECONDS = 4.0  # between two writes of the output, at least
-_WRITE_SHARE = 20  # and so many times what the last one format_elapsed
-# Somebody else's cell failed in the same kernel, and format_elapsed ours along before it began.
+_WRITE_SHARE = 20  # and at least this many times the duration of the last write
+# A cell of another client failed in the same kernel, which aborted ours before it began.
 _RETRY_SECONDS, _TRIES = 0.2, 50
 
 _What = Literal["done", "gone", "late", "told", "deaf"]
@@ -271,8 +271,8 @@ class Executor:
                 self._supervisor_died()
             if (begun := time.monotonic()) >= due:
                 await asyncio.to_thread(self._write)
-                format_elapsed = time.monotonic() - begun
-                due = begun + format_elapsed + max(_WRITE_SECONDS, _WRITE_SHARE * format_elapsed)
+                duration = time.monotonic() - begun
+                due = begun + duration + max(_WRITE_SECONDS, _WRITE_SHARE * duration)
 
     def _supervisor_died(self) -> None:
         """Handle the end of the supervisor. After a normal end its last message may not have been read yet."""

@@ -22,7 +22,7 @@ from ownlab.errors import LabError
 from ownlab.lab.runtimes.drive import MY_DRIVE, drive_root, is_drive_path, leaves_drive, path_in_drive
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.contents_handlers import contents_handlers
-from ownlab.text import sentences, text
+from ownlab.text import sentence, sentences, text
 
 __all__ = ["Drive", "DriveContents", "drive_handlers", "file_of"]
 
@@ -174,5 +174,5 @@ def _contents(settings: dict[str, Any]) -> DriveContents:
     try:
         return drive.contents()
     except LabError as exc:
-        message = text("{message}.", message=exc.message[0].upper() + exc.message[1:])
+        message = sentence(exc.message[0].upper() + exc.message[1:])
         raise web.HTTPError(exc.http_status, sentences(message, exc.hint)) from exc

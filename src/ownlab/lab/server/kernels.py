@@ -140,7 +140,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         try:
             await kernel.provisioner.load_provisioner_info({"kernel_id": kernel_id, "home": runtime.plan.home})
         except LabError as exc:  # it has just ended
-            self.log.info("Runtime %s is not adopted: %s.", kernel_id, exc)
+            self.log.info("Runtime %s is not adopted: %s", kernel_id, exc)
             kernel._ready.set_exception(exc)
             self._handle_kernel_died(kernel_id)
             return
@@ -267,7 +267,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         except (
             LabError
         ) as exc:  # a session of a drive that is no longer set up. Not the lab's folder: it contains other files
-            self.log.warning("Cannot find the folder of %s: %s.", path, exc.message)
+            self.log.warning("Cannot find the folder of %s: %s", path, exc.message)
             return tempfile.gettempdir()
         folder = os.path.join(root, path_in_drive(path) or "")
         while len(folder) > len(root) and (not os.path.isdir(folder) or leaves_drive(folder, root)):

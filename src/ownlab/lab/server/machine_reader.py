@@ -21,7 +21,7 @@ from ownlab.lab.service.labs import labs
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
-from ownlab.text import sentences, text
+from ownlab.text import sentence, sentences
 
 __all__ = ["MachineReader", "ensure_specs", "history_point", "open_store"]
 
@@ -98,7 +98,7 @@ class MachineReader:
         except LabError as exc:
             # The kernelspecs belong to an administrator: only the types listed there can be started.
             self._types = read_specs(kernels_folder())
-            self._kernelspec_error = sentences(text("{message}.", message=exc.message), exc.hint)
+            self._kernelspec_error = sentences(sentence(exc.message), exc.hint)
 
 
 def ensure_specs() -> None:

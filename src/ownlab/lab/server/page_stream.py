@@ -104,7 +104,7 @@ class PageStream:
         try:
             answer = await self._busy_replies.look_up(parts, state)
         except LabError as exc:
-            self._log.warning("A page has to wait for the reply of its busy kernel: %s.", exc.message)
+            self._log.warning("A page has to wait for the reply of its busy kernel: %s", exc.message)
             self._client.send(channel, parts)
             return
         # A page ignores messages about widgets it does not know: it must know the widgets before it receives their updates.
@@ -298,7 +298,7 @@ class PageStream:
         try:
             return await self._journals.query(self._runtime, find)
         except LabError as exc:
-            self._log.warning("Cannot tell which cell an input was for: %s.", exc.message)
+            self._log.warning("Cannot tell which cell an input was for: %s", exc.message)
             return None
 
     # -- to the websocket

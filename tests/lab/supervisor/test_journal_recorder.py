@@ -30,8 +30,8 @@ def test_a_full_disk_ends_no_kernel_and_is_reported(bench: Any, waiting: Callabl
 
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (512, hard))  # no file of its may grow any more
     assert streams(follower.run("print('lost')")) == "lost\n"
-    assert "not kept" in runtime.ask("status")["trouble"]
-    assert "not kept" in read_trouble(runtime.plan.journal)  # what the panel and `ownlab runtimes` look at
+    assert "cannot be saved" in runtime.ask("status")["trouble"]
+    assert "cannot be saved" in read_trouble(runtime.plan.journal)  # what the panel and `ownlab runtimes` look at
     assert streams(follower.run("print('lost too')")) == "lost too\n"
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (soft, hard))
     waiting(lambda: not runtime.ask("status")["trouble"], "what it says is kept again, without a word from anybody")

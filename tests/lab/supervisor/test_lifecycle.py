@@ -307,7 +307,7 @@ def test_a_locked_store_delays_no_message(bench: Any, waiting: Callable[..., Any
 
         def noticed() -> bool:
             run(client, "1", timeout=5)
-            return "kept it locked" in runtime.ask("status", timeout=5)["trouble"]
+            return "has locked it" in runtime.ask("status", timeout=5)["trouble"]
 
         waiting(noticed, "it is noticed, and cells go on")
         other.execute("ROLLBACK")

@@ -19,7 +19,7 @@ from ownlab.lab.runs.resume import Kept, go_on
 from ownlab.lab.runs.runtime_type import choose_kind
 from ownlab.lab.runs.validation import get_ready
 from ownlab.lab.runtimes.cards import read_devices
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 
 nbformat: Any = untyped
@@ -218,7 +218,7 @@ def test_a_card_that_is_taken_is_not_waited_for(lab: Any, row: Callable[..., Any
     with Store.open(lab.folder / "store") as store:
         lock = store.hold("theirs")
         try:
-            want = Want(devices[0].name, len(devices))
+            want = CardRequest(devices[0].name, len(devices))
             store.enqueue(row("theirs", want=want, state="waiting", started_at=None))
             store.acquire("theirs", devices)
             made = {"metadata": {"accelerator": "GPU", "colab": {"gpuType": "A100"}}}

@@ -24,7 +24,7 @@ from ownlab.lab.runs.run import run
 from ownlab.lab.runs.validation import get_ready
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.state import plan_of
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
 
 # Short ones: Python does not look for signals between its last instruction and the beginning of a long one.
 SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)"
@@ -191,7 +191,7 @@ def test_the_output_may_be_edited_and_renamed_meanwhile(lab: Any, write: Write) 
             notebook["cells"].append({"cell_type": "markdown", "metadata": {}, "id": "mine", "source": ["My words"]})
             output.write_text(json.dumps(notebook))
             output.rename(renamed)
-            storage.rename(str(output), str(renamed))
+            storage.rename_notebook(str(output), str(renamed))
 
     outcome = run_it(path, Told(begins=edit))
     assert outcome.report.output == str(renamed)
@@ -212,9 +212,9 @@ def test_in_place_nothing_is_cleared_before_it_begins(lab: Any, write: Write) ->
     path = write("a.ipynb", "print('one')", kernelspec={"name": lab.card})
     before = path.read_bytes()
     plan = start.make_plan(lab.all, runtime="r1", cwd="/")
-    holder = start.spawn(plan, lab.environ)
+    holder = start.start_supervisor(plan, lab.environ)
     try:
-        start.await_state(plan, 60.0, holder)
+        start.wait_until_started(plan, 60.0, holder)
         with pytest.raises(CardsTaken):
             run_it(path, inplace=True, wait=False)
         assert path.read_bytes() == before
@@ -234,17 +234,17 @@ def test_in_place_nothing_is_cleared_before_it_begins(lab: Any, write: Write) ->
 
 def test_whoever_stops_it_while_it_waits_leaves_nothing(lab: Any, write: Write) -> None:
     plan = start.make_plan(lab.all, runtime="r1", cwd="/")
-    holder = start.spawn(plan, lab.environ)
+    holder = start.start_supervisor(plan, lab.environ)
     stop = Stop()
 
     def end() -> None:
         (waiting,) = [row for row in lab.rows() if row.state == "waiting"]
         found = plan_of(waiting.id)
         assert found is not None
-        ask(found.sockets, "end", why="it was stopped by hand")
+        send_command(found.sockets, "end", why="it was stopped by hand")
 
     try:
-        start.await_state(plan, 60.0, holder)
+        start.wait_until_started(plan, 60.0, holder)
         path = write("a.ipynb", "1")
         with pytest.raises(KeyboardInterrupt):
             run_it(path, Told(waits=lambda: stop.tell(signal.SIGINT)), stop, type=lab.card)

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from ownlab.cli.options import json_option
 from ownlab.errors import InputError, LabError, UsageError
-from ownlab.lab.journal.state import Fold
-from ownlab.lab.journal.storage import About, all_journals
+from ownlab.lab.journal.state import JournalState
+from ownlab.lab.journal.storage import JournalInfo, all_journals
 from ownlab.lab.runtimes.journals import Journal
 from ownlab.lab.terminal.runtime_log import LogTeller
 from ownlab.render.documents import echo_record
@@ -68,7 +68,7 @@ def _tell(journal: Journal, cell: str | None, follow: bool) -> None:
         time.sleep(_EVERY)
 
 
-def _find(name: str) -> About:
+def _find(name: str) -> JournalInfo:
     """By the beginning of an id, or the notebook: of several runtimes of one notebook the newest."""
     journals = all_journals()
     found = [one for one in journals if one.runtime == name]
@@ -91,7 +91,7 @@ def _is_notebook(path: str, name: str) -> bool:
     return bool(path) and (path.endswith("/" + name) or path == os.path.abspath(name))
 
 
-def _document(about: About, fold: Fold, cell: str | None) -> RuntimeLog:
+def _document(about: JournalInfo, fold: JournalState, cell: str | None) -> RuntimeLog:
     return RuntimeLog(
         about.runtime,
         about.notebook,
@@ -112,7 +112,7 @@ def _document(about: About, fold: Fold, cell: str | None) -> RuntimeLog:
     )
 
 
-def _write_notebook(about: About, journal: Journal, target: str, force: bool) -> None:
+def _write_notebook(about: JournalInfo, journal: Journal, target: str, force: bool) -> None:
     import nbformat  # half the time of this command, where it is not needed
 
     notebook = _notebook(about, journal)
@@ -125,7 +125,7 @@ def _write_notebook(about: About, journal: Journal, target: str, force: bool) ->
         raise InputError(f"{target} cannot be written: {exc.strerror}") from exc
 
 
-def _notebook(about: About, journal: Journal) -> dict[str, Any]:
+def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
     """The notebook's file with what it does not hold yet; where there is none (any more), the cells that were executed."""
     from ownlab.lab.notebooks.merging import merge_journals
     from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat
@@ -137,7 +137,7 @@ def _notebook(about: About, journal: Journal) -> dict[str, Any]:
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return _made_of(journal)
     assign_cell_ids(notebook)
-    merge_journals(notebook, Journals().of(about.notebook), logging.getLogger("ownlab"))
+    merge_journals(notebook, Journals().of_notebook(about.notebook), logging.getLogger("ownlab"))
     return notebook
 
 

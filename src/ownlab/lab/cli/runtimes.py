@@ -12,7 +12,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import DeadlineError
 from ownlab.lab.cli.runtime_log import command as log
 from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
-from ownlab.lab.runtimes.records import RuntimeTold
+from ownlab.lab.runtimes.records import RuntimeChange
 from ownlab.lab.runtimes.usage_report import usage_report
 from ownlab.lab.server.machine_reader import Sight, open_store
 from ownlab.lab.service.down import await_end
@@ -66,7 +66,7 @@ def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: boo
     if not ended:
         raise DeadlineError(f"{_name(row)} has not ended in time", hint="At once: --now")
     if as_json or outer_json:
-        echo_record(RuntimeTold(row.id, row.notebook, "stop"))
+        echo_record(RuntimeChange(row.id, row.notebook, "stop"))
     else:
         click.echo(f"{_name(row)} has ended.")
 
@@ -82,7 +82,7 @@ def extend(outer_json: bool, runtime: str, as_json: bool) -> None:
         answer = extend_runtime(store, row.id)
     ends_at = answer.get("ends_at")
     if as_json or outer_json:
-        echo_record(RuntimeTold(row.id, row.notebook, "extend", ends_at))
+        echo_record(RuntimeChange(row.id, row.notebook, "extend", ends_at))
     elif ends_at is None:
         click.echo(f"{_name(row)}: no limit ends it.")
     else:

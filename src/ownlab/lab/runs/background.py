@@ -15,7 +15,7 @@ import msgspec
 from ownlab import errors
 from ownlab.errors import LabError, OwnlabError
 from ownlab.json_encoding import encode_json
-from ownlab.lab.journal.storage import journal_folder, make_private, retire
+from ownlab.lab.journal.storage import journal_folder, make_journal_folder, remove_journal
 from ownlab.lab.runs.records import RunReport
 
 __all__ = ["LOG", "detach"]
@@ -33,7 +33,7 @@ def detach(runtime: str, work: Callable[[Say], int]) -> RunReport:
     """
     folder = journal_folder(runtime)
     try:
-        make_private(folder)
+        make_journal_folder(folder)
         log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as exc:
         raise LabError(f"the journal {folder} cannot be made: {exc.strerror}") from exc
@@ -51,7 +51,7 @@ def detach(runtime: str, work: Callable[[Say], int]) -> RunReport:
             said = pipe.read()
         return _read(said)
     except OwnlabError:
-        retire(runtime)
+        remove_journal(runtime)
         raise
     except BaseException:  # Ctrl-C before it had begun
         os.kill(child, signal.SIGTERM)

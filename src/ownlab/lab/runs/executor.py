@@ -12,16 +12,16 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from ownlab.errors import LabError
-from ownlab.lab.journal.execution import iso, whole_number
-from ownlab.lab.journal.json_parts import read_header, read_object
+from ownlab.lab.journal.execution import as_count, format_time
+from ownlab.lab.journal.json_parts import parse_header, parse_object
 from ownlab.lab.journal.records import EVENT, Record
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellError, CellReport, CellStatus, RunStatus
 from ownlab.lab.runs.reporter import Stop, Teller
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import lives, read_state
-from ownlab.lab.transport.control import ask
-from ownlab.lab.transport.journal_client import Again, Hello, Line
+from ownlab.lab.runtimes.state import is_alive, read_state
+from ownlab.lab.transport.control import send_command
+from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
 from ownlab.lab.transport.journal_protocol import RELEASED
 
 __all__ = ["Driven", "Driver", "Policy"]
@@ -88,7 +88,7 @@ class Driver:
             loop.add_signal_handler(number, self._stop.tell, number)
         # From whichever thread, or signal, it is told to stop.
         self._stop.on_told(lambda: loop.call_soon_threadsafe(self._wake, "told"))
-        self._line = Line(self._plan.sockets, self._hear, only=("status",))
+        self._line = JournalClient(self._plan.sockets, self._hear, only=("status",))
         beat = loop.create_task(self._beat())
         try:
             return await self._run(steps)
@@ -167,7 +167,7 @@ class Driver:
         """What it had to say to that is heard, and kept; one who does not heed it is ended later."""
         request.over = asyncio.get_running_loop().create_future()
         with suppress(LabError):  # it is gone: nobody has to be interrupted
-            await asyncio.to_thread(ask, self._plan.sockets, "signal", signum=int(signal.SIGINT))
+            await asyncio.to_thread(send_command, self._plan.sockets, "signal", signum=int(signal.SIGINT))
         if self._is_over(request):
             return
         # Whoever asks a second time does not want to wait.
@@ -183,7 +183,7 @@ class Driver:
             "msg_type": "execute_request",
             "session": self._session,
             "username": "",
-            "date": iso(time.time()),
+            "date": format_time(time.time()),
             "version": "5.3",
         }
         content = {
@@ -203,13 +203,13 @@ class Driver:
         if self._request is not None:
             self._request.wake(what)
 
-    def _hear(self, thing: Hello | Record | Again) -> None:
+    def _hear(self, thing: Hello | Record | Duplicate) -> None:
         if isinstance(thing, Hello):
             if thing.execution_state == "dead":
                 self._lose("the kernel is gone")
         elif isinstance(thing, Record):
             if thing.channel == EVENT:
-                self._event(read_object(thing.parts[0]))
+                self._event(parse_object(thing.parts[0]))
             elif not thing.to_kernel and len(thing.parts) >= 4:
                 self._message_from_kernel(thing)
 
@@ -225,15 +225,15 @@ class Driver:
 
     def _message_from_kernel(self, record: Record) -> None:
         request = self._request
-        parent = read_header(record.parts[1])
+        parent = parse_header(record.parts[1])
         if request is None or parent is None or parent.msg_id != request.msg_id:
             return
-        header = read_header(record.parts[0])
+        header = parse_header(record.parts[0])
         kind = header.msg_type if header else ""
         if record.channel == "shell" and kind == "execute_reply":
-            request.reply = read_object(record.parts[3])
+            request.reply = parse_object(record.parts[3])
         elif record.channel == "iopub" and kind == "status":
-            request.idle = read_object(record.parts[3]).get("execution_state") == "idle"
+            request.idle = parse_object(record.parts[3]).get("execution_state") == "idle"
         if self._is_over(request):
             request.wake("done")
 
@@ -249,7 +249,7 @@ class Driver:
         while True:
             await asyncio.sleep(_TICK)
             self._teller.tick()
-            if self._supervisor is not None and not lives(self._supervisor):
+            if self._supervisor is not None and not is_alive(self._supervisor):
                 self._bury()
             if (begun := time.monotonic()) >= due:
                 await asyncio.to_thread(self._write)
@@ -276,7 +276,7 @@ def _report(
         title=step.title,
         status=status,
         seconds=None if seconds is None else round(seconds, 3),
-        execution_count=whole_number(reply.get("execution_count")),
+        execution_count=as_count(reply.get("execution_count")),
         error=_error(reply),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ownlab.errors import InputError
-from ownlab.lab.journal.storage import forget_notebook, of_notebook, read_about
+from ownlab.lab.journal.storage import forget_notebook, journals_of_notebook, read_journal_info
 from ownlab.lab.notebooks.files import read_notebook, write_over
 from ownlab.lab.runtimes.journals import Journal
 from ownlab.lab.runtimes.state import is_runtime_alive
@@ -32,7 +32,7 @@ class Written:
     @property
     def path(self) -> str:
         """Where it is now."""
-        about = read_about(self._journal.folder)
+        about = read_journal_info(self._journal.folder)
         return about.notebook if about is not None and about.notebook else self._given
 
     def bring_up_to_date(self) -> None:
@@ -48,7 +48,7 @@ class Written:
 
     def _write(self) -> None:
         with self._journal.current() as fold:
-            changed = fold.changed_at > self._journal.held
+            changed = fold.changed_at > self._journal.saved_position
         if not changed or self._elsewhere(self.path):
             return
         from ownlab.lab.notebooks.merging import merge_journals
@@ -60,7 +60,7 @@ class Written:
         merged = merge_journals(notebook, [self._journal], _log)
         if self._keep_widgets(notebook) or merged.changed:
             write_over(path, notebook)
-        merged.hold()
+        merged.mark_saved()
 
     def _keep_widgets(self, notebook: dict[str, Any]) -> bool:
         """So that they are shown when the kernel is gone; whether there are any."""
@@ -73,5 +73,5 @@ class Written:
 
 def forget_past(path: str) -> None:
     """A file is written anew: what ended runtimes said of the cells that it had belongs to it no longer."""
-    if not any(is_runtime_alive(about.runtime) for about in of_notebook(path)):
+    if not any(is_runtime_alive(about.runtime) for about in journals_of_notebook(path)):
         forget_notebook(path)

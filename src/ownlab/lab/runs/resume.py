@@ -18,7 +18,7 @@ from ownlab.errors import LabError, UsageError
 from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.lab.forms.parameters import find_parameters, set_parameters
-from ownlab.lab.journal.storage import all_journals, journal_folder, retire
+from ownlab.lab.journal.storage import all_journals, journal_folder, remove_journal
 from ownlab.lab.runs.preparation import clear
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import is_runtime_alive, plan_of
@@ -87,7 +87,7 @@ def retire_old(keep_days: float) -> None:
     for about in all_journals():
         folder = journal_folder(about.runtime)
         if not about.lab and _is_old(folder, before) and not is_runtime_alive(about.runtime):
-            retire(about.runtime)
+            remove_journal(about.runtime)
 
 
 def _fill(

@@ -20,7 +20,7 @@ from ownlab.lab.runs.reporter import Stop, Teller
 from ownlab.lab.runs.resume import Kept, retire_old, write_kept
 from ownlab.lab.runs.runtime import RunRuntime
 from ownlab.lab.runs.validation import Ready, get_ready
-from ownlab.lab.runtimes.content_files import retire_contents
+from ownlab.lab.runtimes.content_files import remove_old_content
 from ownlab.lab.runtimes.kernel_variables import startup_failures
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def run(
     options = resolve_lab_options()
     with suppress(OSError):
         retire_old(options.keep_days)
-        retire_contents(options.content_keep_days)
+        remove_old_content(options.content_keep_days)
     return Outcome(replace(report, output=written.path), written.trouble)
 
 

@@ -14,7 +14,7 @@ from ownlab.lab.runs.reporter import Stop, Teller
 from ownlab.lab.runs.validation import Ready
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
 
 __all__ = ["RunRuntime"]
 
@@ -45,7 +45,7 @@ class RunRuntime:
             return
         told = ""
         while True:
-            now = start.await_state(self.plan, _START, self._child)
+            now = start.wait_until_started(self.plan, _START, self._child)
             if now["state"] != "waiting":
                 return
             if now["reason"] != told:
@@ -62,7 +62,7 @@ class RunRuntime:
         try:
             if not self.at_once:
                 with suppress(LabError):  # it has ended by itself
-                    ask(self.plan.sockets, "end", why=why, now=False)
+                    send_command(self.plan.sockets, "end", why=why, now=False)
                     operations.wait_until(self.plan.limits.on_end + _ENDS, self._is_gone)
         finally:
             operations.end_runtime(self.plan, self._child, why)
@@ -80,7 +80,7 @@ class RunRuntime:
 
 def _spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        return start.spawn(plan, env)
+        return start.start_supervisor(plan, env)
     except BaseException:
         operations.remove_folders(plan)
         raise

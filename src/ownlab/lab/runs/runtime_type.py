@@ -83,13 +83,13 @@ def _check_language(path: str, metadata: Mapping[str, Any], spec: Mapping[str, A
 def _types_now(env: Mapping[str, str]) -> tuple[RuntimeType, ...]:
     from ownlab.lab.runtimes.cards import read_devices
     from ownlab.lab.runtimes.runtime_types import current_types
-    from ownlab.lab.runtimes.snapshot import with_freedom
+    from ownlab.lab.runtimes.snapshot import with_availability
     from ownlab.lab.store.location import choose_store
     from ownlab.lab.store.store import Store
 
     options, devices = resolve_lab_options(environ=env), read_devices(env)
     with Store.open(choose_store(options, env).folder) as store:
-        return with_freedom(current_types(env, devices), store, devices, options)
+        return with_availability(current_types(env, devices), store, devices, options)
 
 
 def _notice_of(proposal: Proposal) -> str:

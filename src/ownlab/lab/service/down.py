@@ -68,17 +68,17 @@ def end_runtimes(store: Store, rows: Sequence[RuntimeRow], on_end: float) -> lis
     for row in rows:
         _ask(store, row)
     await_end(store, rows, on_end)
-    return [row for row in rows if not store.alive(row.id)]
+    return [row for row in rows if not store.is_alive(row.id)]
 
 
 def _ask(store: Store, row: RuntimeRow) -> None:
     try:
         stop_runtime(store, row.id, why="the lab was ended")
     except LabError:
-        if store.alive(row.id):  # else it has ended by itself meanwhile
+        if store.is_alive(row.id):  # else it has ended by itself meanwhile
             raise
 
 
 def await_end(store: Store, rows: Sequence[RuntimeRow], on_end: float) -> bool:
     """Whether all of them ended in the time that they have to save their work."""
-    return wait_until(on_end + _MORE_SECONDS, lambda: not any(store.alive(row.id) for row in rows), every=0.05)
+    return wait_until(on_end + _MORE_SECONDS, lambda: not any(store.is_alive(row.id) for row in rows), every=0.05)

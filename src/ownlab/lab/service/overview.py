@@ -21,7 +21,7 @@ def still_running(store_folder: str, lab: str | None = None) -> list[RuntimeRow]
         return []  # nothing ever ran here
     with Store.open(store_folder, create=False) as store:
         rows = [row for row in store.runtimes() if row.uid == os.geteuid() and row.lab is not None]
-        return [row for row in rows if lab in (None, row.lab) and store.alive(row.id)]
+        return [row for row in rows if lab in (None, row.lab) and store.is_alive(row.id)]
 
 
 def lab_state(lab: Lab, store_folder: str, page: str = "lab") -> LabState:

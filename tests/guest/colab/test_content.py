@@ -277,7 +277,7 @@ print(before == (os.readlink('/proc/self/ns/mnt'), os.readlink('/proc/self/ns/us
 """
     )
     why, rest, _ = said.split("\n")
-    assert why.startswith("There is no /content here: ")
+    assert why.startswith("/content is not available: ")
     assert f"{call}: Operation not permitted" in why
     assert why.endswith(f"The notebook works in {anybody.content} instead.")
     assert rest == f"True {anybody.content}"

@@ -104,7 +104,7 @@ def test_scripts_find_google_colab_and_can_extend_the_path(cells: Cells) -> None
 def test_the_reason_for_a_missing_content_folder_is_shown_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with kernel(tmp_path, {"OWNLAB_CONTENT": str(tmp_path / "file" / "content")}) as cells:
-        assert cells.run("print(1)").text.startswith("There is no /content here: ")
+        assert cells.run("print(1)").text.startswith("/content is not available: ")
         assert cells.run("print(2)").text == "2\n"
 
 

@@ -77,7 +77,7 @@ def test_an_answer_cannot_name_files_elsewhere(page: Page, tmp_path: Path) -> No
     def elsewhere(request: dict[str, Any]) -> dict[str, Any]:
         return {"data": {"files": [{"name": "x", "path": request["target_dir"] + "/../mine"}]}}
 
-    assert "elsewhere than it was asked to" in page.run(FILES + "files.upload()", {"ownlab_upload": elsewhere}).error
+    assert "into another folder" in page.run(FILES + "files.upload()", {"ownlab_upload": elsewhere}).error
 
     def named(request: dict[str, Any]) -> dict[str, Any]:
         answer = picks(a="1")(request)

@@ -178,9 +178,7 @@ def test_missing_credentials_are_an_error(page: Page) -> None:
     assert page.run(f"from google.colab import auth\n{without}\nfinally: os.environ['PATH'] = path").error.startswith(
         none
     )
-    assert (
-        "needs a page" in page.headless("from google.colab import auth; auth.authenticate_service_account()").error
-    )
+    assert "needs a page" in page.headless("from google.colab import auth; auth.authenticate_service_account()").error
 
 
 def test_gcloud_signs_a_person_in(page: Page) -> None:

@@ -144,7 +144,7 @@ print(subprocess.run(script, text=True, stdout=-1, stderr=-2).stdout.strip().spl
     if person.name == "root":
         assert third == "Mounted at /content/drive"
     else:
-        assert third.endswith("(only a cell's own process can mount: call drive.mount there)")
+        assert third.endswith("(only the kernel's own process can mount: call drive.mount in a cell)")
 
 
 def test_a_missing_drive_folder_is_an_error(person: Person) -> None:
@@ -154,7 +154,7 @@ def test_a_missing_drive_folder_is_an_error(person: Person) -> None:
 
 @pytest.fixture
 def linked() -> Iterator[Person]:
-    """Somebody on a machine whose own /content holds the drive: there the runtime gets none, and links have to do."""
+    """Somebody on a machine whose own /content contains the drive: there the runtime gets none, and links have to do."""
     with somebody("root", "folder") as each:
         each.drive = Path("/content/mine")
         yield each
@@ -179,10 +179,10 @@ drive.flush_and_unmount(); print(os.listdir('drive'), os.listdir('/content/mine'
     place = linked.content / "drive"
     assert lines[0] == f"Mounted at {place}"
     assert lines[1].startswith("/content is not available (this machine's own /content contains /content/mine")
-    assert lines[1].endswith(f"so paths have to begin with {place}.")
+    assert lines[1].endswith(f"Use paths that begin with {place}.")
     assert lines[2] == "['kept'] True"
     assert lines[3].startswith("Drive already mounted at /content/drive;")
-    assert lines[5].endswith("It can be written to: there are no read-only mounts either.")
+    assert lines[5].endswith("The drive is writable: read-only mounts are not available either.")
     assert [line.split(":")[0] for line in lines[6:10]] == [
         f"ValueError Mountpoint must be inside {linked.content}"
     ] * 4
@@ -197,7 +197,10 @@ def test_links_of_an_earlier_kernel(linked: Person) -> None:
 
 
 def test_missing_rclone_is_an_error(person: Person) -> None:
-    for remote, why in (("--help", "must have the form name:path, not '--help'"), ("/etc", "must have the form name:path, not '/etc'")):
+    for remote, why in (
+        ("--help", "must have the form name:path, not '--help'"),
+        ("/etc", "must have the form name:path, not '/etc'"),
+    ):
         assert why in person.run(DRIVE + "tried('drive'); print(os.listdir('/content'))", OWNLAB_DRIVE_REMOTE=remote)
     said = person.run(DRIVE + "os.environ['PATH'] = ''; tried('drive')", OWNLAB_DRIVE_REMOTE="mine:")
     assert "mine: needs rclone, which is not installed" in said

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "fit"))
-from examining import MODELS, PART, Examined, Results, check, chosen, look, table
+from experiments import MODELS, PART, Examined, Results, check, chosen, look, table
 
 from ownlab.instruments.fit.batch_search import BatchRange
 from ownlab.instruments.fit.calibration import H200, Calibration, load_calibrations, save_calibration

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "fit"))
-from attending import HEADS, KERNELS, Case, attention_on, cases, given, off, taken
+from attention_cases import HEADS, KERNELS, Case, attention_on, cases, given, off, taken
 
 # What torch warns of is its own.
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.takes_the_card]

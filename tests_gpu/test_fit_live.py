@@ -42,7 +42,9 @@ def test_a_model_on_the_card() -> None:
         loss = nn.CrossEntropyLoss(weight=weights)
         model = model_of(device)
         before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.get_rng_state()
-        found: dict[str, Any] = live.answer(live.Live(model, inputs, lambda out: loss(out, targets)), {"target": ""})
+        found: dict[str, Any] = live.answer(
+            live.LiveModel(model, inputs, lambda out: loss(out, targets)), {"target": ""}
+        )
         after = torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.get_rng_state()
         assert before[:2] == after[:2]
         assert torch.equal(before[2], after[2])

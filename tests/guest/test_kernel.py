@@ -22,7 +22,7 @@ def run(code: str, python: str = sys.executable) -> str:
     return ran.stdout
 
 
-def test_functions_run_last_first_once_and_none_stops_the_others() -> None:
+def test_functions_run_once_in_reverse_order_even_if_one_fails() -> None:
     code = """
 from ownlab_guest.kernel.on_end import on_end, run_on_end
 on_end(print, 'first', end='.')
@@ -47,12 +47,12 @@ os.wait()
     assert run(code) == "ended\n"
 
 
-def test_only_functions_are_taken() -> None:
+def test_on_end_accepts_only_functions() -> None:
     code = "from ownlab_guest.kernel.on_end import on_end\ntry: on_end(3)\nexcept TypeError as exc: print(exc)"
     assert run(code) == "on_end takes a function, not 3\n"
 
 
-def test_the_real_ownlab_wins_and_both_know_the_same_functions() -> None:
+def test_an_installed_ownlab_comes_before_the_facade() -> None:
     code = """
 import ownlab.notebook, ownlab_guest.kernel.on_end
 print(ownlab.__version__ != '', ownlab.notebook.on_end is ownlab_guest.kernel.on_end.on_end, sys.path[-1])
@@ -60,12 +60,12 @@ print(ownlab.__version__ != '', ownlab.notebook.on_end is ownlab_guest.kernel.on
     assert run(code) == f"True True {GUEST / 'facade'}\n"
 
 
-def test_where_ownlab_is_not_installed_notebooks_have_on_end(torch_python: str) -> None:
+def test_notebooks_have_on_end_where_ownlab_is_not_installed(torch_python: str) -> None:
     code = "import ownlab\nownlab.on_end(print, 'saved')\nprint(ownlab.__file__)"
     assert run(code, torch_python) == f"{GUEST / 'facade' / 'ownlab' / '__init__.py'}\nsaved\n"
 
 
-def test_an_environment_without_ipykernel_is_told_in_words(torch_python: str) -> None:
+def test_an_environment_without_ipykernel_is_reported(torch_python: str) -> None:
     ran = subprocess.run(
         [torch_python, str(LAUNCH), "-f", "x"], capture_output=True, text=True, timeout=60, check=False
     )
@@ -80,7 +80,7 @@ def test_a_kernel_whose_supervisor_is_gone_does_not_start() -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_a_worker_ends_by_a_signal_as_it_would_without_us(ending: signal.Signals) -> None:
+def test_signals_end_a_forked_worker_as_usual(ending: signal.Signals) -> None:
     code = f"""
 import os, time
 from ownlab_guest.kernel.on_end import on_end
@@ -114,7 +114,7 @@ os.wait()
     assert run(code) == "False True False\nFalse\n"
 
 
-def test_a_process_that_was_told_to_end_does_so_in_a_cell() -> None:
+def test_sigterm_ends_a_process_in_the_middle_of_a_cell() -> None:
     """SystemExit would be caught by IPython; other exit handlers run, too."""
     code = """
 import atexit, os, time
@@ -157,7 +157,7 @@ os.wait()
     assert run(code) == "4\n"
 
 
-def test_a_subshell_that_is_closed_handles_what_had_just_come() -> None:
+def test_a_closed_subshell_handles_its_last_messages() -> None:
     code = """
 import asyncio, zmq
 from ipykernel.subshell import SubshellThread

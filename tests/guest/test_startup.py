@@ -1,4 +1,4 @@
-"""Start-up scripts in real kernels: when they run, and what is said of one that fails."""
+"""Start-up scripts in real kernels: when they run, and how failures are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_labs_shell_script_runs_before_the_kernel_and_others_before_the_firs
     assert (tmp_path / "order").read_text() == first + "beside\npython\n"
 
 
-def test_a_log_handler_that_it_made_goes_on_in_cells(tmp_path: Path) -> None:
+def test_log_handlers_of_a_script_work_in_cells(tmp_path: Path) -> None:
     script = "import logging, sys\nlogging.basicConfig(format='%(message)s')\nlogging.warning('at the start')\nkept = sys.stdout\n"
     (tmp_path / "a.startup.py").write_text(script)
     with kernel(tmp_path, {**PLAIN, "JPY_SESSION_NAME": str(tmp_path / "a.ipynb")}) as cells:
@@ -34,7 +34,7 @@ def test_a_log_handler_that_it_made_goes_on_in_cells(tmp_path: Path) -> None:
         assert (ran.error, ran.text.endswith("after\n")) == ("", True)
 
 
-def test_one_that_fails_is_told_in_the_first_cell_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_failure_is_reported_in_the_first_cell_and_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "lab.py").write_text("y = 1\nimport sys\nsys.exit('no way')\n")
     (tmp_path / "a.startup.sh").write_text("echo all is lost >&2\nexit 3\n")
     (tmp_path / "a.startup.py").write_text("z = 2\n1 / 0\n")
@@ -55,7 +55,7 @@ def test_one_that_fails_is_told_in_the_first_cell_and_ends_nothing(tmp_path: Pat
         assert cells.run("print(y)").text == "1\n"
 
 
-def test_a_script_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_script(tmp_path: Path) -> None:
     for name in ("gone.sh", "gone.py"):
         with kernel(tmp_path, {**PLAIN, "OWNLAB_STARTUP_SCRIPT": str(tmp_path / name)}) as cells:
             assert f"The start-up script {name} failed: " in cells.run("pass").text

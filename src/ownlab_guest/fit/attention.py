@@ -1,4 +1,4 @@
-"""Attention as a card computes it: which of torch's kernels, by ATen/native/transformers/cuda/sdp_utils.cpp of torch 2.11."""
+"""Attention as a card computes it: which kernel torch chooses (ATen/native/transformers/cuda/sdp_utils.cpp of torch 2.11)."""
 
 from typing import Any, Optional, Set, Tuple
 
@@ -8,19 +8,19 @@ from ownlab_guest.fit.request import Card
 
 aten = torch.ops.aten
 _HALVES = (torch.bfloat16, torch.float16)
-_OF_CUDNN = (9.0, 10.0)  # cards where torch prefers cuDNN's
-_WIDEST = 256  # of a head
-# Since cuDNN 9.10, which came with torch 2.8; wider than 128 on Hopper.
+_CUDNN_CAPABILITIES = (9.0, 10.0)  # capabilities of cards where torch prefers cuDNN
+_WIDEST = 256  # width of a head
+# cuDNN 9.10, which came with torch 2.8, supports heads wider than 128 on Hopper.
 _IS_LATE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
 
 
 class Attention:
-    """In place of torch.nn.functional.scaled_dot_product_attention."""
+    """Replaces torch.nn.functional.scaled_dot_product_attention."""
 
     def __init__(self, card: Card) -> None:
         self._card = card
         schema = aten._scaled_dot_product_cudnn_attention.default._schema
-        # Before torch 2.5 cuDNN's took no mask, and was not chosen.
+        # Before torch 2.5 cuDNN's kernel took no mask, and was not chosen.
         self._has_cudnn = any(one.name == "attn_bias" for one in schema.arguments)
 
     def __call__(
@@ -53,13 +53,13 @@ class Attention:
         return efficient(query, key, value, mask, wanted, dropout_p, is_causal, scale=scale)[0]
 
     def kernel(self, query: Any, key: Any, value: Any, mask: Optional[Any], dropout: float, causal: bool) -> str:
-        """Which one torch chooses: cudnn, flash, efficient or plain."""
+        """Return the kernel that torch chooses: cudnn, flash, efficient or plain."""
         if query.dim() != 4 or query.dtype is torch.float64:
             return "plain"
         half = query.dtype in _HALVES
         square, same_heads = query.shape[-2] == key.shape[-2], query.shape[1] == key.shape[1]
         widths = {int(query.shape[-1]), int(value.shape[-1])}
-        # A mask whose last dimension is not its innermost one, as T5's bias of positions is in some versions of transformers.
+        # The last dimension of a mask may not be its innermost one, as in T5's position bias in some versions of transformers.
         straight = all(one.stride(-1) == 1 for one in (query, key, value, mask) if one is not None)
         if half and straight and self._takes_cudnn(query, key, mask, dropout, widths):
             return "cudnn"
@@ -70,9 +70,9 @@ class Attention:
         return "efficient" if same_heads and even and straight else "plain"
 
     def _takes_cudnn(self, query: Any, key: Any, mask: Optional[Any], dropout: float, widths: Set[int]) -> bool:
-        if not self._has_cudnn or self._card.capability not in _OF_CUDNN:
+        if not self._has_cudnn or self._card.capability not in _CUDNN_CAPABILITIES:
             return False
-        learnt = mask is not None and mask.requires_grad  # a bias of positions, as T5's
+        learnt = mask is not None and mask.requires_grad  # a position bias, as in T5
         short = key.shape[-2] == 1 or (dropout > 0 and query.shape[-2] == 1)
         widest = _WIDEST if self._card.capability == 9 and _IS_LATE else _WIDEST // 2
         return not learnt and not short and all(width <= widest and width % 8 == 0 for width in widths)
@@ -84,7 +84,7 @@ def _as_numbers(mask: Optional[Any], dtype: Any) -> Optional[Any]:
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask.logical_not(), float("-inf"))
 
 
-def whole_layer(
+def multi_head_attention(
     query: Any,
     key: Any,
     value: Any,
@@ -98,8 +98,8 @@ def whole_layer(
     need_weights: bool = True,
     *_: Any,
 ) -> Tuple[Any, Any]:
-    """nn.MultiheadAttention in inference, which torch computes in one operation: what that one does on a card
-    (native_multi_head_attention_cuda in ATen/native/transformers/cuda/attention.cu), with and without a fused kernel."""
+    """nn.MultiheadAttention in inference, which is one operation in torch: what it does on a card, with and without a fused
+    kernel (native_multi_head_attention_cuda in ATen/native/transformers/cuda/attention.cu)."""
     if query is key and key is value:
         parts = torch.nn.functional.linear(query, weight, bias).chunk(3, -1)
     else:
@@ -107,15 +107,15 @@ def whole_layer(
         parts = [torch.nn.functional.linear(one, *learnt) for one, *learnt in pairs]
     split = [one.view(one.shape[0], -1, heads, width // heads).transpose(1, 2) for one in parts]
     if mask is None and not need_weights:
-        said, shares = torch.nn.functional.scaled_dot_product_attention(*split), None
+        output, shares = torch.nn.functional.scaled_dot_product_attention(*split), None
     else:
         shares = torch.softmax(split[0] @ split[1].transpose(-2, -1), -1)
-        said = shares @ split[2]
-    joined = said.transpose(1, 2).reshape(query.shape[0], -1, width)
+        output = shares @ split[2]
+    joined = output.transpose(1, 2).reshape(query.shape[0], -1, width)
     return torch.nn.functional.linear(joined, out_weight, out_bias), shares
 
 
-def whole_block(
+def transformer_encoder_layer(
     x: Any,
     width: int,
     heads: int,
@@ -128,7 +128,7 @@ def whole_block(
     eps: float,
     *learnt: Any,
 ) -> Any:
-    """nn.TransformerEncoderLayer in inference, as transformer_encoder_layer_forward in ATen/native/transformers does it."""
+    """nn.TransformerEncoderLayer in inference (transformer_encoder_layer_forward in ATen/native/transformers)."""
     norms, inner, mask = learnt[:4], learnt[4:8], learnt[8] if len(learnt) > 8 else None
     functional = torch.nn.functional
 
@@ -136,10 +136,12 @@ def whole_block(
         return functional.layer_norm(tensor, (width,), norms[place], norms[place + 1], eps)
 
     inside = norm(x, 0) if norm_first else x
-    said = whole_layer(inside, inside, inside, width, heads, weight, bias, out_weight, out_bias, mask, False)[0]
-    x = said.add_(x) if norm_first else norm(said.add_(x), 0)
+    output = multi_head_attention(
+        inside, inside, inside, width, heads, weight, bias, out_weight, out_bias, mask, False
+    )[0]
+    x = output.add_(x) if norm_first else norm(output.add_(x), 0)
     inside = norm(x, 2) if norm_first else x
     rows = inside.reshape(-1, width)
     grown = aten._addmm_activation(inner[1], rows, inner[0].t(), use_gelu=gelu)
-    said = functional.linear(grown, inner[2], inner[3]).view(x.shape).add_(x)
-    return said if norm_first else norm(said, 2)
+    output = functional.linear(grown, inner[2], inner[3]).view(x.shape).add_(x)
+    return output if norm_first else norm(output, 2)

@@ -1,55 +1,57 @@
-"""What CUDA and its libraries take on this card beside all tensors: `launch.py fit.calibrate products|convolutions`.
+"""Measures what CUDA and its libraries take on this card besides tensors: `launch.py fit.calibrate products|convolutions`.
 
-Each part in a process of its own, because kernels that were loaded stay: the order of the stages is the measurement.
+Each part runs in its own process, because loaded kernels stay: the order of the stages is the measurement.
 """
 
 import gc
 from typing import Any, Callable, Dict, List, Tuple
 
-from ownlab_guest.fit.errors import Refused
+from ownlab_guest.fit.errors import FitError
 
 SIDE = 512
 PARTS = ("products", "convolutions")
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """What the process holds after each stage, less what torch reserved."""
+    """Return what the process holds after each stage, minus what torch reserved."""
     try:
         try:
             import torch
         except ImportError as exc:
-            raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
+            raise FitError("no-torch", f"this Python has no torch: {exc}") from exc
         from ownlab_guest.fit import device as on_device
 
-        device = on_device.choose("cuda:0")
+        device = on_device.choose_device("cuda:0")
         torch.zeros(1, device=device)
-        said = measured(arguments[0], device, lambda: _beside_tensors(device), lambda: _kept(device))
+        measured = measure_stages(
+            arguments[0], device, lambda: _context_bytes(device), lambda: _allocated_bytes(device)
+        )
         return {
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
-            "device": on_device.facts(device),
-            "stages": said,
+            "device": on_device.describe_device(device),
+            "stages": measured,
         }
-    except Refused as exc:
+    except FitError as exc:
         return exc.answer()
 
 
-def measured(
-    part: str, device: str, beside_tensors: Callable[[], int], kept: Callable[[], int]
+def measure_stages(
+    part: str, device: str, read_context: Callable[[], int], read_allocated: Callable[[], int]
 ) -> List[Dict[str, Any]]:
-    """Stage by stage; the second figure is what libraries keep of torch's own memory."""
-    said = []
+    """Measure stage by stage: the context, and what libraries keep of torch's memory."""
+    measured = []
     for name, run in stages(part, device):
         run()
         run()
         gc.collect()
-        said.append({"name": name, "context_bytes": beside_tensors(), "kept_bytes": kept()})
-    return said
+        measured.append({"name": name, "context_bytes": read_context(), "kept_bytes": read_allocated()})
+    return measured
 
 
 def stages(part: str, device: str) -> List[Tuple[str, Callable[[], None]]]:
-    """In the order in which they are run."""
+    """Return the stages in the order in which they run."""
     import torch
     from torch import nn
 
@@ -81,10 +83,10 @@ def stages(part: str, device: str) -> List[Tuple[str, Callable[[], None]]]:
             ("matmul_backward", trained(torch.float32)),
             ("more_kernels", trained(torch.bfloat16)),
         ]
-    raise Refused("bad-request", f"no part is called {part}; there are {', '.join(PARTS)}")
+    raise FitError("bad-request", f"unknown part {part}; known are {', '.join(PARTS)}")
 
 
-def _beside_tensors(device: str) -> int:
+def _context_bytes(device: str) -> int:
     import torch
 
     from ownlab_guest.fit import device as on_device
@@ -92,11 +94,11 @@ def _beside_tensors(device: str) -> int:
     torch.cuda.synchronize(device)
     used, reason = on_device.process_bytes()
     if used is None:
-        raise Refused("no-nvml", f"what this process holds on the card is not told: {reason}")
+        raise FitError("no-nvml", f"the memory of this process on the card is unknown: {reason}")
     return used - int(torch.cuda.memory_reserved(device))
 
 
-def _kept(device: str) -> int:
+def _allocated_bytes(device: str) -> int:
     import torch
 
     return int(torch.cuda.memory_allocated(device))

@@ -1,7 +1,7 @@
-"""What CUDA does otherwise than the CPU, for tensors that have no data and are said to lie on the CPU.
+"""What CUDA does differently from the CPU, for tensors without data that are on the CPU.
 
-Tensors without data cannot be on a CUDA device where torch was built without CUDA: autograd ends the process. So they are on
-the CPU, and here the operations that would be others on a card are replaced by those.
+Tensors without data cannot be on a CUDA device if torch was built without CUDA: autograd would abort the process. So they are
+on the CPU, and operations that differ on a card are replaced here.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ from typing import Any, Callable, Dict, Iterator
 import torch
 from torch.utils._pytree import tree_map
 
-from ownlab_guest.fit.attention import Attention, whole_block, whole_layer
+from ownlab_guest.fit.attention import Attention, multi_head_attention, transformer_encoder_layer
 from ownlab_guest.fit.request import Card
 
 aten = torch.ops.aten
 Instead = Dict[Any, Callable[..., Any]]
 
-# Autocast of CUDA, as in ATen/autocast_mode.h of torch 2.11. What both compute in half precision is the CPU's list already.
+# Autocast of CUDA, from ATen/autocast_mode.h of torch 2.11. Operations in half precision are the same as on the CPU.
 _TO_FLOAT32 = """
 acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar
 softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm.dim nuclear_norm nuclear_norm.dim cosine_similarity
@@ -35,22 +35,22 @@ _HALVES = (torch.bfloat16, torch.float16)
 
 
 @contextlib.contextmanager
-def as_cuda(instead: Instead) -> Iterator[None]:
-    """While it lasts, CPU tensors behave as a card's: autocast, the operations of `instead`, optimizers, transformers."""
+def emulate_cuda(instead: Instead) -> Iterator[None]:
+    """Make CPU tensors behave as on a card: autocast, the operations of `instead`, optimizers, transformers."""
     library = torch.library.Library("aten", "IMPL")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of each kernel that is replaced: this is what is meant
-            _cast_as_cuda(library)
+            warnings.simplefilter("ignore")  # torch warns about each kernel that is replaced, which is intended
+            _autocast_as_cuda(library)
             for operation, function in instead.items():
                 library.impl(operation, function, "AutogradCPU")
-        with _many_at_once(), _no_one_traces():
+        with _allow_foreach(), _hide_fake_tensors():
             yield
     finally:
         library._destroy()
 
 
-def _cast_as_cuda(library: Any) -> None:
+def _autocast_as_cuda(library: Any) -> None:
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     for name in torch._C._dispatch_get_all_op_names():
         if name.startswith("aten::") and has(name, "AutocastCPU") and not has(name, "AutocastCUDA"):
@@ -84,7 +84,7 @@ def _with_float32(function: Any) -> Callable[..., Any]:
 
 
 def _to_float32(function: Any) -> Callable[..., Any]:
-    """Halves go in as they are; only the result is said to be float32."""
+    """Keep 16-bit arguments; only the result is float32."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         names = [one.name for one in function._schema.arguments]
@@ -99,8 +99,8 @@ def _to_float32(function: Any) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def _many_at_once() -> Iterator[None]:
-    """Optimizers choose their foreach kernels by the device and by the exact type of the parameters."""
+def _allow_foreach() -> Iterator[None]:
+    """Allow foreach kernels: optimizers choose them by the device and the exact type of the parameters."""
     optimizer: Any = importlib.import_module("torch.optim.optimizer")
     fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensor
     devices = optimizer._get_foreach_kernels_supported_devices
@@ -114,8 +114,8 @@ def _many_at_once() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _no_one_traces() -> Iterator[None]:
-    """transformers takes tensors without data for a compiler's, and builds masks that it does not build otherwise."""
+def _hide_fake_tensors() -> Iterator[None]:
+    """Hide from transformers that tensors have no data: it would take them for a compiler's, and build extra masks."""
     module: Any = sys.modules.get("transformers.utils.import_utils")
     before = getattr(module, "is_fake_tensor", None)
     if before is None:
@@ -129,30 +129,30 @@ def _no_one_traces() -> Iterator[None]:
 
 
 def operations(card: Card) -> Instead:
-    """Operations that are others on that card."""
+    """Return replacements for operations that differ on that card."""
     attention = Attention(card)
     return {
-        **everywhere(),
+        **common_operations(),
         aten.scaled_dot_product_attention.default: attention,
-        aten._native_multi_head_attention.default: whole_layer,
-        aten._transformer_encoder_layer_fwd.default: whole_block,
+        aten._native_multi_head_attention.default: multi_head_attention,
+        aten._transformer_encoder_layer_fwd.default: transformer_encoder_layer,
     }
 
 
-def everywhere() -> Instead:
-    """Those that a processor can compute as well."""
+def common_operations() -> Instead:
+    """Return the replacements that a processor can compute, too."""
     return {aten.dropout.default: _dropout, aten.linear.default: _linear}
 
 
 def _dropout(inputs: Any, p: float, train: bool) -> Any:
-    """CUDA keeps a mask of one byte for each value."""
+    """Dropout of CUDA, which keeps a mask of one byte per value."""
     if not train or p == 0.0 or inputs.numel() == 0:
         return inputs
     return aten.native_dropout(inputs, p, train)[0]
 
 
 def _linear(inputs: Any, weight: Any, bias: Any = None) -> Any:
-    """A bias that is no part of the product is added in place; to tensors without data torch adds it otherwise."""
+    """Linear of CUDA: a bias outside of the product is added in place, but not so to tensors without data."""
 
     def linear(*args: Any) -> Any:
         return aten.linear.default._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args)

@@ -1,4 +1,4 @@
-"""The device that a step is measured on: what it is, what is free there, and what the driver counts for this process."""
+"""The device of a measurement: its properties, free memory, the driver's figure for this process, and the timing of steps."""
 
 import ctypes
 import os
@@ -8,31 +8,31 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-from ownlab_guest.fit.errors import Refused
+from ownlab_guest.fit.errors import FitError
 from ownlab_guest.probe.nvml import PROCESSES_BROKEN
 
 NVML = "libnvidia-ml.so.1"
-MOST_PROCESSES = 512
-NOT_TOLD = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE: Windows' own driver model
+MAX_PROCESSES = 512
+NOT_AVAILABLE = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE: Windows' own driver model
 
 
-def choose(wanted: Optional[str]) -> str:
-    """The device by torch's name: the card where there is one, else the processor."""
+def choose_device(wanted: Optional[str]) -> str:
+    """Return the device by torch's name: a card if there is one, else the processor."""
     if wanted == "cpu" or (wanted is None and not torch.cuda.is_available()):
         return "cpu"
     device = torch.device(wanted or "cuda:0")
     if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
-        raise Refused("no-card", f"this torch ({torch.__version__}) sees no {wanted}")
+        raise FitError("no-card", f"this torch ({torch.__version__}) sees no {wanted}")
     return f"cuda:{device.index or 0}"
 
 
-def facts(device: str) -> Dict[str, Any]:
-    """What it is. On a card this makes the context."""
+def describe_device(device: str) -> Dict[str, Any]:
+    """Describe the device. On a card this creates the CUDA context."""
     if device == "cpu":
         return {"kind": "cpu", "name": _processor(), "multiprocessors": os.cpu_count() or 1}
     properties = torch.cuda.get_device_properties(device)
     free, total = torch.cuda.mem_get_info(device)
-    own, _ = process_bytes()  # the context is ours, too: what is free for us is free with it
+    own, _ = process_bytes()  # the context belongs to this process: count it as free
     return {
         "kind": "rocm" if torch.version.hip else "cuda",
         "name": properties.name,
@@ -51,12 +51,12 @@ def _processor() -> str:
                 if line.startswith("model name"):
                     return line.partition(":")[2].strip()
     except OSError:
-        pass  # not Linux: the name below is less telling, and always there
+        pass  # not Linux: use the less specific name below
     return platform.processor() or platform.machine()
 
 
 class _Process(ctypes.Structure):
-    """nvmlProcessInfo_t, as its second and third versions have it."""
+    """nvmlProcessInfo_t of versions 2 and 3."""
 
     _fields_ = [
         ("pid", ctypes.c_uint),
@@ -67,9 +67,9 @@ class _Process(ctypes.Structure):
 
 
 def process_bytes() -> Tuple[Optional[int], str]:
-    """What nvidia-smi shows of this process, and where from; or None, and why not.
+    """Return what nvidia-smi shows for this process, and the source; or None, and the reason.
 
-    By ctypes: the Python that has torch need not have NVML's bindings.
+    Uses ctypes: the Python that has torch may lack the bindings of NVML.
     """
     try:
         library = ctypes.CDLL(NVML)
@@ -82,20 +82,20 @@ def process_bytes() -> Tuple[Optional[int], str]:
     for handle in _handles(library):
         found, code = _processes(library, handle)
         if code != 0:
-            return None, f"NVML does not say who is on the card (code {code})"
+            return None, f"NVML does not list the processes on the card (code {code})"
         seen += found
-    return own_bytes(seen, os.getpid())
+    return find_own_bytes(seen, os.getpid())
 
 
-def own_bytes(seen: List[Tuple[int, int]], pid: int) -> Tuple[Optional[int], str]:
-    """Our share of what all processes hold on all cards."""
+def find_own_bytes(seen: List[Tuple[int, int]], pid: int) -> Tuple[Optional[int], str]:
+    """Return the memory of this process on all cards."""
     own = [used for number, used in seen if number == pid]
     if not own and len(seen) == 1:
-        own = [seen[0][1]]  # a container has numbers of its own: the only one there is we
+        own = [seen[0][1]]  # a container has its own process numbers: the only process must be this one
     if not own:
-        return None, f"NVML lists {len(seen)} processes, and none by our number: a container has numbers of its own"
-    if NOT_TOLD in own:
-        return None, "the driver does not tell what a process holds"
+        return None, f"NVML lists {len(seen)} processes, and not this one: a container has its own process numbers"
+    if NOT_AVAILABLE in own:
+        return None, "the driver does not report the memory of a process"
     return sum(own), "NVML"
 
 
@@ -119,23 +119,23 @@ def _processes(library: Any, handle: Any) -> Tuple[List[Tuple[int, int]], int]:
         ask = getattr(library, f"nvmlDeviceGetComputeRunningProcesses{version}", None)
         if ask is None:
             continue
-        count, rows = ctypes.c_uint(MOST_PROCESSES), (_Process * MOST_PROCESSES)()
+        count, rows = ctypes.c_uint(MAX_PROCESSES), (_Process * MAX_PROCESSES)()
         code = ask(handle, ctypes.byref(count), rows)
         if code == 0:
             return [(row.pid, row.used) for row in rows[: count.value]], 0
     return [], code
 
 
-WARM = 2
+WARM_UP_STEPS = 2
 
 
-def timed(step: Callable[[], None], device: str, seconds: float, least: int, most: int) -> Dict[str, Any]:
-    """Two lists of seconds.
+def time_step(step: Callable[[], None], device: str, seconds: float, least: int, most: int) -> Dict[str, Any]:
+    """Return two lists of seconds, measured after a warm-up.
 
-    `alone`: each repetition for itself, from the call until the device has finished: the latency that one user waits.
-    `steady`: one after the other without waiting, as in training; on a card by its own events.
+    `alone`: each repetition from the call until the device has finished: the latency.
+    `steady`: back to back without waiting, as in training; on a card by CUDA events.
     """
-    for _ in range(WARM):
+    for _ in range(WARM_UP_STEPS):
         step()
     alone: List[float] = []
     while len(alone) < least or (len(alone) < most and sum(alone) < seconds / 2):
@@ -154,10 +154,10 @@ def _alone(step: Callable[[], None], device: str) -> float:
 
 
 def _on_card(step: Callable[[], None], device: str, count: int) -> List[float]:
-    """From the end of one to the end of the next: what the card waits for its orders is in it."""
+    """From the end of one step to the end of the next: includes the time that the card waits for launches."""
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
     torch.cuda.synchronize(device)
-    step()  # so that the first that counts has one before it
+    step()  # the first counted step must follow another one
     marks[0].record()
     for mark in marks[1:]:
         step()

@@ -1,4 +1,4 @@
-"""A step that cannot be traced, as an answer: what happened, and in which line of whose code."""
+"""Errors of the guest as answers: what happened, and in which line of the user's code; and the deadline."""
 
 import contextlib
 import os
@@ -14,74 +14,75 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class Refused(Exception):
-    """Carries the answer's `kind` and message, and the place in the user's code where there is one."""
+class FitError(Exception):
+    """Why a step cannot be traced or measured: a kind, a message, and the line of the user's code if there is one."""
 
     def __init__(self, kind: str, message: str, file: Optional[str] = None, line: Optional[int] = None) -> None:
         super().__init__(message)
         self.kind, self.file, self.line = kind, file, line
 
     def answer(self) -> Dict[str, Any]:
-        """As the host reads it."""
+        """Return the answer for the host."""
         return {"error": {"kind": self.kind, "message": str(self), "file": self.file, "line": self.line}}
 
 
-def refused(exc: BaseException, kind: str, during: str, file: Optional[str] = None) -> Refused:
-    """What the user's code raised; `file` is where that code is known to be."""
-    where = place(exc.__traceback__, file)
+def error_from(exc: BaseException, kind: str, during: str, file: Optional[str] = None) -> FitError:
+    """Make an error of what the user's code raised. `file`: where that code is known to be."""
+    where = find_user_line(exc.__traceback__, file)
     if isinstance(exc, SyntaxError):
         where = exc.filename or where[0], exc.lineno or where[1]
     known = _known(exc)
     if known is not None:
         kind, message = known
     else:
-        words = " ".join(str(exc).split())
-        message = f"{during} raised {type(exc).__name__}" + (f": {words[:400]}" if words else "")
-    return Refused(kind, message, *where)
+        reason = " ".join(str(exc).split())[:400]
+        name = type(exc).__name__
+        message = f"{during} raised {name}: {reason}" if reason else f"{during} raised {name}"
+    return FitError(kind, message, *where)
 
 
-def place(trace: Optional[TracebackType], file: Optional[str]) -> Tuple[Optional[str], Optional[int]]:
-    """The innermost line of the user's own code: in `file`, else outside of any library."""
-    frames = [one for one in traceback.extract_tb(trace) if not one.filename.startswith((HERE, "<"))]
-    own = [one for one in frames if file is not None and os.path.realpath(one.filename) == os.path.realpath(file)]
+def find_user_line(trace: Optional[TracebackType], file: Optional[str]) -> Tuple[Optional[str], Optional[int]]:
+    """Return the innermost line of the user's own code: in `file`, else outside of any library."""
+    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith((HERE, "<"))]
+    own = [frame for frame in frames if file is not None and os.path.realpath(frame.filename) == os.path.realpath(file)]
     if not own:
-        own = [one for one in frames if not is_of_library(one.filename)]
+        own = [frame for frame in frames if not is_library_file(frame.filename)]
     return (own[-1].filename, own[-1].lineno) if own else (file, None)
 
 
-def is_of_library(file: str) -> bool:
-    """Whether code is not the user's own."""
+def is_library_file(file: str) -> bool:
+    """Whether a file belongs to a library or to Python."""
     return "site-packages" in file or "dist-packages" in file or file.startswith(os.path.dirname(os.__file__))
 
 
 def _known(exc: BaseException) -> Optional[Tuple[str, str]]:
-    """Failures of fake tensors, which say little to people who never asked for any."""
-    name, words = type(exc).__name__, str(exc)
+    """Return kind and message for failures of fake tensors, whose own messages would confuse users."""
+    name, message = type(exc).__name__, str(exc)
     if name == "DynamicOutputShapeException":
-        operation = str(getattr(exc, "func", words))
+        operation = str(getattr(exc, "func", message))
         return "data-dependent-shape", (
             f"{operation}: the size of its result depends on the data (a boolean index, nonzero, unique …), "
-            "which is not known before the model runs"
+            "which is unknown before the model runs"
         )
     if name == "DataDependentOutputException":
-        return "data-dependent-value", f"{getattr(exc, 'func', words)}: its result depends on the data"
+        return "data-dependent-value", f"{getattr(exc, 'func', message)}: its result depends on the data"
     if name in ("UnsupportedOperatorException", "UnsupportedFakeTensorException"):
         return (
             "cannot-be-traced",
-            f"{getattr(exc, 'func', words)}: this operation says nothing of its sizes without data",
+            f"{getattr(exc, 'func', message)}: this operation does not define its sizes without data",
         )
-    if "no fake impl" in words:
-        found = re.search(r"\w+::\w+", words)
+    if "no fake impl" in message:
+        operation_name = re.search(r"\w+::\w+", message)
         return (
             "cannot-be-traced",
-            f"{found[0] if found else 'a custom operation'}: this operation says nothing of its sizes without data",
+            f"{operation_name[0] if operation_name else 'a custom operation'}: this operation does not define its sizes without data",
         )
-    if ".numpy() is not supported" in words:
-        return "cannot-be-traced", ".numpy(): numbers leave torch here, and while nothing is computed there are none"
-    if "UninitializedParameter" in words:
-        return "lazy-layer", "a layer has no sizes yet (LazyLinear and the like): give it its sizes"
+    if ".numpy() is not supported" in message:
+        return "cannot-be-traced", ".numpy(): values leave torch here, and a trace has no values"
+    if "UninitializedParameter" in message:
+        return "lazy-layer", "a layer has no sizes yet (LazyLinear and similar): give it its sizes"
     if any(
-        sign in words
+        sign in message
         for sign in (
             "not compiled with CUDA",
             "not linked with support for cuda",
@@ -92,50 +93,50 @@ def _known(exc: BaseException) -> Optional[Tuple[str, str]]:
     ):
         return (
             "needs-cuda",
-            f"the code asks for a GPU by itself (.cuda(), device='cuda'): {' '.join(words.split())[:200]}",
+            f"the code itself requires a GPU (.cuda(), device='cuda'): {' '.join(message.split())[:200]}",
         )
     return None
 
 
 def is_fatal(exc: BaseException) -> bool:
-    """Not the user's failure: let it end the process."""
+    """Whether an exception must end the process instead of becoming an answer."""
     return isinstance(exc, (KeyboardInterrupt, MemoryError)) or sys.is_finalizing()
 
 
-# So much of what is left is the host's own: the answer has to reach it.
-EARLIER_SHARE, EARLIER_MOST = 0.25, 2.0
+# Margin before the host's deadline: the answer has to reach the host.
+MARGIN_SHARE, MAX_MARGIN = 0.25, 2.0
 
 
-class OutOfTime(BaseException):
-    """Not an Exception: code that catches those must not catch this one."""
+class DeadlinePassed(BaseException):
+    """Not an Exception: the user's code must not catch it."""
 
 
 def _stop(number: int, frame: Any) -> None:
-    raise OutOfTime
+    raise DeadlinePassed
 
 
 @contextlib.contextmanager
-def in_time(target: str) -> Iterator[None]:
-    """What is inside is refused, with the line that it is at, shortly before OWNLAB_FIT_UNTIL (seconds, as time.time() has them).
+def before_deadline(target: str) -> Iterator[None]:
+    """Raise FitError with the current line shortly before OWNLAB_FIT_UNTIL (seconds of time.time()).
 
-    Compiled code that does not return to Python is left to the host, which ends the process.
+    If compiled code does not return to Python, the host kills the process.
     """
     until = os.environ.pop("OWNLAB_FIT_UNTIL", "")
     if not until or not hasattr(signal, "pthread_kill"):
         yield
         return
     left = max(0.0, float(until) - time.time())
-    # Not SIGALRM: launch.py has it, for the case that the host is gone.
+    # Not SIGALRM: launch.py uses it in case the host is gone.
     signal.signal(signal.SIGUSR2, _stop)
-    after = left - min(EARLIER_SHARE * left, EARLIER_MOST)
+    after = left - min(MARGIN_SHARE * left, MAX_MARGIN)
     timer = threading.Timer(after, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR2))
     timer.daemon = True
     timer.start()
     try:
         yield
-    except OutOfTime as exc:
-        where = place(exc.__traceback__, None)
-        raise Refused("deadline", f"{target} was not done in time, and was here", *where) from exc
+    except DeadlinePassed as exc:
+        where = find_user_line(exc.__traceback__, None)
+        raise FitError("deadline", f"{target} did not finish in time; it was at this line", *where) from exc
     finally:
         timer.cancel()
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)

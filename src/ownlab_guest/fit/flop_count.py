@@ -1,7 +1,7 @@
-"""Floating-point operations of one call: 2 for a multiply-add; products, convolutions, attention and recurrent layers.
+"""FLOPs of one operation: products, convolutions, attention and recurrent layers; a multiply-add counts as 2.
 
-Work element by element is not counted, as everywhere. Causal attention is counted as the full square, and its backward with
-the product that is computed again.
+Elementwise work is not counted, as is usual. Causal attention counts as the full square, and its backward pass includes the
+product that is computed again.
 """
 
 from math import prod
@@ -15,7 +15,7 @@ def _product(a: Shape, b: Shape) -> int:
 
 
 def _convolution(inputs: Shape, weight: Shape, outputs: Shape, transposed: bool) -> int:
-    """Each weight meets each place of the output once; of the input, where it is transposed."""
+    """Each weight is used once per position of the output; of the input, if it is transposed."""
     places = inputs if transposed else outputs
     return 2 * int(places[0]) * prod(places[2:]) * prod(weight)
 
@@ -31,7 +31,7 @@ def _convolution_backward(args: Sequence[Any], out: Any) -> int:
 
 
 def _attention(query: Shape, key: Shape, value: Shape) -> int:
-    """Two products: of queries and keys, and of their scores and values."""
+    """Two products: queries with keys, and scores with values."""
     return 2 * prod(query[:-1]) * int(key[-2]) * (int(query[-1]) + int(value[-1]))
 
 
@@ -54,7 +54,7 @@ _COUNTS: Dict[str, Callable[[Sequence[Any], Any], int]] = {
     "aten._addmm_activation": lambda args, out: _product(args[1].shape, args[2].shape),
     "aten.bmm": lambda args, out: _product(args[0].shape, args[1].shape),
     "aten.baddbmm": lambda args, out: _product(args[1].shape, args[2].shape),
-    "aten._grouped_mm": lambda args, out: _product(args[0].shape, args[1].shape),  # each row meets one expert
+    "aten._grouped_mm": lambda args, out: _product(args[0].shape, args[1].shape),  # each row uses one expert
     "aten.mv": lambda args, out: 2 * prod(args[0].shape),
     "aten.addmv": lambda args, out: 2 * prod(args[1].shape),
     "aten.convolution": _convolution_forward,
@@ -69,6 +69,6 @@ _COUNTS: Dict[str, Callable[[Sequence[Any], Any], int]] = {
 
 
 def flops(operation: str, args: Sequence[Any], out: Any) -> int:
-    """Of one call of an operation that torch calls `aten.mm` …; 0 where nothing is counted."""
+    """Return the FLOPs of one call of an operation such as `aten.mm`; 0 if it is not counted."""
     count = _COUNTS.get(operation)
     return 0 if count is None else count(args, out)

@@ -1,49 +1,49 @@
-"""Decoding: `launch.py fit.kv_cache REQUEST.json TOKENS`; the cache of keys and values, and the step that makes the last token.
+"""The KV cache of decoding: `launch.py fit.kv_cache REQUEST.json TOKENS` traces the step of the last token; also measured here.
 
-For models that take `past_key_values` and return them, as those of transformers do. The last token's step is traced with a
-cache of full length; the cache itself is what the model returns for so many tokens, so windows and shared heads are in it.
+For models that take and return `past_key_values`, as those of transformers do. The step of the last token is traced with a
+cache of full length. The cache is what the model returns for that many tokens, so that windows and shared heads are included.
 """
 
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
-from ownlab_guest.fit.errors import Refused, in_time, is_fatal, refused
-from ownlab_guest.fit.request import Request, read
+from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
+from ownlab_guest.fit.request import Request, read_request
 
-DEEP = 6  # caches are objects in objects; tensors lie no deeper
+MAX_DEPTH = 6  # caches are nested objects; tensors are not deeper
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """The trace of the last token's step, and the cache's sizes beside it; or what was wrong."""
+    """Return the trace of the last token's step and the sizes of the cache, or an error."""
     try:
-        request, count = read(arguments[0]), int(arguments[1])
+        request, count = read_request(arguments[0]), int(arguments[1])
         try:
             import torch  # noqa: F401
         except ImportError as exc:
-            raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
-        with in_time(request.target):
-            return traced(request, count)
-    except Refused as exc:
+            raise FitError("no-torch", f"this Python has no torch: {exc}") from exc
+        with before_deadline(request.target):
+            return trace_step(request, count)
+    except FitError as exc:
         return exc.answer()
 
 
-def traced(request: Request, count: int) -> Dict[str, Any]:
-    """One step: each lengthens the cache, and what is meant is the last token's."""
+def trace_step(request: Request, count: int) -> Dict[str, Any]:
+    """Trace one step: each step lengthens the cache, and only the last one counts."""
     from ownlab_guest.fit import trace
 
     sizes: Dict[str, Any] = {}
-    last = trace.traced(request._replace(steps=1, train=False), lambda asked: _last(asked, count, sizes))
+    last = trace.trace_step(request._replace(steps=1, train=False), lambda asked: _last(asked, count, sizes))
     return {"trace": last, **sizes}
 
 
 class Prompt(NamedTuple):
-    """What is given at first, and by which name the new tokens come."""
+    """The arguments of the first call, and the name of the argument for new tokens."""
 
     given: Dict[str, Any]
-    tokens: str  # input_ids, or decoder_input_ids of models that have an encoder
+    tokens: str  # input_ids, or decoder_input_ids with an encoder
 
     def of_length(self, length: int) -> Dict[str, Any]:
-        """The same with so many tokens."""
+        """Return the arguments with this many tokens."""
         import torch
 
         tokens = self.given[self.tokens]
@@ -51,16 +51,16 @@ class Prompt(NamedTuple):
         return {**self.given, self.tokens: longer}
 
     def after(self, output: Any, tokens: Any) -> Dict[str, Any]:
-        """What is given for the next token."""
-        said = {self.tokens: tokens, "past_key_values": cache_of(output)}
+        """Return the arguments for the next token."""
+        arguments = {self.tokens: tokens, "past_key_values": find_cache(output)}
         hidden = getattr(output, "encoder_last_hidden_state", None)
         if hidden is not None:
-            said["encoder_outputs"] = (hidden,)
-        return said
+            arguments["encoder_outputs"] = (hidden,)
+        return arguments
 
 
-def prompt_of(inputs: Any) -> Prompt:
-    """Inputs without masks and labels: a mask would have to grow with each token, and all of them count here."""
+def make_prompt(inputs: Any) -> Prompt:
+    """Make a prompt of inputs, without masks and labels: a mask would have to grow with each token."""
     import torch
 
     named = inputs if isinstance(inputs, dict) else {"input_ids": inputs[0]} if inputs else {}
@@ -68,26 +68,29 @@ def prompt_of(inputs: Any) -> Prompt:
     tokens = "decoder_input_ids" if "decoder_input_ids" in kept else "input_ids"
     one = kept.get(tokens)
     if not isinstance(one, torch.Tensor) or one.dim() != 2 or one.is_floating_point():
-        raise Refused("no-decoding", f"the inputs have no {tokens} of tokens, batch by length: nothing can be decoded")
+        raise FitError(
+            "no-decoding",
+            f"the inputs have no {tokens} with tokens of the shape (batch, length): nothing can be decoded",
+        )
     return Prompt({**kept, "use_cache": True}, tokens)
 
 
-def cache_of(output: Any) -> Any:
-    """Keys and values, as the model returned them."""
+def find_cache(output: Any) -> Any:
+    """Return the cache of an output."""
     cache = output.get("past_key_values") if isinstance(output, dict) else getattr(output, "past_key_values", None)
     if cache is None:
-        raise Refused("no-decoding", "the model returns no past_key_values: it keeps no cache for decoding")
+        raise FitError("no-decoding", "the model returns no past_key_values: it has no cache for decoding")
     return cache
 
 
 def cache_bytes(cache: Any) -> int:
-    """Bytes of all tensors in it, each storage once."""
-    found = (one.untyped_storage() for one in _inside(cache, DEEP, set()))
-    storages = {one._cdata: one.nbytes() for one in found}
-    return int(sum(storages.values()))
+    """Return the bytes of all tensors of a cache; each storage counts once."""
+    storages = [tensor.untyped_storage() for tensor in _tensors_in(cache, MAX_DEPTH, set())]
+    sizes = {storage._cdata: storage.nbytes() for storage in storages}
+    return int(sum(sizes.values()))
 
 
-def _inside(thing: Any, deep: int, seen: Set[int]) -> Iterator[Any]:
+def _tensors_in(thing: Any, deep: int, seen: Set[int]) -> Iterator[Any]:
     import torch
 
     if id(thing) in seen or deep < 0:
@@ -101,19 +104,19 @@ def _inside(thing: Any, deep: int, seen: Set[int]) -> Iterator[Any]:
     else:
         parts = list(thing.values()) if isinstance(thing, dict) else list(getattr(thing, "__dict__", {}).values())
     for part in parts:
-        yield from _inside(part, deep - 1, seen)
+        yield from _tensors_in(part, deep - 1, seen)
 
 
 def _last(request: Request, count: int, sizes: Dict[str, Any]) -> Any:
-    """The model, and as inputs what makes the last of the new tokens. Called where tensors have no data."""
+    """Build the model with the inputs of the last new token. Called where tensors have no data."""
     import torch
 
     from ownlab_guest.fit import model_loader, trace, training_step
 
     built = model_loader.build(request)
-    trace.convert(built.model, request)
+    trace.convert_weights(built.model, request)
     built.model.eval()
-    prompt = prompt_of(training_step.moved(built.inputs, "cpu", request))
+    prompt = make_prompt(training_step.to_device(built.inputs, "cpu", request))
     length = int(prompt.given[prompt.tokens].shape[1])
     _check_length(built.model, length + count)
     first = _output(built, prompt.of_length(length), request)
@@ -125,8 +128,8 @@ def _last(request: Request, count: int, sizes: Dict[str, Any]) -> Any:
         batch=batch,
         prompt_tokens=length,
         new_tokens=count,
-        prompt_bytes=cache_bytes(cache_of(first)),
-        cache_bytes=cache_bytes(cache_of(after)),
+        prompt_bytes=cache_bytes(find_cache(first)),
+        cache_bytes=cache_bytes(find_cache(after)),
     )
     return built._replace(inputs={**last, "use_cache": True})
 
@@ -135,7 +138,7 @@ def _check_length(model: Any, length: int) -> None:
     config = getattr(model, "config", None)
     most = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     if isinstance(most, int) and length > most:
-        raise Refused("too-long", f"prompt and new tokens are {length}, and the model has places for {most}")
+        raise FitError("too-long", f"prompt and new tokens are {length}, and the model has {most} positions")
 
 
 def _output(built: Any, given: Dict[str, Any], request: Request) -> Any:
@@ -143,35 +146,35 @@ def _output(built: Any, given: Dict[str, Any], request: Request) -> Any:
 
     from ownlab_guest.fit import training_step
 
-    kind = training_step.dtype_of(request.autocast)
+    kind = training_step.torch_dtype(request.autocast)
     try:
         with torch.no_grad(), torch.autocast("cpu", kind or torch.bfloat16, enabled=kind is not None):
             return built.model(**given)
     except Exception as exc:
-        if is_fatal(exc) or isinstance(exc, Refused):
+        if is_fatal(exc) or isinstance(exc, FitError):
             raise
-        raise refused(exc, "no-decoding", "the model, called with use_cache=True,", built.file) from exc
+        raise error_from(exc, "no-decoding", "the model, called with use_cache=True,", built.file) from exc
 
 
-def measured(model: Any, inputs: Any, request: Request, device: str, count: int) -> Dict[str, Any]:
-    """Seconds of the prompt and of each new token, the likeliest taken each time; and the cache at the end."""
+def measure_decoding(model: Any, inputs: Any, request: Request, device: str, count: int) -> Dict[str, Any]:
+    """Measure the seconds of the prompt and of each new token (greedy), and the cache at the end."""
     import torch
 
     from ownlab_guest.fit import training_step
 
-    kind = training_step.dtype_of(request.autocast)
-    prompt = prompt_of(inputs)
+    kind = training_step.torch_dtype(request.autocast)
+    prompt = make_prompt(inputs)
     _check_length(model, int(prompt.given[prompt.tokens].shape[1]) + count)
     model.eval()
     with (
         torch.inference_mode(),
         torch.autocast(torch.device(device).type, kind or torch.bfloat16, enabled=kind is not None),
     ):
-        _decoded(model, prompt, device, min(count, 3))  # libraries choose and load their kernels
-        return _decoded(model, prompt, device, count)
+        _decode(model, prompt, device, min(count, 3))  # warm-up: libraries choose and load their kernels
+        return _decode(model, prompt, device, count)
 
 
-def _decoded(model: Any, prompt: Prompt, device: str, count: int) -> Dict[str, Any]:
+def _decode(model: Any, prompt: Prompt, device: str, count: int) -> Dict[str, Any]:
     clock = _Clock(device)
     output = model(**prompt.given)
     first = clock.lap()
@@ -180,7 +183,7 @@ def _decoded(model: Any, prompt: Prompt, device: str, count: int) -> Dict[str, A
         tokens = output.logits[:, -1:].argmax(-1)
         output = model(**prompt.after(output, tokens), use_cache=True)
         seconds.append(clock.lap())
-    return {"prompt_seconds": first, "token_seconds": seconds, "cache_bytes": cache_bytes(cache_of(output))}
+    return {"prompt_seconds": first, "token_seconds": seconds, "cache_bytes": cache_bytes(find_cache(output))}
 
 
 class _Clock:
@@ -189,7 +192,7 @@ class _Clock:
         self._last = self._now()
 
     def lap(self) -> float:
-        """Seconds since the last lap, until the device has finished."""
+        """Return the seconds since the last lap, after the device has finished."""
         before, self._last = self._last, self._now()
         return self._last - before
 

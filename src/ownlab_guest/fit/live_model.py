@@ -1,4 +1,4 @@
-"""A model that lives in this process: its step is traced on a copy without data, and the model stays as it is."""
+"""Traces a model that lives in this process, as in a notebook: on a copy without data, so that the model is not changed."""
 
 import copy
 import logging
@@ -13,11 +13,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from ownlab_guest.fit import trace, training_step
-from ownlab_guest.fit.errors import Refused, is_of_library, refused
-from ownlab_guest.fit.request import Request, parsed
-from ownlab_guest.fit.training_step import Built, loss_of
+from ownlab_guest.fit.errors import FitError, error_from, is_library_file
+from ownlab_guest.fit.request import Request, parse_request
+from ownlab_guest.fit.training_step import Built, default_loss
 
-# Where a module keeps functions that are called beside its own.
+# Attributes of a module that hold hooks.
 _HOOKS = (
     "_forward_pre_hooks",
     "_forward_hooks",
@@ -26,161 +26,163 @@ _HOOKS = (
 )
 
 
-class Live(NamedTuple):
-    """What a notebook gave."""
+class LiveModel(NamedTuple):
+    """The arguments of `ownlab.fit`."""
 
     model: Any
     inputs: Any = (
-        None  # tensors in tuples, lists and dicts, or shapes in their places; None: what the model itself knows
+        None  # tensors in tuples, lists and dicts, or shapes in their place; None: what the model itself defines
     )
     loss: Optional[Callable[..., Any]] = None
-    targets: Any = None  # where there are any, the loss is given them beside the output
-    resize: Callable[[Any], Any] = lambda size: size  # where another batch is wanted than what was given
+    targets: Any = None  # passed to the loss after the output, if given
+    resize: Callable[[Any], Any] = lambda size: size  # changes a TensorSpec to the requested batch and length
 
 
-class Size(NamedTuple):
-    """A tensor to be made."""
+class TensorSpec(NamedTuple):
+    """A tensor to create."""
 
     shape: Tuple[int, ...]
     dtype: Any
-    of: Any = None  # the tensor that was given: met again, in a loss for instance, it is this one
+    of: Any = None  # the tensor that was given: its other uses, in a loss for instance, get the same stand-in
 
 
-def whole_request(live: Live, said: Dict[str, Any]) -> Dict[str, Any]:
-    """A request with all that the model and its inputs say of themselves."""
+def complete_request(live: LiveModel, fields: Dict[str, Any]) -> Dict[str, Any]:
+    """Fill in what the model and its inputs define: batch, length and precision."""
     try:
-        request = prepared(live, parsed(said))[1]
-    except Refused:  # so says the answer
-        return said
+        request = prepare(live, parse_request(fields))[1]
+    except FitError:  # the trace will report it
+        return fields
     return {**request._asdict(), "card": request.card._asdict()}
 
 
-def answer(live: Live, said: Dict[str, Any]) -> Dict[str, Any]:
-    """The trace of a step, or what was wrong and where."""
+def answer(live: LiveModel, fields: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the trace of a step, or an error with its line."""
     try:
-        return traced(*prepared(live, parsed(said)))
-    except Refused as exc:
+        return trace_step(*prepare(live, parse_request(fields)))
+    except FitError as exc:
         return exc.answer()
 
 
-def prepared(live: Live, request: Request) -> Tuple[Live, Request]:
-    """The model without what carries it, inputs as sizes, and a request that knows batch, length and precision."""
-    model, _ = training_step.bare(live.model)
+def prepare(live: LiveModel, request: Request) -> Tuple[LiveModel, Request]:
+    """Return the model without wrappers, its inputs as specs, and a request with batch, length and precision."""
+    model, _ = training_step.unwrap(live.model)
     if not isinstance(model, torch.nn.Module):
-        raise Refused("bad-model", f"the model is no torch.nn.Module but {type(model).__name__}")
+        raise FitError("bad-model", f"the model must be a torch.nn.Module, not {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
-        raise Refused("bad-model", "a TorchScript model cannot be followed: give the module that it was made from")
+        raise FitError("bad-model", "a TorchScript model cannot be traced: give the module that it was made from")
     dtype = _dtype_of(model)
     precision = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype)
     if request.precision == "fp32" and precision is not None:
         request = request._replace(precision=precision)
-    inputs = _known_inputs(model, request) if live.inputs is None else live.inputs
+    inputs = _example_inputs(model, request) if live.inputs is None else live.inputs
     if isinstance(inputs, torch.Tensor) or _is_shape(inputs):
         inputs = (inputs,)
     if not isinstance(inputs, (tuple, list)) and not hasattr(inputs, "keys"):
-        raise Refused(
-            "bad-inputs", f"the inputs are {type(inputs).__name__}: tensors, shapes, a tuple or a dict is meant"
+        raise FitError(
+            "bad-inputs", f"the inputs are {type(inputs).__name__}; expected tensors, shapes, a tuple or a dict"
         )
-    inputs = _sized(dict(inputs) if hasattr(inputs, "keys") else tuple(inputs), dtype)
+    inputs = _to_specs(dict(inputs) if hasattr(inputs, "keys") else tuple(inputs), dtype)
     batch, seq = _batch_and_length(inputs)
     for name, asked, there in (("batch", request.batch, batch), ("seq", request.seq, seq)):
         if asked is not None and there is None:
-            raise Refused("no-size", f"{name}={asked}: in these inputs it cannot be seen which size is meant")
+            raise FitError("no-size", f"{name}={asked}: these inputs do not show which dimension it is")
     request = request._replace(target=type(model).__name__, batch=request.batch or batch, seq=request.seq or seq)
-    # The notebook's own sizes are replaced by those that are asked for, wherever they stand.
-    resize = _resized(batch, seq, request)
-    targets = None if live.targets is None else tree_map(resize, _sized(live.targets, dtype), is_leaf=_is_size)
-    return Live(model, tree_map(resize, inputs, is_leaf=_is_size), live.loss, targets, resize), request
+    # Replace the notebook's sizes by the requested ones, wherever they occur.
+    resize = _make_resize(batch, seq, request)
+    targets = None if live.targets is None else tree_map(resize, _to_specs(live.targets, dtype), is_leaf=_is_spec)
+    return LiveModel(model, tree_map(resize, inputs, is_leaf=_is_spec), live.loss, targets, resize), request
 
 
-def traced(live: Live, request: Request) -> Dict[str, Any]:
-    """The trace of a step of what `prepared` made."""
-    here = _Here(live.resize)
+def trace_step(live: LiveModel, request: Request) -> Dict[str, Any]:
+    """Trace a step of what `prepare` returned."""
+    here = _OnCpu(live.resize)
     left_out: List[str] = []
 
     def build(_: Request) -> Built:
-        model = here.copied(live.model)
-        left_out.extend(_without_hooks(model))
-        inputs, targets = here.made(live.inputs), here.made(live.targets)
-        loss: Callable[..., Any] = live.loss or loss_of
+        model = here.copy_model(live.model)
+        left_out.extend(_remove_hooks(model))
+        inputs, targets = here.make_tensors(live.inputs), here.make_tensors(live.targets)
+        loss: Callable[..., Any] = live.loss or default_loss
         return Built(model, inputs, loss if live.targets is None else lambda output: loss(output, targets))
 
-    with _nothing_said(), torch.enable_grad(), torch.device("cpu"), here:
-        found = trace.traced(request, build)
+    with _quiet(), torch.enable_grad(), torch.device("cpu"), here:
+        found = trace.trace_step(request, build)
     return {**found, "guesses": left_out + found["guesses"]}
 
 
-class _Here(TorchFunctionMode):  # type: ignore[misc]  # torch is not there where types are checked
-    """While it lasts, whatever is on another device is met on the CPU, without data; and copies have no data."""
+class _OnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not there where types are checked
+    """Replaces tensors of other devices by stand-ins on the CPU without data; copies of tensors have no data, too."""
 
     def __init__(self, resize: Callable[[Any], Any]) -> None:
         super().__init__()
         self._resize = resize
-        # By id: the tensor itself, which so keeps the id for its own, and its double.
-        self._met: Dict[int, Tuple[Any, Any]] = {}
+        # By id: the tensor itself, so that its id is not reused, and its stand-in.
+        self._stand_ins: Dict[int, Tuple[Any, Any]] = {}
 
-    def copied(self, model: Any) -> Any:
-        """The model with weights that have no data."""
+    def copy_model(self, model: Any) -> Any:
+        """Copy the model with weights that have no data."""
         memo: Dict[int, Any] = {}
         for module in model.modules():
             for held in (*module._parameters.values(), *module._buffers.values()):
                 if held is not None:
-                    memo[id(held)] = self._double(held)
+                    memo[id(held)] = self._stand_in(held)
         try:
             found = copy.deepcopy(model, memo)
-        except Refused:
+        except FitError:
             raise
         except Exception as exc:
-            raise refused(exc, "cannot-be-copied", f"copying {type(model).__name__} (copy.deepcopy)") from exc
+            raise error_from(exc, "cannot-be-copied", f"copying {type(model).__name__} (copy.deepcopy)") from exc
         for module in found.modules():
             for name, value in list(vars(module).items()):
                 if isinstance(value, FunctionType):
-                    vars(module)[name] = _rebound(value, memo)
+                    vars(module)[name] = _rebind(value, memo)
         return found
 
-    def made(self, tree: Any) -> Any:
-        """Tensors of these sizes."""
+    def make_tensors(self, tree: Any) -> Any:
+        """Create the tensors of specs."""
 
         def make(one: Any) -> Any:
-            if not _is_size(one):
+            if not _is_spec(one):
                 return one
             if one.of is None:
                 return torch.empty(one.shape, dtype=one.dtype, device="cpu")
-            if one.shape != tuple(one.of.shape) and id(one.of) not in self._met:
-                self._met[id(one.of)] = one.of, torch.empty(one.shape, dtype=one.dtype, device="cpu")
-            return self._double(one.of)
+            if one.shape != tuple(one.of.shape) and id(one.of) not in self._stand_ins:
+                self._stand_ins[id(one.of)] = one.of, torch.empty(one.shape, dtype=one.dtype, device="cpu")
+            return self._stand_in(one.of)
 
-        return tree_map(make, tree, is_leaf=_is_size)
+        return tree_map(make, tree, is_leaf=_is_spec)
 
-    def _double(self, tensor: Any) -> Any:
-        if id(tensor) not in self._met:
+    def _stand_in(self, tensor: Any) -> Any:
+        if id(tensor) not in self._stand_ins:
             if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
-                raise Refused("bad-model", "the model has layers whose sizes are not known yet: call it once before")
+                raise FitError(
+                    "bad-model", "the model has layers without sizes (LazyLinear and similar): call it once first"
+                )
             new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
             if isinstance(tensor, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, tensor.requires_grad)
             elif tensor.is_leaf and tensor.requires_grad:
                 new.requires_grad_()
-            self._met[id(tensor)] = tensor, new
-        return self._met[id(tensor)][1]
+            self._stand_ins[id(tensor)] = tensor, new
+        return self._stand_ins[id(tensor)][1]
 
     def _here(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if isinstance(value, FakeTensor) or (value.dim() == 0 and value.device.type == "cpu"):
                 return value
-            if id(value) not in self._met and not isinstance(value, torch.nn.Parameter):
-                return self.made(self._resize(_sized(value, None)))  # targets that the loss knows by itself
-            # The weights themselves are met where code holds the model by another name than the copy's functions do.
-            return self._double(value)
+            if id(value) not in self._stand_ins and not isinstance(value, torch.nn.Parameter):
+                return self.make_tensors(self._resize(_to_specs(value, None)))  # targets that the loss itself holds
+            # Code may hold the model itself under another name, and use its weights.
+            return self._stand_in(value)
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         if name == "__get__":
-            return func(*args, **kwargs)  # questions for a shape, a device
+            return func(*args, **kwargs)  # queries for a shape, a device
         if func is torch.Tensor.__deepcopy__:
-            return args[1].setdefault(id(args[0]), self._double(args[0]))
+            return args[1].setdefault(id(args[0]), self._stand_in(args[0]))
         if func is torch.Tensor.cuda:
             return args[0]
         if func is torch.Tensor.to and len(args) > 1 and isinstance(args[1], (str, int)):
@@ -190,8 +192,8 @@ class _Here(TorchFunctionMode):  # type: ignore[misc]  # torch is not there wher
         return func(*tree_map(self._here, args), **tree_map(self._here, kwargs))
 
 
-def _rebound(function: FunctionType, memo: Dict[int, Any]) -> FunctionType:
-    """A function that was put into the model, such as a forward written in a cell, knowing the copy by the model's name."""
+def _rebind(function: FunctionType, memo: Dict[int, Any]) -> FunctionType:
+    """Copy a function of the model, such as a forward written in a cell, so that it refers to the copied model."""
     cells = tuple(CellType(memo.get(id(cell.cell_contents), cell.cell_contents)) for cell in function.__closure__ or ())
     here = {name: memo[id(value)] for name, value in function.__globals__.items() if id(value) in memo}
     names = {**function.__globals__, **here} if here else function.__globals__
@@ -200,8 +202,8 @@ def _rebound(function: FunctionType, memo: Dict[int, Any]) -> FunctionType:
     return new
 
 
-def _without_hooks(model: Any) -> Iterator[str]:
-    """Functions of the notebook itself are not called: what they put aside would be tensors without data."""
+def _remove_hooks(model: Any) -> Iterator[str]:
+    """Remove hooks of the notebook itself, which would collect tensors without data; yield a note."""
     gone = 0
     for module in model.modules():
         for table in _HOOKS:
@@ -209,19 +211,19 @@ def _without_hooks(model: Any) -> Iterator[str]:
             own = [
                 key
                 for key, hook in hooks.items()
-                if isinstance(hook, FunctionType) and not is_of_library(hook.__code__.co_filename)
+                if isinstance(hook, FunctionType) and not is_library_file(hook.__code__.co_filename)
             ]
             for key in own:
                 del hooks[key]
             gone += len(own)
     if gone:
-        many = gone > 1
-        yield f"{gone} hook{'s' * many} of this notebook left out: what {'they keep' if many else 'it keeps'} is not counted"
+        hooks_removed = "1 hook" if gone == 1 else f"{gone} hooks"
+        yield f"{hooks_removed} of this notebook ignored: memory that hooks keep is not counted"
 
 
 @contextmanager
-def _nothing_said() -> Iterator[None]:
-    """Random numbers go on afterwards as if nothing had been. What torch logs of a failure, the answer says."""
+def _quiet() -> Iterator[None]:
+    """Restore the random state afterwards, and silence torch's log of failures, which the answer reports."""
     numbers, plain = torch.get_rng_state(), random.getstate()
     log = logging.getLogger("torch._subclasses.fake_tensor")
     silent, log.disabled = log.disabled, True
@@ -233,49 +235,49 @@ def _nothing_said() -> Iterator[None]:
         random.setstate(plain)
 
 
-# -- sizes
+# -- specs of tensors
 
 
-def _is_size(value: Any) -> bool:
-    return isinstance(value, Size)
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, TensorSpec)
 
 
 def _is_shape(value: Any) -> bool:
-    """(16, 3, 224, 224), also with a type of torch's at its end."""
+    """Whether a value is a shape such as (16, 3, 224, 224), optionally with a dtype at its end."""
     if not isinstance(value, (tuple, list)) or not value:
         return False
     numbers = value[:-1] if isinstance(value[-1], torch.dtype) else value
     return bool(numbers) and all(isinstance(one, int) and not isinstance(one, bool) for one in numbers)
 
 
-def _sized(tree: Any, dtype: Any) -> Any:
-    """Tensors and shapes as sizes; whatever else a model is given stays."""
-    if _is_size(tree):
+def _to_specs(tree: Any, dtype: Any) -> Any:
+    """Convert tensors and shapes to specs; keep all other arguments."""
+    if _is_spec(tree):
         return tree
     if isinstance(tree, torch.Tensor):
-        return Size(tuple(tree.shape), tree.dtype, tree)
+        return TensorSpec(tuple(tree.shape), tree.dtype, tree)
     if _is_shape(tree):
         typed = isinstance(tree[-1], torch.dtype)
         shape = tuple(tree[:-1] if typed else tree)
         if min(shape) < 1:
-            raise Refused("bad-inputs", f"no tensor has the shape {shape}")
-        return Size(shape, tree[-1] if typed else dtype)
+            raise FitError("bad-inputs", f"invalid shape {shape}: sizes must be positive")
+        return TensorSpec(shape, tree[-1] if typed else dtype)
     if isinstance(tree, dict):
-        return {key: _sized(value, dtype) for key, value in tree.items()}
+        return {key: _to_specs(value, dtype) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return tuple(_sized(value, dtype) for value in tree)
+        return tuple(_to_specs(value, dtype) for value in tree)
     return tree
 
 
 def _batch_and_length(inputs: Any) -> Tuple[Optional[int], Optional[int]]:
-    sizes = [one for one in torch.utils._pytree.tree_leaves(inputs, is_leaf=_is_size) if _is_size(one) and one.shape]
+    sizes = [one for one in torch.utils._pytree.tree_leaves(inputs, is_leaf=_is_spec) if _is_spec(one) and one.shape]
     tokens = [one for one in sizes if len(one.shape) == 2 and not one.dtype.is_floating_point]
     return (sizes[0].shape[0] if sizes else None), (tokens[0].shape[1] if tokens else None)
 
 
-def _resized(batch: Optional[int], seq: Optional[int], request: Request) -> Callable[[Any], Any]:
+def _make_resize(batch: Optional[int], seq: Optional[int], request: Request) -> Callable[[Any], Any]:
     def resize(one: Any) -> Any:
-        if not _is_size(one) or not one.shape:
+        if not _is_spec(one) or not one.shape:
             return one
         shape = list(one.shape)
         if shape[0] == batch and request.batch is not None:
@@ -292,8 +294,8 @@ def _dtype_of(model: Any) -> Any:
     return torch.get_default_dtype() if found is None else found
 
 
-def _known_inputs(model: Any, request: Request) -> Any:
-    """Of a model of transformers by its configuration, of a LightningModule its own example."""
+def _example_inputs(model: Any, request: Request) -> Any:
+    """Return example inputs: of a transformers model by its configuration, of a LightningModule its own."""
     example = getattr(model, "example_input_array", None)
     if example is not None:
         return example
@@ -303,8 +305,8 @@ def _known_inputs(model: Any, request: Request) -> Any:
         from ownlab_guest.fit import model_loader
 
         with FakeTensorMode():
-            return _sized(model_loader.inputs_of(model, model.config, request), None)
-    raise Refused(
+            return _to_specs(model_loader.make_transformers_inputs(model, model.config, request), None)
+    raise FitError(
         "no-inputs",
-        f"what does {type(model).__name__} take? Give tensors or shapes: ownlab.fit(model, (16, 3, 224, 224))",
+        f"missing inputs of {type(model).__name__}. Give tensors or shapes: ownlab.fit(model, (16, 3, 224, 224))",
     )

@@ -1,17 +1,17 @@
-"""Runs the real step, on a card or on the processor: `launch.py fit.measure REQUEST.json SETTINGS.json`; prints what it took.
+"""Runs the real step on a card or processor: `launch.py fit.measure REQUEST.json SETTINGS.json` prints what it took.
 
-On the processor there is time alone: what a step takes of a computer's memory says nothing of a card's.
+On a processor only time is measured: its memory does not tell what a step takes on a card.
 """
 
 import json
 import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from ownlab_guest.fit.errors import Refused, in_time, is_fatal, refused
-from ownlab_guest.fit.request import Request, read
+from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
+from ownlab_guest.fit.request import Request, read_request
 
-LEAST, MOST = 5, 200  # repetitions that are timed
-# Words of failures for want of memory that are not torch's OutOfMemoryError: CUDA's own, and its libraries'.
+MIN_REPETITIONS, MAX_REPETITIONS = 5, 200  # repetitions that are timed
+# Messages about missing memory other than torch's OutOfMemoryError: of CUDA and of its libraries.
 OUT_OF_MEMORY = (
     "out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
@@ -21,40 +21,40 @@ OUT_OF_MEMORY = (
 
 
 class Settings(NamedTuple):
-    """How it is measured."""
+    """How to measure."""
 
-    device: Optional[str] = None  # by torch's name; None: the card where there is one
-    look: bool = False  # only say what the device is
-    seconds: float = 5.0  # for the repetitions that are timed; 0: none are
-    parts: bool = True  # one step more, with the allocator's history
-    cap_bytes: Optional[int] = None  # torch may reserve no more
-    decode: int = 0  # so many new tokens after the prompt
+    device: Optional[str] = None  # by torch's name; None: a card if there is one
+    look: bool = False  # only describe the device
+    seconds: float = 5.0  # for timed repetitions; 0: none
+    parts: bool = True  # run an extra step with the allocator's history
+    cap_bytes: Optional[int] = None  # limit for what torch may reserve
+    decode: int = 0  # number of new tokens after the prompt
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """What was measured, or what was wrong and where."""
+    """Return the measurement, or an error with its line."""
     try:
-        request = read(arguments[0])
+        request = read_request(arguments[0])
         with open(arguments[1], encoding="utf-8") as file:
             settings = Settings(**json.load(file))
         try:
             import torch
         except ImportError as exc:
-            raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
+            raise FitError("no-torch", f"this Python has no torch: {exc}") from exc
         from ownlab_guest.fit import device as on_device
 
-        device = on_device.choose(settings.device)
+        device = on_device.choose_device(settings.device)
         about = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
         if settings.look:
-            return {**about, "device": on_device.facts(device)}
-        with warnings.catch_warnings(), in_time(request.target):
+            return {**about, "device": on_device.describe_device(device)}
+        with warnings.catch_warnings(), before_deadline(request.target):
             warnings.simplefilter("ignore")
-            return {**about, **measured(request, settings, device)}
-    except Refused as exc:
+            return {**about, **measure_step(request, settings, device)}
+    except FitError as exc:
         return exc.answer()
 
 
-def measured(request: Request, settings: Settings, device: str) -> Dict[str, Any]:
+def measure_step(request: Request, settings: Settings, device: str) -> Dict[str, Any]:
     """Build on the processor, move to the device, and run."""
     import torch
 
@@ -64,34 +64,34 @@ def measured(request: Request, settings: Settings, device: str) -> Dict[str, Any
     torch.set_float32_matmul_precision("high" if request.precision == "tf32" else "highest")
     built = model_loader.build(request)
     if request.checkpointing:
-        training_step.checkpointed(built.model)
+        training_step.enable_checkpointing(built.model)
     started = _start(device, settings)
     phases = peak_memory.Phases(None if device == "cpu" else peak_memory.cuda_counters(device))
     run = Run(request, settings, device, phases)
     try:
-        with phases.followed():
+        with phases.track():
             run.prepare(built)
             run.steps()
         run.time()
         run.decode()
-        with phases.followed():
+        with phases.track():
             run.history()
     except (Exception, SystemExit) as exc:
-        if is_fatal(exc) or isinstance(exc, Refused):
+        if is_fatal(exc) or isinstance(exc, FitError):
             raise
         if not _is_out_of_memory(exc):
-            raise refused(exc, "step-raised", "the step", built.file) from exc
-        run.said["out_of_memory"] = {"message": str(exc)[:2000], "phase": phases.now, "step": run.step_number}
-    return {"device": started.pop("device"), **run.answer(started), **run.said}
+            raise error_from(exc, "step-raised", "the step", built.file) from exc
+        run.result["out_of_memory"] = {"message": str(exc)[:2000], "phase": phases.current, "step": run.step_number}
+    return {"device": started.pop("device"), **run.answer(started), **run.result}
 
 
 def _start(device: str, settings: Settings) -> Dict[str, Any]:
-    """The context is made, and what it took is asked; then nothing is cached."""
+    """Create the CUDA context, read what it takes, and empty the cache."""
     import torch
 
     from ownlab_guest.fit import device as on_device
 
-    about: Dict[str, Any] = {"device": on_device.facts(device)}
+    about: Dict[str, Any] = {"device": on_device.describe_device(device)}
     if device == "cpu":
         return about
     torch.cuda.set_device(device)
@@ -100,8 +100,8 @@ def _start(device: str, settings: Settings) -> Dict[str, Any]:
     about["start_bytes"] = None if used is None else used - torch.cuda.memory_reserved(device)
     torch.cuda.empty_cache()
     if settings.cap_bytes is not None:
-        total = torch.cuda.get_device_properties(device).total_memory  # which torch takes the share of
-        # One byte more: torch rounds the product of both down, and the last segment would miss it.
+        total = torch.cuda.get_device_properties(device).total_memory  # the base of torch's fraction
+        # One byte more: torch rounds the product down, and the last segment would be one byte short.
         torch.cuda.set_per_process_memory_fraction(min(1.0, (settings.cap_bytes + 1) / total), device)
     return about
 
@@ -113,11 +113,11 @@ def _is_out_of_memory(exc: BaseException) -> bool:
 
 
 class Run:
-    """One model on one device."""
+    """The measurement of one model on one device."""
 
     def __init__(self, request: Request, settings: Settings, device: str, phases: Any) -> None:
         self.request, self.settings, self.device, self.phases = request, settings, device, phases
-        self.said: Dict[str, Any] = {}  # of the answer, as far as it is known
+        self.result: Dict[str, Any] = {}  # the answer so far
         self.step_number = 0
         self._model: Any = None
         self._inputs: Any = None
@@ -125,26 +125,26 @@ class Run:
         self._memory: Optional[Dict[str, Any]] = None
 
     def prepare(self, built: Any) -> None:
-        """Weights and inputs on the device; the optimizer."""
+        """Move weights and inputs to the device, and make the optimizer."""
         import torch
 
         from ownlab_guest.fit import training_step
 
-        dtype = training_step.dtype_of(self.request.dtype)
+        dtype = training_step.torch_dtype(self.request.dtype)
         self._model = built.model.to(self.device, dtype=dtype)
         if self.request.channels_last:
             self._model = self._model.to(memory_format=torch.channels_last)
-        self._inputs = training_step.moved(built.inputs, self.device, self.request)
+        self._inputs = training_step.to_device(built.inputs, self.device, self.request)
         kind = "cpu" if self.device == "cpu" else "cuda"
-        self._step = training_step.step_of(built._replace(model=self._model), self._inputs, self.request, kind)
+        self._step = training_step.make_step(built._replace(model=self._model), self._inputs, self.request, kind)
 
     def step(self) -> None:
-        """One, in its phases."""
-        self.phases.turn("forward")
+        """Run one step, and follow its phases."""
+        self.phases.enter("forward")
         self._step()
 
     def steps(self) -> None:
-        """As many as the prediction follows: they are what it is compared with."""
+        """Run as many steps as the prediction traces."""
         by_step = []
         for _ in range(self.request.steps):
             self.step_number += 1
@@ -176,25 +176,27 @@ class Run:
         }
 
     def time(self) -> None:
-        """Repetitions, after all that is only done once: one after the other, and each for itself."""
+        """Time repetitions, back to back and with synchronization, after the first steps."""
         if self.settings.seconds <= 0:
             return
         from ownlab_guest.fit import device as on_device
 
-        self.said["times"] = on_device.timed(self._step, self.device, self.settings.seconds, LEAST, MOST)
+        self.result["times"] = on_device.time_step(
+            self._step, self.device, self.settings.seconds, MIN_REPETITIONS, MAX_REPETITIONS
+        )
         self.phases.read()
 
     def decode(self) -> None:
-        """New tokens after the prompt, each from those before it."""
+        """Generate new tokens after the prompt."""
         if self.settings.decode > 0:
             from ownlab_guest.fit import kv_cache
 
-            self.said["decoding"] = kv_cache.measured(
+            self.result["decoding"] = kv_cache.measure_decoding(
                 self._model, self._inputs, self.request, self.device, self.settings.decode
             )
 
     def history(self) -> None:
-        """What is held at the peak, of which kind; a torch whose history we cannot read costs that alone."""
+        """Find what holds the memory at the peak, by kind; skipped if this torch's history cannot be read."""
         if self._memory is None or not self.settings.parts:
             return
         from ownlab_guest.fit import peak_memory
@@ -211,10 +213,10 @@ class Run:
             self._memory["parts_reason"] = f"the allocator's history cannot be read: {type(exc).__name__}: {exc}"
 
     def answer(self, started: Dict[str, Any]) -> Dict[str, Any]:
-        """Memory, and what is known of the start."""
+        """Return memory and batch."""
         if self._memory is not None:
             self._memory.update(started)
-            # Later steps may have taken more: a path that the first steps did not show.
+            # Later steps may have reserved more than the first ones.
             self._memory["later_bytes"] = max(self.phases.reserved.values())
         return {"memory": self._memory, "batch": _batch(self._inputs)}
 

@@ -1,4 +1,4 @@
-"""The user's model: `FILE.py:build`, `package.module:build`, or `hf:CONFIG.json`; made of tensors without data."""
+"""Loads the user's model: `FILE.py:build`, `package.module:build`, or `hf:CONFIG.json` (transformers; no weights, no network)."""
 
 import importlib
 import importlib.util
@@ -10,44 +10,44 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 
-from ownlab_guest.fit.errors import Refused, is_fatal, refused
+from ownlab_guest.fit.errors import FitError, error_from, is_fatal
 from ownlab_guest.fit.request import Request
-from ownlab_guest.fit.training_step import Built, loss_of
+from ownlab_guest.fit.training_step import Built, default_loss
 
 
 def build(request: Request) -> Built:
-    """What the target makes; to be called where tensors have no data."""
+    """Build the target. Called where tensors have no data."""
     if request.target.startswith("hf:"):
         return build_transformers(request.target[3:], request)
-    function, file = find(request.target)
+    function, file = find_function(request.target)
     sizes = _sizes(function, request)
     try:
         made = function(**sizes)
     except (Exception, SystemExit) as exc:
         if is_fatal(exc):
             raise
-        raise refused(exc, "build-raised", f"{request.target}", file) from exc
+        raise error_from(exc, "build-raised", f"{request.target}", file) from exc
     return _checked(made, request.target, file)
 
 
-def find(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
-    """The function that a target names, and the file that it is in."""
+def find_function(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
+    """Return the function that a target names, and its file."""
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
-        raise Refused("no-target", f"{target}: FILE.py:build, package.module:build or hf:CONFIG.json is meant")
+        raise FitError("no-target", f"{target}: expected FILE.py:build, package.module:build or hf:CONFIG.json")
     file = os.path.abspath(place) if place.endswith(".py") else None
     if file is not None and not os.path.isfile(file):
-        raise Refused("no-file", f"there is no file {place}", file)
+        raise FitError("no-file", f"there is no file {place}", file)
     try:
         module = importlib.import_module(place) if file is None else _load(file)
     except ModuleNotFoundError as exc:
         if file is None and exc.name is not None and (place == exc.name or place.startswith(exc.name + ".")):
-            raise Refused("no-module", f"this Python finds no module {exc.name}") from exc
-        raise refused(exc, "import-raised", f"importing {place}", file) from exc
+            raise FitError("no-module", f"this Python has no module {exc.name}") from exc
+        raise error_from(exc, "import-raised", f"importing {place}", file) from exc
     except (Exception, SystemExit) as exc:
         if is_fatal(exc):
             raise
-        raise refused(exc, "import-raised", f"importing {place}", file) from exc
+        raise error_from(exc, "import-raised", f"importing {place}", file) from exc
     function = getattr(module, name, None)
     file = getattr(module, "__file__", file)
     if not callable(function):
@@ -56,17 +56,17 @@ def find(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
             for one, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
         )
-        raise Refused("no-function", f"{place} has no function {name}; it has {', '.join(there) or 'none'}", file)
+        raise FitError("no-function", f"{place} has no function {name}; it has {', '.join(there) or 'none'}", file)
     return function, file
 
 
 def _load(file: str) -> Any:
-    """A file as a module; its folder comes first on the path, as when it is run."""
+    """Import a file; its folder comes first on the path, as when it is run."""
     sys.path.insert(0, os.path.dirname(file))
     name = os.path.splitext(os.path.basename(file))[0]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise Refused("no-file", f"{file} is no Python file", file)
+        raise FitError("no-file", f"{file} is not a Python file", file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -74,7 +74,7 @@ def _load(file: str) -> Any:
 
 
 def _sizes(function: Callable[..., Any], request: Request) -> Dict[str, int]:
-    """Batch and sequence go in by name; a build that takes neither keeps its own."""
+    """Return batch and sequence length as arguments of build(), if they were requested."""
     given = {name: value for name, value in (("batch", request.batch), ("seq", request.seq)) if value is not None}
     try:
         parameters = inspect.signature(function).parameters
@@ -84,7 +84,7 @@ def _sizes(function: Callable[..., Any], request: Request) -> Dict[str, int]:
         return given
     missing = [name for name in given if name not in parameters]
     if missing:
-        raise Refused("no-size", f"{request.target} takes no argument {missing[0]}: write def build({missing[0]}=…)")
+        raise FitError("no-size", f"{request.target} takes no argument {missing[0]}: write def build({missing[0]}=…)")
     return given
 
 
@@ -92,72 +92,72 @@ def _checked(made: Any, target: str, file: Optional[str]) -> Built:
     import torch
 
     if not isinstance(made, (tuple, list)) or len(made) not in (2, 3) or not isinstance(made[0], torch.nn.Module):
-        said = type(made).__name__ if not isinstance(made, (tuple, list)) else f"{len(made)} values"
-        raise Refused(
-            "bad-return", f"{target} returned {said}; (model, inputs) or (model, inputs, loss) is meant", file
+        returned = type(made).__name__ if not isinstance(made, (tuple, list)) else f"{len(made)} values"
+        raise FitError(
+            "bad-return", f"{target} returned {returned}; expected (model, inputs) or (model, inputs, loss)", file
         )
     model, inputs = made[0], made[1]
-    loss = made[2] if len(made) == 3 and made[2] is not None else loss_of
+    loss = made[2] if len(made) == 3 and made[2] is not None else default_loss
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
     if not isinstance(inputs, (tuple, list)) and not hasattr(inputs, "keys"):
-        raise Refused(
-            "bad-return", f"{target}: the inputs are {type(inputs).__name__}; a tuple or a dict is meant", file
+        raise FitError(
+            "bad-return", f"{target}: the inputs are {type(inputs).__name__}; expected a tuple or a dict", file
         )
     if not callable(loss):
-        raise Refused("bad-return", f"{target}: the loss is no function but {type(loss).__name__}", file)
+        raise FitError("bad-return", f"{target}: the loss must be a function, not {type(loss).__name__}", file)
     return Built(model, dict(inputs) if hasattr(inputs, "keys") else tuple(inputs), loss, file)
 
 
 def read_json(path: str) -> Dict[str, Any]:
-    """A configuration file, or a folder that has one."""
+    """Read a configuration file, or the one in a folder."""
     if os.path.isdir(path):
         path = os.path.join(path, "config.json")
     try:
         with open(path, encoding="utf-8") as file:
             read = json.load(file)
     except OSError as exc:
-        raise Refused("no-file", f"{path} cannot be read: {exc.strerror}", path) from exc
+        raise FitError("no-file", f"{path} cannot be read: {exc.strerror}", path) from exc
     except ValueError as exc:
-        raise Refused("bad-configuration", f"{path} is no JSON: {exc}", path) from exc
+        raise FitError("bad-configuration", f"{path} is not JSON: {exc}", path) from exc
     if not isinstance(read, dict):
-        raise Refused("bad-configuration", f"{path} holds no object", path)
+        raise FitError("bad-configuration", f"{path} is not a JSON object", path)
     return read
 
 
-# Where neither the request nor the configuration names any: examples, tokens, pixels to a side, a second of sound.
+# Defaults if neither the request nor the configuration has sizes: examples, tokens, pixels per side, a second of sound.
 BATCH, SEQ, SIDE, SAMPLES = 1, 512, 224, 16000
-# Models with a label for each token; others have one for each example.
+# Models with a label per token; others have one per example.
 _LABEL_EACH = ("LMHeadModel", "LM", "ConditionalGeneration", "ForTokenClassification", "ForPreTraining")
 
 
 def build_transformers(path: str, request: Request) -> Built:
-    """The model that a configuration describes, and inputs of the sizes that are asked for."""
-    said = read_json(path)
+    """Build the model of a configuration, and inputs of the requested sizes."""
+    fields = read_json(path)
     try:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as exc:
-        raise Refused("no-transformers", f"hf: needs transformers in this Python: {exc}") from exc
-    kind = said.pop("model_type", None)
-    names = said.get("architectures") or []
+        raise FitError("no-transformers", f"hf: needs transformers in this Python: {exc}") from exc
+    kind = fields.pop("model_type", None)
+    names = fields.get("architectures") or []
     if not isinstance(kind, str):
-        raise Refused("bad-configuration", f"{path} names no model_type", path)
+        raise FitError("bad-configuration", f"{path} has no model_type", path)
     try:
-        config = transformers.AutoConfig.for_model(kind, **said)
+        config = transformers.AutoConfig.for_model(kind, **fields)
         if getattr(config, "use_cache", False) and request.train:
-            config.use_cache = False  # as training loops do: it is for generating
+            config.use_cache = False  # as training loops do: the cache is for generation
         if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
             config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0  # labels are shifted by it
         named = getattr(transformers, names[0], None) if names else None
         model = named(config) if named is not None else _automatic(transformers, config)
-        inputs = inputs_of(model, config, request)
-    except ImportError as exc:  # transformers imports its models, and what they need, when they are named
-        raise Refused("no-transformers", f"transformers does not work in this Python: {exc}") from exc
+        inputs = make_transformers_inputs(model, config, request)
+    except ImportError as exc:  # transformers imports its models when they are named
+        raise FitError("no-transformers", f"transformers does not work in this Python: {exc}") from exc
     except Exception as exc:
-        if is_fatal(exc) or isinstance(exc, Refused):
+        if is_fatal(exc) or isinstance(exc, FitError):
             raise
-        raise refused(exc, "bad-configuration", f"transformers, given {path},", path) from exc
-    return Built(model, inputs, loss_of)
+        raise error_from(exc, "bad-configuration", f"transformers, given {path},", path) from exc
+    return Built(model, inputs, default_loss)
 
 
 def _automatic(transformers: Any, config: Any) -> Any:
@@ -165,11 +165,11 @@ def _automatic(transformers: Any, config: Any) -> Any:
         auto = getattr(transformers, name)
         if type(config) in auto._model_mapping:
             return auto.from_config(config)
-    raise Refused("bad-configuration", f"transformers has no model of the type {config.model_type}")
+    raise FitError("bad-configuration", f"transformers has no model of type {config.model_type}")
 
 
-def inputs_of(model: Any, config: Any, request: Request) -> Dict[str, Any]:
-    """What the model takes: ids of tokens, pixels, sound; and labels where it is trained."""
+def make_transformers_inputs(model: Any, config: Any, request: Request) -> Dict[str, Any]:
+    """Make the inputs of a model: token ids, pixels, sound; and labels for training."""
     takes = inspect.signature(model.forward).parameters
     main = getattr(model, "main_input_name", "input_ids")
     batch = request.batch or BATCH
@@ -179,11 +179,11 @@ def inputs_of(model: Any, config: Any, request: Request) -> Dict[str, Any]:
         inputs[main] = _pixels(config, batch)
     elif main == "input_values":
         inputs[main] = torch.randn(batch, request.seq or SAMPLES)
-    elif main == "input_features":  # a spectrum, which the encoder's first layers make half as long
+    elif main == "input_features":  # a spectrogram, whose length the first layers halve
         inputs[main] = torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions)
     else:
         inputs["input_ids"] = tokens
-        if "pixel_values" in takes and "return_loss" in takes:  # an encoder of each: text alone is nothing to it
+        if "pixel_values" in takes and "return_loss" in takes:  # one encoder for each: it needs both
             inputs["pixel_values"] = _pixels(config, batch)
     labels = _labels(type(model).__name__, takes, tokens, of_tokens=main != "pixel_values") if request.train else {}
     if getattr(config, "is_encoder_decoder", False) and "labels" not in labels and "decoder_input_ids" in takes:
@@ -205,13 +205,15 @@ def _pixels(config: Any, batch: int) -> Any:
 
 
 def _labels(name: str, takes: Any, tokens: Any, *, of_tokens: bool) -> Dict[str, Any]:
-    """What a model of this name is trained with; a model without a loss of its own has none."""
-    each, one = tokens, tokens[:, 0]  # a label for each token, or one for each example
+    """Make the labels for a model of this name; none if the model has no loss of its own."""
+    each, one = tokens, tokens[:, 0]  # a label per token, or one per example
     if "start_positions" in takes:
         return {"start_positions": one, "end_positions": one}
     if "return_loss" in takes:
         return {"return_loss": True}
-    if "labels" not in takes or name.endswith("ForCTC"):  # its loss takes as much as its labels are long: data
+    if "labels" not in takes or name.endswith(
+        "ForCTC"
+    ):  # the memory of its loss depends on the lengths of labels: data
         return {}
     many = of_tokens and name.endswith(_LABEL_EACH)
     labels = {"labels": each if many else one}

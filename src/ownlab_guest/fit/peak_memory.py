@@ -1,17 +1,17 @@
-"""Peaks of torch's allocator on a card: by phase of the step, and what was held at the highest of them."""
+"""Peaks of torch's allocator on a card: by phase of the step, and what held the memory at the highest one."""
 
 import contextlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from ownlab_guest.fit.peak_snapshot import Address, Moment, held_at_peak
+from ownlab_guest.fit.peak_snapshot import Address, Moment, bytes_at_peak
 
 Counters = Callable[[], Tuple[int, int]]  # peaks since the last call: allocated, reserved
 
 
 def cuda_counters(device: str) -> Counters:
-    """Torch's own counters, which are exact: they are kept where memory is handed out."""
+    """Read torch's own counters, which the allocator keeps exactly."""
 
     def read() -> Tuple[int, int]:
         peaks = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
@@ -22,46 +22,46 @@ def cuda_counters(device: str) -> Counters:
 
 
 class Phases:
-    """In which phase the step is, and the peaks of each. Without counters only the first."""
+    """The current phase of the step, and the peaks of each phase. Without counters only the phase."""
 
     def __init__(self, counters: Optional[Counters]) -> None:
-        self.now = "setup"
+        self.current = "setup"
         self.allocated: Dict[str, int] = {}
         self.reserved: Dict[str, int] = {}
-        self.turned: Callable[[str], None] = lambda phase: None  # is told of each turn
+        self.on_change: Callable[[str], None] = lambda phase: None  # called for each new phase
         self._counters = counters
         self._depth = 0
 
-    def turn(self, phase: str) -> None:
-        """From here on it is this phase."""
+    def enter(self, phase: str) -> None:
+        """Begin a phase."""
         self.read()
-        self.now = phase
-        self.turned(phase)
+        self.current = phase
+        self.on_change(phase)
 
     def read(self) -> None:
-        """What has been reached so far belongs to the phase that is now."""
+        """Assign the peaks since the last call to the current phase."""
         if self._counters is not None:
             allocated, reserved = self._counters()
-            self.allocated[self.now] = max(allocated, self.allocated.get(self.now, 0))
-            self.reserved[self.now] = max(reserved, self.reserved.get(self.now, 0))
+            self.allocated[self.current] = max(allocated, self.allocated.get(self.current, 0))
+            self.reserved[self.current] = max(reserved, self.reserved.get(self.current, 0))
 
     @contextlib.contextmanager
-    def followed(self) -> Iterator[None]:
-        """While inside, modules and autograd tell of turns."""
+    def track(self) -> Iterator[None]:
+        """Follow the phases by hooks of modules and autograd."""
         from torch.nn.modules import module
 
         hooks = [
             module.register_module_forward_pre_hook(self._enter),
             module.register_module_forward_hook(self._leave, always_call=True),
         ]
-        backward = torch.autograd.backward  # Tensor.backward() looks it up there, too
+        backward = torch.autograd.backward  # Tensor.backward() uses this attribute, too
 
         def followed(*args: Any, **kwargs: Any) -> Any:
-            if self.now == "backward":  # of a checkpointed part, on the way back
+            if self.current == "backward":  # of a checkpointed part, inside of the backward pass
                 return backward(*args, **kwargs)
-            self.turn("backward")
+            self.enter("backward")
             result = backward(*args, **kwargs)
-            self.turn("optimizer")
+            self.enter("optimizer")
             return result
 
         torch.autograd.backward = followed
@@ -73,9 +73,9 @@ class Phases:
                 hook.remove()
 
     def _enter(self, module: Any, inputs: Any) -> None:
-        # Checkpointing calls modules again on the way back.
-        if self._depth == 0 and self.now in ("setup", "optimizer"):
-            self.turn("forward")
+        # Checkpointing calls modules again in the backward pass.
+        if self._depth == 0 and self.current in ("setup", "optimizer"):
+            self.enter("forward")
         self._depth += 1
 
     def _leave(self, module: Any, inputs: Any, output: Any) -> None:
@@ -89,20 +89,20 @@ class Recorder:
         self._index = torch.device(device).index or 0
 
     def start(self) -> None:
-        """From here on all is written down."""
+        """Start recording."""
         torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=1_000_000)
 
     def stop(self) -> None:
-        """No more."""
+        """Stop recording."""
         torch.cuda.memory._record_memory_history(None)
 
     def entries(self) -> List[Dict[str, Any]]:
-        """What came and went so far."""
+        """Return the entries so far."""
         traces = torch.cuda.memory._snapshot()["device_traces"]
         return list(traces[self._index]) if len(traces) > self._index else []
 
     def base(self) -> Dict[Address, int]:
-        """Blocks that are taken now."""
+        """Return the blocks that are allocated now."""
         held = {}
         for segment in torch.cuda.memory._snapshot()["segments"]:
             if segment["device"] != self._index:
@@ -116,7 +116,7 @@ class Recorder:
 
 
 class History:
-    """Follows one step more, and knows what the pieces of its memory were."""
+    """Records one extra step, and finds out what its memory was for."""
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
@@ -124,24 +124,24 @@ class History:
         self._optimizers: List[Any] = []
 
     def parts(self, step: Callable[[], None], phases: Phases, known: Dict[str, List[Any]]) -> Dict[str, int]:
-        """Bytes by kind at the step's peak. `known`: tensors that are there before it, by kind."""
+        """Return the bytes by kind at the peak of the step. `known`: tensors that exist before it, by kind."""
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         hook = register_optimizer_step_pre_hook(self._before_optimizer)
         self._recorder.start()
         try:
             base = self._recorder.base()
-            phases.turned = lambda phase: self._moments.append(Moment(self._length(), phase))
-            phases.turn("forward")
+            phases.on_change = lambda phase: self._moments.append(Moment(self._length(), phase))
+            phases.enter("forward")
             step()
             entries = self._recorder.entries()
         finally:
-            phases.turned = lambda phase: None
+            phases.on_change = lambda phase: None
             hook.remove()
             self._recorder.stop()
-        # Which optimizers there are is known only now; their state is that of steps before.
+        # Only now the optimizers are known; their state is from earlier steps.
         owners = _owners({**known, "optimizer": [one for each in self._optimizers for one in _states(each)]})
-        return held_at_peak(base, entries, self._moments, owners)
+        return bytes_at_peak(base, entries, self._moments, owners)
 
     def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not any(optimizer is one for one in self._optimizers):
@@ -168,5 +168,5 @@ def _states(optimizer: Any) -> List[Any]:
         one
         for state in optimizer.state.values()
         for one in tree_leaves(state)
-        if isinstance(one, torch.Tensor) and one.dim() > 0  # counts of steps lie in the computer's memory
+        if isinstance(one, torch.Tensor) and one.dim() > 0  # step counts are in the computer's memory
     ]

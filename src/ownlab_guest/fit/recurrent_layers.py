@@ -1,7 +1,8 @@
-"""Recurrent layers as cuDNN computes them: all steps and layers in one call, which keeps what its backward needs.
+"""Recurrent layers as cuDNN computes them: all steps and layers in one call, which keeps a reserve for its backward pass.
 
-Sizes fitted to cuDNN 9.19 on an H200 (207 shapes, float32 and float16; 2026-11-16): what it keeps is exact, its workspace
-exact at the median, within 1.1 % for nine in ten and 3.9 % at worst (torch's allocator rounds what was measured up to 1 MiB).
+Sizes were fitted to cuDNN 9.19 on an H200 (207 shapes, float32 and float16; 2026-11-16). The reserve is exact; the workspace is
+exact at the median, within 1.1 % for nine in ten shapes and 3.9 % at worst (torch's allocator rounds the measurement up to
+1 MiB).
 """
 
 from collections import Counter
@@ -11,34 +12,34 @@ import torch
 
 aten = torch.ops.aten
 MIB = 1024**2
-_OF_CUDNN = {torch.float16, torch.float32, torch.float64}  # CUDNN_TENSOR_DTYPES in torch/backends/cudnn
+_CUDNN_DTYPES = {torch.float16, torch.float32, torch.float64}  # CUDNN_TENSOR_DTYPES in torch/backends/cudnn
 
 
 class Kind(NamedTuple):
-    """How many vectors of the hidden size, for each layer and step; for the workspace, in all layers together."""
+    """Numbers of vectors of the hidden size: per layer and step; for the workspace, in all layers together."""
 
     gates: int
-    kept: int  # for the backward; one less in the last layer
-    narrow: int  # widest layer, in hidden values, that cuDNN computes in the way that takes more workspace
-    narrow_gates: int  # more in the workspace then, besides the gates
-    narrow_inputs: int  # more in it then, besides what goes in
-    states: Tuple[int, int]  # in it for one step alone, for each layer: in one direction, in two
+    kept: int  # for the backward pass; one less in the last layer
+    narrow: int  # the largest hidden size for which cuDNN uses the algorithm with more workspace
+    narrow_gates: int  # added to the gates then
+    narrow_inputs: int  # added to the inputs then
+    states: Tuple[int, int]  # for a single step, per layer: with one direction, with two
 
 
 LSTM = Kind(4, 6, 128, 16, 12, (10, 24))
 GRU = Kind(3, 7, 128, 14, 14, (5, 14))
-PLAIN = Kind(1, 2, 300, 9, 9, (5, 14))
+RNN = Kind(1, 2, 300, 9, 9, (5, 14))
 
 
 class Shape(NamedTuple):
-    """One call."""
+    """The sizes of one call."""
 
     kind: Kind
     rows: int  # steps times sequences
     sequences: int
     inputs: int
     hidden: int
-    projected: int  # of what it says at each step: as many, unless proj_size makes it less
+    projected: int  # output size of a step: `hidden`, unless proj_size is set
     layers: int
     directions: int
     dropout: bool
@@ -46,47 +47,47 @@ class Shape(NamedTuple):
 
     @property
     def vector(self) -> int:
-        """Bytes of what one layer says at all steps."""
+        """Bytes of the outputs of one layer at all steps."""
         return self.rows * self.hidden * self.directions * self.itemsize
 
     @property
-    def kept_bytes(self) -> int:
-        """cuDNN's reserve."""
+    def reserve_bytes(self) -> int:
+        """The reserve of cuDNN, kept for the backward pass."""
         masks = self.rows * self.hidden * self.directions // 8 * (self.layers - 1) if self.dropout else 0
         return self.vector * (self.kind.kept * self.layers - 1) + 256 + masks
 
     @property
     def narrow(self) -> bool:
-        """Whether cuDNN takes the way of narrow layers."""
-        # Seen in float16 with 16 and 32 sequences, not with 50; of the GRU not at all.
+        """Whether cuDNN uses the algorithm for narrow layers."""
+        # Seen in float16 with 16 and 32 sequences, not with 50; never for the GRU.
         in_half = self.itemsize == 2 and self.layers == self.directions == 1 and self.sequences % 16 == 0
         return self.hidden <= self.kind.narrow or (in_half and self.kind is not GRU)
 
     def workspace_bytes(self, matrices: int) -> int:
-        """Of forward and backward alike; `matrices`: bytes of the weights without biases.
+        """The workspace of forward and backward; `matrices`: bytes of the weights without biases.
 
-        8 MiB for each layer and direction, and the larger of what the gates and what the inputs of the layers need.
+        8 MiB per layer and direction, and the larger of what the gates and what the inputs of the layers need.
         """
-        said, given = self.rows * self.hidden, self.rows * self.inputs
-        wider = max(said, given)
+        outputs, given = self.rows * self.hidden, self.rows * self.inputs
+        wider = max(outputs, given)
         if self.directions == 2:
-            gates = 2 * (self.kind.gates + 3) * said + given
-            inputs = (6 if self.layers == 1 else 8) * said + 2 * given + 4 * wider
+            gates = 2 * (self.kind.gates + 3) * outputs + given
+            inputs = (6 if self.layers == 1 else 8) * outputs + 2 * given + 4 * wider
         else:
-            gates = (self.kind.gates + 1 + (self.dropout and self.layers > 1)) * said + given
-            inputs = (3 if self.layers == 1 else 4) * said + 2 * given + wider
-            if self.layers > 1 and not self.narrow:  # only some steps of two of them at a time
-                inputs -= 2 * said - min(self.rows, (8 + 4 * self.layers) * self.sequences) * self.hidden
+            gates = (self.kind.gates + 1 + (self.dropout and self.layers > 1)) * outputs + given
+            inputs = (3 if self.layers == 1 else 4) * outputs + 2 * given + wider
+            if self.layers > 1 and not self.narrow:  # only some steps of two layers at a time
+                inputs -= 2 * outputs - min(self.rows, (8 + 4 * self.layers) * self.sequences) * self.hidden
         if self.narrow:
-            gates += self.kind.narrow_gates * said
-            inputs += self.kind.narrow_inputs * said
+            gates += self.kind.narrow_gates * outputs
+            inputs += self.kind.narrow_inputs * outputs
         states = self.kind.states[self.directions - 1] * self.layers * self.sequences * self.hidden
         fixed = 8 * MIB * self.layers * self.directions + 256 + 8 * self.sequences
         return matrices + (max(gates, inputs) + states) * self.itemsize + fixed
 
     @property
     def flops(self) -> int:
-        """Of the forward; the backward has twice as many."""
+        """FLOPs of the forward pass; the backward pass has twice as many."""
         widths = [self.inputs] + [self.projected * self.directions] * (self.layers - 1)
         projection = self.hidden * self.projected if self.projected != self.hidden else 0
         gates = self.kind.gates * self.hidden
@@ -94,25 +95,25 @@ class Shape(NamedTuple):
 
 
 def operations(trace: Any) -> Dict[Any, Callable[..., Any]]:
-    """torch's recurrent operations, by what they become; `trace` hears what they take."""
+    """Return replacements for torch's recurrent operations; they report their workspaces to `trace`."""
 
     def of(kind: Kind) -> Callable[..., Any]:
-        return lambda *args: _whole(trace, kind, *args)
+        return lambda *args: _batch_first_layer(trace, kind, *args)
 
     def packed(kind: Kind) -> Callable[..., Any]:
         return lambda data, sizes, states, *rest: _layer(trace, kind, data, states, *rest)
 
     found: Dict[Any, Callable[..., Any]] = {}
-    for name, kind in (("lstm", LSTM), ("gru", GRU), ("rnn_tanh", PLAIN), ("rnn_relu", PLAIN)):
+    for name, kind in (("lstm", LSTM), ("gru", GRU), ("rnn_tanh", RNN), ("rnn_relu", RNN)):
         found[getattr(aten, name).input] = of(kind)
         found[getattr(aten, name).data] = packed(kind)
     return found
 
 
-def join(model: Any) -> None:
-    """Weights of each layer as parts of one piece: on a card RNNBase.flatten_parameters() copies them so, for cuDNN.
+def flatten_weights(model: Any) -> None:
+    """Put the weights of each layer into one block, as RNNBase.flatten_parameters() does on a card for cuDNN.
 
-    Where it cannot (their type is none of cuDNN's, or something else has one of them too) they stay as they are.
+    It does not if cuDNN lacks their dtype, or if another module shares one of them; then they stay as they are.
     """
     owners = Counter(id(one) for module in model.modules() for one in module._parameters.values())
     for module in model.modules():
@@ -120,20 +121,20 @@ def join(model: Any) -> None:
             names = module._flat_weights_names
             weights = [getattr(module, name) for name in names]
             kinds = {one.dtype for one in weights}
-            if len(kinds) == 1 and kinds <= _OF_CUDNN and all(owners[id(one)] == 1 for one in weights):
+            if len(kinds) == 1 and kinds <= _CUDNN_DTYPES and all(owners[id(one)] == 1 for one in weights):
                 for name, weight, part in zip(names, weights, _parts(weights, weights[0].dtype)):
                     module._parameters[name] = torch.nn.Parameter(part.detach(), weight.requires_grad)
             module._flat_weights = [getattr(module, name) for name in names]
 
 
-def is_joined(module: Any) -> bool:
-    """Whether `join` did it."""
+def is_flattened(module: Any) -> bool:
+    """Whether the weights of a module are one block."""
     if not isinstance(module, torch.nn.RNNBase):
         return False
     return len({one.untyped_storage()._cdata for one in module._flat_weights}) == 1 < len(module._flat_weights)
 
 
-def _whole(
+def _batch_first_layer(
     trace: Any,
     kind: Kind,
     inputs: Any,
@@ -147,8 +148,8 @@ def _whole(
     batch_first: bool,
 ) -> Tuple[Any, ...]:
     steps_first = inputs.transpose(0, 1) if batch_first else inputs
-    said, *last = _layer(trace, kind, steps_first, states, weights, biases, layers, dropout, train, both)
-    return (said.transpose(0, 1) if batch_first else said, *last)
+    output, *last = _layer(trace, kind, steps_first, states, weights, biases, layers, dropout, train, both)
+    return (output.transpose(0, 1) if batch_first else output, *last)
 
 
 def _layer(
@@ -165,16 +166,16 @@ def _layer(
 ) -> Tuple[Any, ...]:
     held = list(states) if kind is LSTM else [states]
     if torch.is_autocast_enabled("cpu"):
-        # Autocast of cuDNN's layers knows float16 alone, whatever type was asked for (ATen/cudnn/AutocastRNN.cpp).
+        # Autocast of cuDNN's layers always uses float16 (ATen/cudnn/AutocastRNN.cpp).
         inputs, *held = (one.to(torch.float16) for one in (inputs, *held))
-        weights = list(_Flattened.apply(*weights))
+        weights = list(_FlattenWeights.apply(*weights))
     rows = inputs.numel() // inputs.shape[-1]
     shape = Shape(
         kind,
         rows,
         held[0].shape[-2],
         inputs.shape[-1],
-        held[-1].shape[-1],  # of the cell, which is not projected
+        held[-1].shape[-1],  # of the cell state, which is not projected
         held[0].shape[-1],
         layers,
         2 if both else 1,
@@ -182,12 +183,12 @@ def _layer(
         inputs.dtype.itemsize,
     )
     wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (inputs, *held, *weights))
-    result: Tuple[Any, ...] = _Recurrent.apply(trace, shape, wanted and train, len(held), inputs, *held, *weights)
+    result: Tuple[Any, ...] = _CudnnRnn.apply(trace, shape, wanted and train, len(held), inputs, *held, *weights)
     return result
 
 
-class _Flattened(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
-    """Weights in float16, as parts of one piece."""
+class _FlattenWeights(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
+    """Copies weights to float16, in one block."""
 
     @staticmethod
     def forward(context: Any, *weights: Any) -> Tuple[Any, ...]:
@@ -200,14 +201,14 @@ class _Flattened(torch.autograd.Function):  # type: ignore[misc]  # torch is not
 
 
 def _parts(like: Sequence[Any], dtype: Any) -> List[Any]:
-    """Tensors of these shapes, one behind the other."""
+    """Return tensors of these shapes in one block."""
     sizes = [one.numel() for one in like]
     whole = like[0].new_empty(sum(sizes), dtype=dtype)
     return [part.view(one.shape) for part, one in zip(whole.split(sizes), like)]
 
 
-class _Recurrent(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
-    """In the order of ATen/native/cudnn/RNN.cpp: what comes when decides which memory is used again."""
+class _CudnnRnn(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
+    """One call of cuDNN. Allocations follow ATen/native/cudnn/RNN.cpp: their order decides which memory is reused."""
 
     @staticmethod
     def forward(
@@ -215,37 +216,37 @@ class _Recurrent(torch.autograd.Function):  # type: ignore[misc]  # torch is not
     ) -> Tuple[Any, ...]:
         held, weights = rest[:states], rest[states:]
         if shape.dropout:
-            # The states of its random numbers, one for each thread of the card; there is one for all layers and threads.
-            trace.keep("cuDNN's dropout", trace.card.multiprocessors * trace.card.threads * 24)
+            # States of the random numbers, one per thread of the card, shared by all layers and CPU threads.
+            trace.keep_workspace("cuDNN's dropout", trace.card.multiprocessors * trace.card.threads * 24)
         in_order = inputs.contiguous()  # until the call ends
-        said = inputs.new_empty((*inputs.shape[:-1], shape.projected * shape.directions))
+        output = inputs.new_empty((*inputs.shape[:-1], shape.projected * shape.directions))
         last = [torch.empty_like(one) for one in held]
-        with trace.for_a_while(shape.workspace_bytes(_matrices(weights)), "aten._cudnn_rnn"):
-            kept = inputs.new_empty(shape.kept_bytes if keeps else 0, dtype=torch.uint8)
+        with trace.workspace(shape.workspace_bytes(_matrix_bytes(weights)), "aten._cudnn_rnn"):
+            kept = inputs.new_empty(shape.reserve_bytes if keeps else 0, dtype=torch.uint8)
         del in_order
-        trace.count(shape.flops)
+        trace.count_flops(shape.flops)
         context.trace, context.shape, context.held = trace, shape, held
-        context.save_for_backward(inputs, said, kept, *weights)
-        return (said, *last)
+        context.save_for_backward(inputs, output, kept, *weights)
+        return (output, *last)
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Tuple[Any, ...]:
         inputs, _, _, *weights = context.saved_tensors
         trace, shape = context.trace, context.shape
-        size = shape.workspace_bytes(_matrices(weights))
+        size = shape.workspace_bytes(_matrix_bytes(weights))
         in_order = inputs.contiguous(), gradients[0].contiguous()
         to_inputs = inputs.new_empty(inputs.shape)
         to_held = [torch.empty_like(one) for one in context.held]
-        trace.temporary(size, "aten._cudnn_rnn_backward")
+        trace.add_workspace(size, "aten._cudnn_rnn_backward")
         del in_order
         again = inputs.contiguous()
         parts = _parts(weights, inputs.dtype)
-        trace.temporary(size, "aten._cudnn_rnn_backward")
+        trace.add_workspace(size, "aten._cudnn_rnn_backward")
         del again
-        trace.count(2 * shape.flops)
+        trace.count_flops(2 * shape.flops)
         return (None, None, None, None, to_inputs, *to_held, *parts)
 
 
-def _matrices(weights: Sequence[Any]) -> int:
-    """Bytes of the weights that are no biases."""
+def _matrix_bytes(weights: Sequence[Any]) -> int:
+    """Bytes of the weights without biases."""
     return sum(int(one.numel()) * one.dtype.itemsize for one in weights if one.dim() > 1)

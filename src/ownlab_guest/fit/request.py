@@ -1,20 +1,20 @@
-"""What is asked: the model, and how it is trained or used."""
+"""The request of the host: the model, and how it is trained or used."""
 
 import json
 from typing import Any, Dict, NamedTuple, Optional
 
-from ownlab_guest.fit.errors import Refused
+from ownlab_guest.fit.errors import FitError
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16")
 
 
 class Card(NamedTuple):
-    """As much of a card as decides which kernels run and how much they take. The defaults are an H200's."""
+    """The properties of a card that decide which kernels run and what they allocate. The defaults are an H200's."""
 
     capability: float = 9.0
     multiprocessors: int = 132
-    threads: int = 2048  # that one multiprocessor holds
-    cublas_bytes: Optional[int] = None  # cuBLAS's workspace for one thread, where it was measured
+    threads: int = 2048  # per multiprocessor
+    cublas_bytes: Optional[int] = None  # the cuBLAS workspace of one thread, if it was measured
 
 
 class Request(NamedTuple):
@@ -36,27 +36,27 @@ class Request(NamedTuple):
 
     @property
     def autocast(self) -> Optional[str]:
-        """The type that autocast computes in, by torch's name."""
+        """The dtype of autocast, by torch's name."""
         return {"amp-bf16": "bfloat16", "amp-fp16": "float16"}.get(self.precision)
 
     @property
     def dtype(self) -> Optional[str]:
-        """The type that weights and inputs are made."""
+        """The dtype of weights and inputs, by torch's name."""
         return {"bf16": "bfloat16", "fp16": "float16"}.get(self.precision)
 
 
-def read(path: str) -> Request:
-    """The request that the host wrote."""
+def read_request(path: str) -> Request:
+    """Read the request that the host wrote."""
     with open(path, encoding="utf-8") as file:
-        return parsed(json.load(file))
+        return parse_request(json.load(file))
 
 
-def parsed(said: Dict[str, Any]) -> Request:
-    """The request that a dictionary of its fields makes."""
-    unknown = sorted(set(said) - set(Request._fields))
-    if unknown or "target" not in said:
-        raise Refused("bad-request", f"the request has no target, or fields that nobody knows: {', '.join(unknown)}")
-    request = Request(**{**said, "card": Card(**(said.get("card") or {}))})
+def parse_request(fields: Dict[str, Any]) -> Request:
+    """Check the fields of a request."""
+    unknown = sorted(set(fields) - set(Request._fields))
+    if unknown or "target" not in fields:
+        raise FitError("bad-request", f"the request has no target, or unknown fields: {', '.join(unknown)}")
+    request = Request(**{**fields, "card": Card(**(fields.get("card") or {}))})
     if request.precision not in PRECISIONS:
-        raise Refused("bad-request", f"no precision is called {request.precision}; there are {', '.join(PRECISIONS)}")
+        raise FitError("bad-request", f"unknown precision {request.precision}; known are {', '.join(PRECISIONS)}")
     return request

@@ -1,6 +1,7 @@
-"""Values of small tensors that follow from numbers alone, beside the tensors without data that stand for them.
+"""Values of tensors that have no data, while a model is built: known ones, and guesses.
 
-Widths of layers come out of such (RegNet's, for instance): guessed, they would be those of another model.
+Small tensors that are computed from numbers alone are computed beside their stand-ins: widths of layers come from such tensors
+(RegNet's, for instance), and guessed widths would be those of another model. All other values that a program reads are guessed.
 """
 
 import os
@@ -13,23 +14,25 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-# What makes a tensor out of numbers alone.
+# Operations that make a tensor from numbers alone.
 _MAKERS = ("arange", "linspace", "logspace", "full", "zeros", "ones", "eye", "scalar_tensor")
-_NOTHING_IN_IT = ("empty_like", "new_empty", "new_empty_strided")
-_OF_PLACE = ("device", "layout", "pin_memory")  # where a tensor lies: its value is computed on the processor
+_UNINITIALIZED = ("empty_like", "new_empty", "new_empty_strided")
+_PLACEMENT = ("device", "layout", "pin_memory")  # placement arguments: values are computed on the processor
 _SMALL = 4096  # numbers
 
 Given = Dict[int, Any]  # id of a tensor -> its value
 
 
-class Values:
-    """By the storage in which they would lie, so that each view of it, and each write, is one of the value as well."""
+class KnownValues:
+    """Values by storage, so that views and writes of a tensor are views and writes of its value, too."""
 
     def __init__(self) -> None:
-        self._kept: Dict[int, Tuple[Any, Any]] = {}  # id of a storage -> weak reference to it, and the value's own
+        self._kept: Dict[
+            int, Tuple[Any, Any]
+        ] = {}  # id of a storage -> weak reference to it, and the storage of its value
 
     def of(self, tensor: Any) -> Optional[Any]:
-        """None where it is not known."""
+        """Return the value of a tensor; None if it is unknown."""
         if not _is_plain(tensor):
             return None
         if type(tensor) in (torch.Tensor, torch.nn.Parameter):
@@ -37,17 +40,17 @@ class Values:
         if not isinstance(tensor, FakeTensor):
             return None
         if tensor.constant is not None:
-            return tensor.constant  # single numbers torch keeps by itself
+            return tensor.constant  # torch itself keeps single numbers
         storage = tensor.untyped_storage()
         _, kept = self._kept.get(id(storage), (None, None))
-        if kept is None or kept.nbytes() < storage.nbytes():  # it grew (resize_)
+        if kept is None or kept.nbytes() < storage.nbytes():  # it has grown (resize_)
             return None
         where = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
         with _disable_current_modes():
             return torch.empty(0, dtype=tensor.dtype, device="cpu").set_(kept, *where)
 
     def given(self, args: Any, kwargs: Any) -> Optional[Given]:
-        """Those of an operation's arguments, before it runs; None where one is not known."""
+        """Return the values of an operation's arguments before it runs; None if one is unknown."""
         found: Given = {}
         for one in _tensors((args, kwargs)):
             value = self.of(one)
@@ -57,21 +60,21 @@ class Values:
         return found
 
     def computed(self, func: Any, args: Any, kwargs: Any, given: Optional[Given]) -> Optional[Any]:
-        """What the operation says of known values; into those that it writes to, it writes."""
+        """Compute the operation on known values, in place where it writes to its arguments."""
         if given is None or not isinstance(func, torch._ops.OpOverload) or not _is_computable(func, given):
             return None
-        known = {name: one for name, one in kwargs.items() if name not in _OF_PLACE}
+        known = {name: one for name, one in kwargs.items() if name not in _PLACEMENT}
         args, known = tree_map(lambda one: given.get(id(one), one), (args, known))
         with _disable_current_modes(), torch.no_grad():
             try:
                 return func(*args, **known)
             except (RuntimeError, TypeError, ValueError, IndexError):
-                return None  # a processor cannot: then it is not known
+                return None  # not possible on a processor: the value is unknown
 
     def follow(self, func: Any, args: Any, kwargs: Any, given: Optional[Given], out: Any) -> None:
-        """After an operation: what came is known where its arguments were, and what was written to otherwise no more."""
+        """Update after an operation: results of known arguments are known; other tensors that it wrote to are not any more."""
         if not isinstance(func, torch._ops.OpOverload) or torch.Tag.inplace_view in func.tags:
-            return  # the latter change how a value is seen
+            return  # these only change how a value is viewed
         written = _written(func, args, kwargs) if func._schema.is_mutable else []
         new = [one for one in written or _tensors(out) if not self._is_there(one, bool(written))]
         if not new:
@@ -87,20 +90,20 @@ class Values:
             self.keep(written, [(given or {})[id(one)] for one in written])
 
     def keep(self, tree: Any, values: Any) -> None:
-        """Tensors without data, and their values."""
+        """Keep the values of tensors without data."""
         with _disable_current_modes(), torch.no_grad():
             for one, value in zip(_tensors(tree), _tensors(values)):
-                like = one.dtype is value.dtype and one.shape == value.shape  # quantized ones are not
+                like = one.dtype is value.dtype and one.shape == value.shape  # not so for quantized tensors
                 if like and one.constant is None and id(one.untyped_storage()) not in self._kept:
                     self._make_room(one.untyped_storage())
-                    self.of(one).copy_(value)  # type: ignore[union-attr]  # there is room now
+                    self.of(one).copy_(value)  # type: ignore[union-attr]  # its storage exists now
 
     def _make_room(self, storage: Any) -> None:
         key, room = id(storage), torch.UntypedStorage(storage.nbytes(), device="cpu")
         self._kept[key] = weakref.ref(storage, lambda _: self._kept.pop(key, None)), room
 
     def _is_there(self, tensor: Any, written: bool) -> bool:
-        """Torch keeps it by itself, or it is a view of what is known."""
+        """Whether torch itself keeps the value, or the tensor is a view of a known one."""
         if not isinstance(tensor, FakeTensor) or tensor.constant is not None:
             return True
         return not written and _is_plain(tensor) and id(tensor.untyped_storage()) in self._kept
@@ -116,13 +119,13 @@ def _is_plain(tensor: Any) -> bool:
 
 def _is_computable(func: Any, given: Given) -> bool:
     name = func._schema.name.split("::")[-1]
-    if torch.Tag.nondeterministic_seeded in func.tags or name in _NOTHING_IN_IT:
+    if torch.Tag.nondeterministic_seeded in func.tags or name in _UNINITIALIZED:
         return False
     return bool(given) or (func.namespace == "aten" and name in _MAKERS)
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> List[Any]:
-    """The arguments that it writes to."""
+    """Return the arguments that an operation writes to."""
     names = [one.name for one in func._schema.arguments]
     named = {**dict(zip(names, args)), **kwargs}
     writes = [one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
@@ -134,11 +137,11 @@ def _tensors(tree: Any) -> List[Any]:
 
 
 aten = torch.ops.aten
-VALUES = (aten._local_scalar_dense.default, aten.equal.default)
+READS_A_VALUE = (aten._local_scalar_dense.default, aten.equal.default)
 _TORCH = os.path.dirname(torch.__file__)
 _HALF = torch.tensor(0.5, device="cpu")
-# Between the user's line and us.
-_BETWEEN = (
+# Files of frames between the user's line and this module.
+_SKIPPED_FILES = (
     "tensor_values.py",
     "dispatch_trace.py",
     "eval_frame.py",
@@ -149,28 +152,29 @@ _BETWEEN = (
 
 
 class Guesses:
-    """Answers where a program reads a value out of a tensor that has none: 1 and true; and what was guessed.
+    """Guesses for values that a program reads out of tensors without data: 1 and true. `messages` lists them.
 
-    A loop that waits for `false` gets it when it has asked `patience` times in a row.
+    A loop that waits for `false` gets it after `patience` reads in a row.
     """
 
     def __init__(self, patience: int) -> None:
-        self.said: List[str] = []
+        self.messages: List[str] = []
         self._patience = patience
-        self._asked = (("", 0), 0)  # where, and how often in a row
+        self._asked = (("", 0), 0)  # the line, and the number of reads in a row
 
     def value(self, func: Any, tensor: Any) -> Any:
-        """What `tensor.item()`, or a question about it, returns."""
+        """Return the result of `tensor.item()`, or of a comparison."""
         known = getattr(tensor, "constant", None)
         if known is not None and func is not aten.equal.default:
             with _disable_current_modes():
-                return known.item()  # a number that the program wrote down itself
+                return known.item()  # a number that the program defined itself
         where = _caller()
         flag = tensor.dtype is torch.bool or func is aten.equal.default
-        words = f"{where[0]}:{where[1]} reads a value out of a tensor: taken to be {'true' if flag else '1'}"
-        of_torch = where[0].startswith(_TORCH)  # optimizers read their count of steps, for instance
-        if words not in self.said and not of_torch:
-            self.said.append(words)
+        guess = "true" if flag else "1"
+        message = f"{where[0]}:{where[1]} reads a value out of a tensor: assumed to be {guess}"
+        of_torch = where[0].startswith(_TORCH)  # optimizers read their step count, for instance
+        if message not in self.messages and not of_torch:
+            self.messages.append(message)
         if not flag:
             return 1.0 if tensor.is_floating_point() else 1
         times = self._asked[1] + 1 if self._asked[0] == where else 1
@@ -178,38 +182,38 @@ class Guesses:
         return times < self._patience
 
 
-def drawn(func: Any, out: Any) -> None:
-    """A single random number decides what a model leaves out this time (LayerDrop): it is taken to be one half."""
+def fix_random_scalar(func: Any, out: Any) -> None:
+    """Assume one half for single random numbers, with which models skip layers (LayerDrop)."""
     if func is aten.rand.default and out.dim() == 0:
         out.constant = _HALF
 
 
 def _caller() -> Tuple[str, int]:
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.endswith(_BETWEEN):
+    while frame.f_back is not None and frame.f_code.co_filename.endswith(_SKIPPED_FILES):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 
 def _tolist(tensor: Any) -> Any:
-    """Value by value: torch 2.4 makes symbols of them, for which it has no place here."""
+    """Read value by value: torch 2.4 would make symbols, which are not supported here."""
     return tensor.item() if tensor.dim() == 0 else [_tolist(one) for one in tensor]
 
 
-class Guessing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there where types are checked
-    """While a model is built: values that depend on data are guessed, and those that depend on none are known.
+class GuessingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not there where types are checked
+    """While a model is built, guess values that depend on data, and compute those that do not.
 
-    `mode`: that of tensors without data; None where they have it.
+    `mode`: the mode of tensors without data; None if they have data.
     """
 
     def __init__(self, mode: Any) -> None:
         super().__init__()
-        self.guesses = Guesses(patience=3)  # initial values are drawn again and again until they fit (trunc_normal_)
+        self.guesses = Guesses(patience=3)  # initialization draws random values until they fit (trunc_normal_)
         self._mode = mode
-        self._values = Values()
+        self._values = KnownValues()
         self._tolist = FakeTensor.tolist
 
-    def __enter__(self) -> "Guessing":
+    def __enter__(self) -> "GuessingMode":
         FakeTensor.tolist = _tolist
         super().__enter__()
         return self
@@ -229,14 +233,14 @@ class Guessing(TorchDispatchMode):  # type: ignore[misc]  # torch is not there w
             known = self._values.computed(func, args, kwargs, given)
             if known is not None:
                 return self._without_data(known)
-            if func not in VALUES:
+            if func not in READS_A_VALUE:
                 raise
             return self.guesses.value(func, args[0])
         self._values.follow(func, args, kwargs, given, out)
         return out
 
     def _without_data(self, known: Any) -> Any:
-        """Of tensors, those that stand for them."""
+        """Return stand-ins without data for tensors."""
         out = tree_map(lambda one: self._mode.from_tensor(one) if isinstance(one, torch.Tensor) else one, known)
         self._values.keep(out, known)
         return out

@@ -1,33 +1,39 @@
-"""Traces a step without a card: `launch.py fit.trace REQUEST.json`; prints the stream of memory, FLOPs and parameters."""
+"""Traces a step without a card: `launch.py fit.trace REQUEST.json` prints its allocations, FLOPs and parameters.
+
+The model is built of tensors without data (torch's FakeTensorMode). If a size depends on data, the step is computed on the
+processor instead (`trace_with_data`), with the memory of attention and recurrent layers as a processor has it.
+"""
 
 import contextlib
 import sys
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ownlab_guest.fit.errors import Refused, in_time, is_fatal, refused
-from ownlab_guest.fit.request import Request, read
+from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
+from ownlab_guest.fit.request import Request, read_request
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """The trace, or what was wrong and where."""
+    """Return the trace, or an error with its line."""
     try:
-        request = read(arguments[0])
+        request = read_request(arguments[0])
         try:
             import torch  # noqa: F401
         except ImportError as exc:
-            raise Refused("no-torch", f"this Python has no torch: {exc}") from exc
-        with in_time(request.target):
+            raise FitError("no-torch", f"this Python has no torch: {exc}") from exc
+        with before_deadline(request.target):
             try:
-                return traced(request)
-            except Refused as exc:
-                return traced_instead(request, exc)
-    except Refused as exc:
+                return trace_step(request)
+            except FitError as exc:
+                return trace_with_data(request, exc)
+    except FitError as exc:
         return exc.answer()
 
 
-def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, data: bool = False) -> Dict[str, Any]:
-    """Build (the target, or what `build` makes), then run the steps on tensors without data; or with it."""
+def trace_step(
+    request: Request, build: Optional[Callable[[Request], Any]] = None, data: bool = False
+) -> Dict[str, Any]:
+    """Build the model (the target, or what `build` returns), and run its steps on tensors without data; or with data."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -43,40 +49,42 @@ def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, d
     mode = None if data else FakeTensorMode(allow_non_fake_inputs=True)
     with warnings.catch_warnings(), mode or contextlib.nullcontext(), _converting(mode is not None):
         warnings.simplefilter("ignore")
-        with tensor_values.Guessing(mode) as guessed:
+        with tensor_values.GuessingMode(mode) as guessed:
             built = (build or model_loader.build)(request)
-        model, left_out = training_step.bare(built.model)
+        model, left_out = training_step.unwrap(built.model)
         built = built._replace(model=model)
         if request.checkpointing:
-            training_step.checkpointed(built.model)
-        convert(built.model, request)
-        inputs = training_step.moved(built.inputs, "cpu", request)
-        instead = cuda_semantics.everywhere() if data else cuda_semantics.operations(request.card)
-        trace = dispatch_trace.Tracing(built.model, request, instead, data)
+            training_step.enable_checkpointing(built.model)
+        convert_weights(built.model, request)
+        inputs = training_step.to_device(built.inputs, "cpu", request)
+        instead = cuda_semantics.common_operations() if data else cuda_semantics.operations(request.card)
+        trace = dispatch_trace.TracingMode(built.model, request, instead, data)
         if not data:
             instead.update(recurrent_layers.operations(trace))
         _hold_weights(trace, built.model)
         for given, one in zip(_tensors(built.inputs), _tensors(inputs)):
-            trace.hold_moved(given, one)
-        step = training_step.step_of(built, inputs, request, "cpu")
+            trace.add_input(given, one)
+        step = training_step.make_step(built, inputs, request, "cpu")
         try:
-            with cuda_semantics.as_cuda(instead), _hooked(trace), trace:
+            with cuda_semantics.emulate_cuda(instead), _hooked(trace), trace:
                 for _ in range(request.steps):
                     trace.begin_step()
                     step()
                     trace.end_step()
                 trace.end()
         except (Exception, SystemExit) as exc:
-            if is_fatal(exc) or isinstance(exc, Refused):
+            if is_fatal(exc) or isinstance(exc, FitError):
                 raise
-            raise refused(exc, "step-raised", "the step", built.file) from exc
+            raise error_from(exc, "step-raised", "the step", built.file) from exc
     return {
-        "parameters": dispatch_trace.parameters_of(built.model),
+        "parameters": dispatch_trace.count_parameters(built.model),
         "flops": trace.flops,
         **trace.stream.answer(),
         "marks": trace.marks,
         "guesses": list(
-            dict.fromkeys(guessed.guesses.said + trace.guesses.said + training_step.guesses(request) + left_out)
+            dict.fromkeys(
+                guessed.guesses.messages + trace.guesses.messages + training_step.optimizer_notes(request) + left_out
+            )
         ),
         "torch": torch.__version__,
         **_sizes(inputs),
@@ -84,7 +92,7 @@ def traced(request: Request, build: Optional[Callable[[Request], Any]] = None, d
 
 
 def _sizes(inputs: Any) -> Dict[str, Optional[int]]:
-    """Batch and length, as the inputs show them: the first of them, and the first of tokens."""
+    """Read the batch from the first input, and the sequence length from the first input of tokens."""
     import torch
 
     tensors = [
@@ -96,10 +104,10 @@ def _sizes(inputs: Any) -> Dict[str, Optional[int]]:
 
 @contextlib.contextmanager
 def _converting(without_data: bool) -> Iterator[None]:
-    """Module.half(), .to() and their like, for weights without data: torch itself would swap these, and cannot.
+    """Make Module.half(), .to() and similar work for weights without data: torch would swap the tensors, and cannot.
 
-    Weights stay the same objects, as by torch's own `param.data = …`, so that tied ones stay tied. Modules with data, which
-    other threads of a notebook may convert meanwhile, are torch's to convert.
+    Weights stay the same objects, as with torch's own `param.data = …`, so that tied weights stay tied. Modules with data,
+    which other threads of a notebook may convert meanwhile, are left to torch.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
@@ -129,13 +137,13 @@ def _converting(without_data: bool) -> Iterator[None]:
         torch.nn.Module._apply = before
 
 
-def convert(model: Any, request: Request) -> None:
-    """Weights in their type and layout. Not by Module.to(), which keeps each: one that was deep-copied must become another."""
+def convert_weights(model: Any, request: Request) -> None:
+    """Convert weights to their dtype and layout. Module.to() would keep the objects, but deep-copied ones must be replaced."""
     import torch
 
     from ownlab_guest.fit import recurrent_layers
 
-    done: Dict[int, Tuple[Any, Any]] = {}  # tied weights stay tied; the old ones stay, else an id could come twice
+    done: Dict[int, Tuple[Any, Any]] = {}  # tied weights stay tied; old weights are kept, else an id could be reused
     for module in model.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
@@ -148,19 +156,19 @@ def convert(model: Any, request: Request) -> None:
             tensor = None if buffer is None else _converted(buffer.detach(), buffer, request)
             if tensor is not None:
                 module._buffers[name] = tensor
-    recurrent_layers.join(model)
+    recurrent_layers.flatten_weights(model)
 
 
 def _converted(tensor: Any, held: Any, request: Request) -> Any:
-    """None where it is right as it is."""
+    """Return the converted tensor; None if no conversion is needed."""
     import torch
 
-    from ownlab_guest.fit.training_step import moved
+    from ownlab_guest.fit.training_step import to_device
 
-    new = moved(tensor, "cpu", request)
+    new = to_device(tensor, "cpu", request)
     if new is not tensor:
         return new
-    # copy.deepcopy() of a tensor without data gives one whose views are no views of it.
+    # After copy.deepcopy(), views of a tensor without data are no views of it any more.
     whole = tensor.untyped_storage()._cdata == held.untyped_storage()._cdata
     return None if whole else torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
 
@@ -170,14 +178,14 @@ def _hold_weights(trace: Any, model: Any) -> None:
 
     for name, module in _in_order(model, ""):
         own = [one for one in (*module._parameters.values(), *module._buffers.values()) if one is not None]
-        if recurrent_layers.is_joined(module):
-            trace.hold_joined(name, own)
+        if recurrent_layers.is_flattened(module):
+            trace.add_flattened_weights(name, own)
         else:
-            trace.hold("weights", [(name, one) for one in own])
+            trace.add_tensors("weights", [(name, one) for one in own])
 
 
 def _in_order(module: Any, name: str) -> Iterator[Tuple[str, Any]]:
-    """Modules as Module.to() moves them to a card, the parts of each before itself; with their names."""
+    """Yield names and modules in the order in which Module.to() moves them: children first."""
     for part, child in module.named_children():
         yield from _in_order(child, f"{name}.{part}" if name else part)
     yield name, module
@@ -195,9 +203,9 @@ def _hooked(trace: Any) -> Iterator[None]:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     hooks = [
-        register_optimizer_step_post_hook(trace.stepped),
-        module.register_module_forward_pre_hook(trace.enter),
-        module.register_module_forward_hook(trace.leave, always_call=True),
+        register_optimizer_step_post_hook(trace.after_optimizer_step),
+        module.register_module_forward_pre_hook(trace.enter_module),
+        module.register_module_forward_hook(trace.leave_module, always_call=True),
     ]
     try:
         yield
@@ -206,27 +214,27 @@ def _hooked(trace: Any) -> Iterator[None]:
             hook.remove()
 
 
-KINDS = ("data-dependent-shape", "data-dependent-value", "cannot-be-traced")
-SHARE = 0.7  # of the memory that is free: more is not taken from whoever else works here
+COMPUTABLE_ERRORS = ("data-dependent-shape", "data-dependent-value", "cannot-be-traced")
+MEMORY_SHARE = 0.7  # of the free memory: leave the rest to other programs
 
 
-def traced_instead(request: Request, why: Refused) -> Dict[str, Any]:
-    """The trace of a computed step, which says so; `why` again, where that is no way out, or does not work either."""
-    if why.kind not in KINDS or not _limited():
+def trace_with_data(request: Request, why: FitError) -> Dict[str, Any]:
+    """Trace a step by computing it, and note this as a guess. Raise `why` again if that is impossible or fails."""
+    if why.kind not in COMPUTABLE_ERRORS or not _limit_memory():
         raise why
     try:
-        found = traced(request, data=True)
-    except Refused as exc:
-        raise Refused(
-            why.kind, f"{why}; computing it on the processor failed as well: {exc}", why.file, why.line
+        found = trace_step(request, data=True)
+    except FitError as exc:
+        raise FitError(
+            why.kind, f"{why}; computing it on the processor also failed: {exc}", why.file, why.line
         ) from exc
-    place = "" if why.line is None else f" (line {why.line})"
-    said = f"computed with data, on the processor, and attention and recurrent layers as there: {why}{place}"
-    return {**found, "guesses": [said, *found["guesses"]]}
+    line = "" if why.line is None else f" (line {why.line})"
+    note = f"computed with data on the processor, with attention and recurrent layers of a processor: {why}{line}"
+    return {**found, "guesses": [note, *found["guesses"]]}
 
 
-def _limited() -> bool:
-    """Whether this process can be kept from taking all of the computer's memory: then it is."""
+def _limit_memory() -> bool:
+    """Limit the memory of this process; return whether that was possible."""
     free = _free_bytes()
     if free is None or not sys.platform.startswith("linux"):
         return False
@@ -234,7 +242,9 @@ def _limited() -> bool:
 
     with open("/proc/self/statm", encoding="ascii") as file:
         data = int(file.read().split()[5]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_DATA, (data + int(SHARE * free), resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (data + int(MEMORY_SHARE * free), resource.getrlimit(resource.RLIMIT_DATA)[1])
+    )
     return True
 
 

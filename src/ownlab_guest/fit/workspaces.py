@@ -1,12 +1,12 @@
-"""Memory that operations take on a card and that no dispatch shows: by operation, shapes and card.
+"""Memory that operations take on a card besides their results, by operation, shapes and card. No dispatch shows it.
 
-Each rule says where it is from. "H200": fitted to torch 2.11 with cuDNN 9.19 there, 2026-11-15.
+Each rule names its source. "H200": fitted to measurements with torch 2.11 and cuDNN 9.19 there, 2026-11-15.
 """
 
 from math import prod
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from ownlab_guest.fit.convolution_workspaces import backward_bytes, forward_bytes
+from ownlab_guest.fit.convolution_workspaces import backward_workspaces, forward_workspace
 from ownlab_guest.fit.request import Card
 
 KIB, MIB = 1024, 1024**2
@@ -14,16 +14,16 @@ _MULTIPLIES = frozenset(
     f"aten.{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "_addmm_activation")
 )
 _REDUCES = frozenset(f"aten.{name}" for name in ("sum", "mean", "amax", "amin", "linalg_vector_norm", "norm"))
-_NO_SORT = 3072  # embeddings of fewer indices add up without sorting (ATen/native/cuda/Embedding.cu)
+_NO_SORT = 3072  # embeddings with fewer indices do not sort (ATen/native/cuda/Embedding.cu)
 _ROWS_OF_THREAD = 10  # NROWS_PER_THREAD in EmbeddingBackwardKernel.cu
 
 
-def kept_workspaces(operation: str, args: Sequence[Any], card: Card) -> List[Tuple[str, int]]:
-    """What a library takes for each thread at its first use, and keeps (ATen/cuda/CublasHandlePool.cpp).
+def persistent_workspaces(operation: str, args: Sequence[Any], card: Card) -> List[Tuple[str, int]]:
+    """Return workspaces that a library allocates per thread at its first use, and keeps (ATen/cuda/CublasHandlePool.cpp).
 
-    cuBLAS: 32 MiB from Hopper on, else 8.125 MiB. cuBLASLt, which adds a bias while it multiplies: 1 MiB (H200).
+    cuBLAS: 32 MiB since Hopper, else 8.125 MiB. cuBLASLt, for products with a bias: 1 MiB (H200).
     """
-    if operation == "aten._grouped_mm" and not _grouped_at_once(args, card):
+    if operation == "aten._grouped_mm" and not _is_one_grouped_kernel(args, card):
         return [("cuBLAS", _cublas_bytes(card))]
     if operation not in _MULTIPLIES:
         return []
@@ -32,8 +32,8 @@ def kept_workspaces(operation: str, args: Sequence[Any], card: Card) -> List[Tup
     return [("cuBLAS", _cublas_bytes(card))]
 
 
-def _grouped_at_once(args: Sequence[Any], card: Card) -> bool:
-    """Products of experts in one kernel of CUTLASS, else one after the other (_grouped_mm_cuda in ATen/native/cuda)."""
+def _is_one_grouped_kernel(args: Sequence[Any], card: Card) -> bool:
+    """Whether grouped products are one CUTLASS kernel, else one after the other (_grouped_mm_cuda in ATen/native/cuda)."""
     return str(args[0].dtype) == "torch.bfloat16" and int(card.capability) in (9, 10)
 
 
@@ -43,15 +43,15 @@ def _cublas_bytes(card: Card) -> int:
     return 32 * MIB if card.capability >= 9 else 8 * MIB + 128 * KIB
 
 
-def hidden_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -> List[int]:
-    """BackgroundCall the results of one call, one after the other: the first with the first result, the last with all of them."""
+def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -> List[int]:
+    """Return the workspaces of one call in order: the first beside the first result, the last beside all results."""
     if operation in _REDUCES:
         over = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
-        return [reduction_bytes(args[0], over, card)]
+        return [reduction_workspace(args[0], over, card)]
     if operation == "aten.convolution":
-        return [forward_bytes(args, out, card)]
+        return [forward_workspace(args, out, card)]
     if operation == "aten.convolution_backward":
-        return backward_bytes(args, card)
+        return backward_workspaces(args, card)
     rule = _RULES.get(operation)
     return [] if rule is None else [rule(args)]
 
@@ -61,12 +61,12 @@ def _bytes(tensor: Any) -> int:
 
 
 def _copy(tensor: Any) -> int:
-    """Kernels that need their argument in one piece copy what is not."""
+    """Bytes of the copy that a kernel makes of an argument that is not contiguous."""
     return 0 if tensor.is_contiguous() else _bytes(tensor)
 
 
 def _sorted_sums(rows: int, width: int, weights: int, each: int) -> int:
-    """embedding_backward_cuda_kernel: sums of segments in float32, as many as there can be; and `each` bytes of an index."""
+    """embedding_backward_cuda_kernel: as many float32 sums as there can be, and `each` bytes per index."""
     return (rows // _ROWS_OF_THREAD + min(rows, weights)) * width * 4 + each * rows
 
 
@@ -82,7 +82,7 @@ def _bag_backward(args: Sequence[Any]) -> int:
 
 
 def _cudnn_attention_backward(args: Sequence[Any]) -> int:
-    """Gradients of queries are summed in float32; those of shared keys and values are made for each head first (H200)."""
+    """Gradients of queries are summed in float32; those of shared keys and values are first made per head (H200)."""
     query, key, value = args[1], args[2], args[3]
     rows = prod(query.shape[:-2]) * (-(-query.shape[-2] // 64) * 64)
     shared = 0 if key.shape[1] == query.shape[1] else (_bytes(key) + _bytes(value)) * query.shape[1] // key.shape[1]
@@ -90,7 +90,7 @@ def _cudnn_attention_backward(args: Sequence[Any]) -> int:
 
 
 def _flash_attention_backward(args: Sequence[Any]) -> int:
-    """FlashAttention 2 sums the gradients of queries in float32, in rows and widths that are filled up."""
+    """FlashAttention 2 sums the gradients of queries in float32, with padded rows and widths."""
     query, key, value = args[1], args[2], args[3]
     rows = prod(query.shape[:-2]) * (-(-query.shape[-2] // 128) * 128)
     shared = 0 if key.shape[1] == query.shape[1] else (_bytes(key) + _bytes(value)) * query.shape[1] // key.shape[1]
@@ -98,7 +98,7 @@ def _flash_attention_backward(args: Sequence[Any]) -> int:
 
 
 def _efficient_attention_backward(args: Sequence[Any]) -> int:
-    """The product of output and its gradient, and its sum by rows, twice (attention_backward.cu); copies of odd layouts (H200)."""
+    """The product of output and its gradient, and its row sums, twice (attention_backward.cu); copies of other layouts (H200)."""
     gradient, query = args[0], args[1]
     rows = prod(query.shape[:-1])
     odd = gradient.transpose(1, 2)
@@ -124,14 +124,18 @@ _RULES: Dict[str, Callable[[Sequence[Any]], int]] = {
 
 
 WARP = 32
-MOST_THREADS = 512
-VECTOR = 4  # values that a thread loads at once
-LEAST_VALUES, MOST_VALUES = 16, 256  # that one thread adds up
+MAX_THREADS = 512
+VECTOR = 4  # values per load of a thread
+MIN_VALUES, MAX_VALUES = 16, 256  # values that one thread adds
 
 
-def reduction_bytes(tensor: Any, over: Sequence[int], card: Card) -> int:
-    """Of a sum of `tensor` over the dimensions `over` (all, where none is named); its sums are float32."""
-    kept, reduced = _merged(tensor, over)
+def reduction_workspace(tensor: Any, over: Sequence[int], card: Card) -> int:
+    """Return the workspace of a sum over the dimensions `over` (empty: all), with sums in float32.
+
+    Many blocks work on one result then. Follows setReduceConfig in ATen/native/cuda/Reduce.cuh (the same from torch 1.7 to
+    2.11). Exact on an H200 for bias gradients, which take up to 1 MiB per multiprocessor.
+    """
+    kept, reduced = _merge_dimensions(tensor, over)
     results = _count(kept)
     each = _count(reduced)
     if results == 0 or each <= 1:
@@ -147,18 +151,18 @@ def reduction_bytes(tensor: Any, over: Sequence[int], card: Card) -> int:
     else:
         vector = _vector(kept, reduced) if fast_kept == 1 else 1
         wide, high = results // vector, each
-    threads = MOST_THREADS // vector
+    threads = MAX_THREADS // vector
     width, height = _block(wide, high, threads)
     step = width if along else 1
     per_thread = -(-each // step)
-    if per_thread < min(height * 16, MOST_VALUES):
-        return 0  # each warp has a result of its own
+    if per_thread < min(height * 16, MAX_VALUES):
+        return 0  # each warp has its own result
     per_thread = -(-each // (step * height))
     grid = -(-(results // vector) // (1 if along else width))
     target = card.multiprocessors * (card.threads // (width * height))
-    if per_thread < MOST_VALUES or grid > target:
+    if per_thread < MAX_VALUES or grid > target:
         return 0
-    blocks = max(min(-(-target // grid), -(-per_thread // LEAST_VALUES)), -(-per_thread // MOST_VALUES))
+    blocks = max(min(-(-target // grid), -(-per_thread // MIN_VALUES)), -(-per_thread // MAX_VALUES))
     if blocks <= 1:
         return 0
     return 4 * results * blocks * (1 if along else width * vector)
@@ -167,8 +171,8 @@ def reduction_bytes(tensor: Any, over: Sequence[int], card: Card) -> int:
 Dimensions = List[Tuple[int, int]]  # size and stride
 
 
-def _merged(tensor: Any, over: Sequence[int]) -> Tuple[Dimensions, Dimensions]:
-    """Dimensions that stay and that go; neighbours that lie behind each other are one, as TensorIterator makes them."""
+def _merge_dimensions(tensor: Any, over: Sequence[int]) -> Tuple[Dimensions, Dimensions]:
+    """Return kept and reduced dimensions; contiguous neighbours are merged, as TensorIterator does."""
     dimensions = tensor.dim()
     gone = {one % dimensions for one in over} if over else set(range(dimensions))
     kept: Dimensions = []
@@ -203,13 +207,13 @@ def _vector(kept: Dimensions, reduced: Dimensions) -> int:
 
 
 def _block(wide: int, high: int, threads: int) -> Tuple[int, int]:
-    wide_power = _power(wide) if wide < threads else threads
-    high_power = _power(high) if high < threads else threads
+    wide_power = _power_of_two_below(wide) if wide < threads else threads
+    high_power = _power_of_two_below(high) if high < threads else threads
     width = min(wide_power, WARP)
     height = min(high_power, threads // width)
     return min(wide_power, threads // height), height
 
 
-def _power(number: int) -> int:
-    """The greatest power of 2 that is not above it."""
+def _power_of_two_below(number: int) -> int:
+    """Return the largest power of 2 that is not greater."""
     return 1 << max(0, number.bit_length() - 1)

@@ -1,1 +1,10 @@
-"""What runs in a kernel's own process: its start, and its end."""
+"""What runs in the process of a notebook's kernel.
+
+launch          starts ipykernel: sys.path, signals, the runtime's lock, output without loss
+startup         start-up scripts of the lab and of notebooks
+on_end          `ownlab.on_end`: functions to call before the runtime ends
+magics          `%fit` and `%doctor`
+fit, watch      `ownlab.fit` and `ownlab.watch`
+host_client     starts ownlab in its own environment, where the kernel's environment has none
+host_records    its records and errors, as objects of this process
+"""

@@ -93,8 +93,8 @@ class LiveTracer:
             no_torch = {"error": {"kind": "bad-model", "message": "this kernel has no torch: %s" % exc}}
             self.trace: Callable[[Dict[str, Any]], Dict[str, Any]] = lambda _: no_torch
             return
-        live = live_model.Live(call.model, call.inputs, call.loss, call.targets)
-        self.request = live_model.whole_request(live, self.request)
+        live = live_model.LiveModel(call.model, call.inputs, call.loss, call.targets)
+        self.request = live_model.complete_request(live, self.request)
         self.trace = lambda request: _with_cell_number(live_model.answer(live, request))
 
 

@@ -1,7 +1,7 @@
 """Starts ipykernel by path, in the environment's own Python: `python launch.py -f CONNECTION_FILE`.
 
-A kernel started this way throws no output away when its reader is slow, ends with its supervisor, and calls the
-functions that were given to on_end before it ends.
+A kernel started this way drops no output when its reader is slow, ends with its supervisor, and calls the functions given to
+on_end before it ends.
 """
 
 import atexit
@@ -16,13 +16,13 @@ GUEST = os.path.dirname(HERE)
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 NO_IPYKERNEL = 78  # EX_CONFIG of sysexits.h
-FINISH_SECONDS = 0.5  # that a subshell has for what it was told last
-LAST_SECONDS = 5  # that other exit handlers have, after those given to on_end
-AGAIN_SECONDS = 0.01  # until it is tried again to end, where that was not possible
+FINISH_SECONDS = 0.5  # for a subshell to handle its last messages
+LAST_SECONDS = 5  # for other exit handlers, after those of on_end
+AGAIN_SECONDS = 0.01  # until the next attempt to end, if one was not possible
 
 
 def end_with_parent() -> None:
-    """The operating system kills this process when its supervisor ends; JPY_PARENT_PID is that one's number."""
+    """Let the operating system kill this process when its supervisor (JPY_PARENT_PID) ends."""
     parent = os.environ.get("JPY_PARENT_PID", "")
     if not parent or not sys.platform.startswith("linux"):
         return
@@ -34,31 +34,31 @@ def end_with_parent() -> None:
 
 
 def keep_lock() -> None:
-    """This process holds its runtime's lock, by a descriptor that it was given; what it starts or forks does not.
+    """Hold the lock of the runtime by an inherited descriptor, but do not pass it on to child processes.
 
-    Else a worker that outlives everything would hold the lease for ever; so it is seen to be left over, and ended.
+    Else a worker that outlives the kernel would hold the lease for ever. Without the lock it is found as an orphan, and ended.
     """
     lock = os.environ.pop("OWNLAB_LOCK", "")
     if lock:
         os.set_inheritable(int(lock), False)
         held = [int(lock)]
-        # Once: in what a worker forks itself, the number may be that of another file.
+        # Only once: in grandchildren the number may belong to another file.
         os.register_at_fork(after_in_child=lambda: os.close(held.pop()) if held else None)
 
 
 def prepare_path() -> None:
-    """sys.path as `python -m ipykernel_launcher` would have it, and what ownlab gives to notebooks last on it."""
+    """Make sys.path as `python -m ipykernel_launcher` has it, with ownlab's modules for notebooks at its end."""
     if sys.path and os.path.abspath(sys.path[0]) == HERE:
         del sys.path[0]  # Python put the script's folder there
     spec = importlib.util.spec_from_file_location(
         "ownlab_guest", os.path.join(GUEST, "__init__.py"), submodule_search_locations=[GUEST]
     )
     if spec is None or spec.loader is None:
-        raise ImportError("no guest package in " + GUEST)
+        raise ImportError("there is no guest package in " + GUEST)
     package = importlib.util.module_from_spec(spec)
     sys.modules["ownlab_guest"] = package
     spec.loader.exec_module(package)
-    # Only where ownlab is not installed in this environment is this one found.
+    # Found only if ownlab is not installed in this environment.
     sys.path.append(os.path.join(GUEST, "facade"))
     if is_colab():
         from ownlab_guest.colab.kernel_setup import prepare
@@ -67,26 +67,26 @@ def prepare_path() -> None:
     elif os.environ.get("OWNLAB_UPLOADS") or os.environ.get("OWNLAB_OUTPUTS"):
         sys.path.append(
             os.path.join(GUEST, "colab", "site")
-        )  # google.colab, for a run that was given folders to work with
+        )  # google.colab, for a run with folders for uploads or outputs
 
 
 def is_colab() -> bool:
-    """Whether the notebook was written for Colab, or somebody wants it to run as there."""
+    """Whether the notebook runs as on Colab: it was written for Colab, or the user chose so."""
     return os.environ.get("OWNLAB_COLAB") == "1"
 
 
 def make_app() -> Any:
-    """ipykernel's application, with an output queue without a bound."""
+    """Make ipykernel's application, with an unbounded output queue."""
     from ipykernel.kernelapp import IPKernelApp
 
     finish_subshells()
 
     class App(IPKernelApp):
-        log_descriptor = 2  # as it was before ipykernel took the streams
+        log_descriptor = 2  # before ipykernel replaces the streams
 
         def init_iopub(self, context: Any) -> None:  # in ipykernel 6 and 7
-            # Options hold for sockets that are made after them. By default more than 1,000 messages that wait for a
-            # slow reader are thrown away.
+            # Options apply to sockets that are created later. By default zmq drops messages when more than 1,000 wait for a
+            # slow reader.
             import zmq
 
             context.setsockopt(zmq.SNDHWM, 0)
@@ -113,10 +113,10 @@ def make_app() -> Any:
 
 
 def finish_subshells() -> None:
-    """A subshell handles what it was told before it ends.
+    """Let a subshell handle its last messages before it ends.
 
-    JupyterLab speaks to widgets through one, and closes it with its page. What had just come was thrown away, and asyncio
-    said so in the cell that happened to run.
+    JupyterLab uses a subshell for widgets, and closes it with its page. ipykernel drops the last messages, and asyncio then
+    warns in the cell that happens to run.
     """
     import asyncio
 
@@ -130,7 +130,7 @@ def finish_subshells() -> None:
         loop: Any = self.io_loop
         try:
             loop.start()
-            if isinstance(self, SubshellThread):  # the kernel's other threads never come to an end
+            if isinstance(self, SubshellThread):  # other threads of the kernel never finish
                 finish(loop.asyncio_loop)
         finally:
             loop.close()
@@ -140,11 +140,11 @@ def finish_subshells() -> None:
         if left:
             loop.run_until_complete(asyncio.wait(left, timeout=FINISH_SECONDS))
 
-    BaseThread.run = run  # type: ignore[method-assign]  # ipykernel has no other door
+    BaseThread.run = run  # type: ignore[method-assign]  # ipykernel has no other way
 
 
 def watch_cells(shell: Any, log: int) -> None:
-    """Before the first cell start-up scripts run; what cells install is noted. Both are imported when it comes to that."""
+    """Run start-up scripts before the first cell, and record installed packages. Imports are lazy: most kernels need neither."""
 
     def first(info: Any) -> None:
         shell.events.unregister("pre_run_cell", first)
@@ -164,15 +164,15 @@ def watch_cells(shell: Any, log: int) -> None:
 
 
 def watch_end() -> None:
-    """SIGTERM calls what was given to on_end, in the main thread and so also in the middle of a cell; then it ends.
+    """On SIGTERM, call the functions of on_end in the main thread, even in the middle of a cell; then end the process.
 
-    Not by SystemExit: in a cell IPython catches it, and goes on.
+    Not by SystemExit: IPython catches it in a cell, and goes on.
     """
     from ownlab_guest.kernel.on_end import run_on_end
 
     def end(signum: int, frame: object) -> None:
         if is_writing():
-            # What we interrupted has to end first: nothing that prints would work.
+            # Let the interrupted write finish first: printing would fail.
             signal.signal(signal.SIGALRM, end)
             signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
             return
@@ -184,7 +184,7 @@ def watch_end() -> None:
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
-    leave_workers_alone()
+    reset_forked_workers()
 
 
 def is_writing() -> bool:
@@ -202,10 +202,10 @@ def is_writing() -> bool:
     return refuses(sys.stdout) or refuses(sys.stderr)
 
 
-def leave_workers_alone() -> None:
-    """A forked worker ends by SIGTERM as it would without us.
+def reset_forked_workers() -> None:
+    """Restore the default SIGTERM in forked workers.
 
-    It is blocked over the fork: Python forgets signals that reach a child before it has come to itself.
+    The signal is blocked during the fork: Python forgets signals that reach a child too early.
     """
     before = []
 
@@ -231,7 +231,7 @@ def main() -> None:
         from ownlab_guest.kernel.startup import before_kernel
 
         before_kernel(script, log)
-    # Else the debugger that ipykernel loads warns of frozen modules, and a cell that came early shows it as its output.
+    # Else ipykernel's debugger warns about frozen modules, and an early cell shows it as its output.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         app = make_app()

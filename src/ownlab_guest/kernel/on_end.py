@@ -1,4 +1,4 @@
-"""Functions that a notebook wants to be called before its runtime ends: they run once, and none stops the others."""
+"""`ownlab.on_end`: functions to call before a runtime ends. Each runs once, and a failure of one does not stop the others."""
 
 import atexit
 import contextvars
@@ -11,36 +11,36 @@ from typing import Any, Callable, Dict, List, Tuple
 
 __all__ = ["on_end", "run_on_end"]
 
-# In whose context each is called: in ipykernel 7 it says to which cell belongs what is printed.
-_given: List[Tuple[int, contextvars.Context, Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]] = []
+# With their contexts: in ipykernel 7 the context decides to which cell output belongs.
+_functions: List[Tuple[int, contextvars.Context, Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]] = []
 
 
 def on_end(function: Callable[..., Any], *arguments: Any, **named: Any) -> Callable[..., Any]:
     """Call `function` before this runtime ends, to save what must not be lost.
 
-    At a limit, when it is stopped, and when the kernel is shut down or restarted; also in the middle of a cell. All
-    functions together have the seconds that the lab gives them (runtimes.on_end_seconds, 30 by default). The last one
-    given is called first, as with atexit. What it prints is added to the cell that gave it, or to the one that was run
-    last (ipykernel 6). Returns the function, so it can be used as a decorator.
+    The runtime ends at a limit, when it is stopped, and when the kernel is shut down or restarted; also in the middle of
+    a cell. All functions together have `runtimes.on_end_seconds` (30 by default). The last one registered is called
+    first, as with atexit. Its output is added to the cell that registered it, or to the last cell (ipykernel 6).
+    Returns the function, so that it can be used as a decorator.
     """
     if not callable(function):
         raise TypeError("on_end takes a function, not " + repr(function))
-    if not _given:
+    if not _functions:
         atexit.register(run_on_end)
-    _given.append((os.getpid(), contextvars.copy_context(), function, arguments, named))
+    _functions.append((os.getpid(), contextvars.copy_context(), function, arguments, named))
     return function
 
 
 def run_on_end() -> None:
-    """Call them all. What one raises is shown, and the next one is called."""
-    if _given:
+    """Call all functions. Print the traceback of one that raises, and call the next one."""
+    if _functions:
         with suppress(ValueError):  # not in the main thread
-            # A shutdown that takes long is followed by SIGTERM, which would cut short what saves.
+            # A slow shutdown is followed by SIGTERM, which would interrupt the saving.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    while _given:
-        process, context, function, arguments, named = _given.pop()
+    while _functions:
+        process, context, function, arguments, named = _functions.pop()
         if process != os.getpid():
-            continue  # given before a fork: they are the parent's to call, not each worker's
+            continue  # registered before a fork: the parent calls it, not each worker
         context.run(_call, function, arguments, named)
     with suppress(AttributeError, OSError, ValueError):  # closed already
         sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""Start-up scripts: the lab's own, and those beside a notebook, NAME.startup.sh and NAME.startup.py.
+"""Start-up scripts: those of the lab, and those beside a notebook, NAME.startup.sh and NAME.startup.py.
 
-The lab's shell script runs before the kernel. All others run before the first cell that a person runs: a notebook's
-may have come with it from somewhere, and nothing of it should run because somebody opened it.
+The lab's shell script runs before the kernel. All others run before the first cell that a user runs: a notebook's script may
+have come with the notebook, and must not run only because somebody opened it.
 """
 
 import contextlib
@@ -14,20 +14,20 @@ from typing import Any, List, Optional, TextIO, cast
 
 __all__ = ["MARK", "before_first_cell", "before_kernel"]
 
-MARK = "ownlab: start-up script "  # begins what the log says of one that failed
-SECONDS = 600  # that a script may take
+MARK = "ownlab: start-up script "  # start of the log line of a failed script
+SECONDS = 600  # limit for one script
 
 _failures: List[str] = []
 
 
 def before_kernel(script: str, log: int) -> None:
-    """Run the lab's script, where it is a shell script. What it says goes to the log, a descriptor."""
+    """Run the lab's script if it is a shell script. Its output goes to the descriptor `log`."""
     if script.endswith(".sh"):
         _run_shell(script, log)
 
 
 def before_first_cell(shell: Any, log: int) -> None:
-    """Run all others, and say in the cell which failed."""
+    """Run all other scripts, and report failures in the cell."""
     script = os.environ.get("OWNLAB_STARTUP_SCRIPT", "")
     notebook = os.environ.get("OWNLAB_NOTEBOOK") or os.environ.get("JPY_SESSION_NAME", "")
     stem = notebook[: -len(".ipynb")] if notebook.endswith(".ipynb") else ""
@@ -37,9 +37,9 @@ def before_first_cell(shell: Any, log: int) -> None:
         _run_python(script, log, shell.user_ns)
     if stem and os.path.isfile(stem + ".startup.py"):
         _run_python(stem + ".startup.py", log, shell.user_ns)
-    for words in _failures:
-        sys.stderr.write(words + "\n")
-    sys.stderr.flush()  # before anything that the cell says
+    for message in _failures:
+        sys.stderr.write(message + "\n")
+    sys.stderr.flush()  # before the output of the cell
     _failures.clear()
 
 
@@ -47,7 +47,7 @@ def _run_shell(path: str, log: int) -> None:
     begun = _size(log)
     try:
         with open(path, "rb"):
-            pass  # else bash says it in its own way
+            pass  # a missing file raises here; bash would report it differently
         done = subprocess.run(
             [shutil.which("bash") or "sh", path],
             stdin=subprocess.DEVNULL,
@@ -59,23 +59,23 @@ def _run_shell(path: str, log: int) -> None:
         if done.returncode:
             _fail(path, log, f"exit code {done.returncode}", begun)
     except subprocess.TimeoutExpired:
-        _fail(path, log, f"it was ended after {SECONDS} s", begun)
+        _fail(path, log, f"stopped after {SECONDS} s", begun)
     except KeyboardInterrupt:
-        _fail(path, log, "it was interrupted", begun)
+        _fail(path, log, "interrupted", begun)
     except OSError as exc:
         _fail(path, log, exc.strerror or str(exc), begun)
 
 
 def _run_python(path: str, log: int, namespace: Any) -> None:
-    # Opened anew: a line at a time, in the order of what shell scripts write.
+    # A separate file object: line-buffered, so that the order with shell scripts is kept.
     with open(os.dup(log), "w", buffering=1, encoding="utf-8", errors="replace") as file:
         out, err = _Stream("stdout", file), _Stream("stderr", file)
         try:
             with contextlib.redirect_stdout(cast(TextIO, out)), contextlib.redirect_stderr(cast(TextIO, err)):
                 with open(path, "rb") as source:
                     code = compile(source.read(), path, "exec")
-                exec(code, namespace)  # noqa: S102  # a person wrote it for this
-        except BaseException as exc:  # also exit(), and an interrupt: the kernel goes on
+                exec(code, namespace)  # noqa: S102  # the user's own script
+        except BaseException as exc:  # also exit() and interrupts: the kernel goes on
             traceback.print_exc(file=file)
             file.flush()
             lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == path]
@@ -87,7 +87,7 @@ def _run_python(path: str, log: int, namespace: Any) -> None:
 
 
 class _Stream:
-    """A script's stdout or stderr: the log. Who kept it (logging.basicConfig) writes to the kernel's own afterwards."""
+    """stdout or stderr of a script: the log; after the script, the kernel's own stream (for logging.basicConfig)."""
 
     def __init__(self, name: str, log: TextIO) -> None:
         self._name = name
@@ -98,21 +98,23 @@ class _Stream:
         return getattr(self._log or (now if now is not self else getattr(sys, f"__{self._name}__")), name)
 
     def end(self) -> None:
-        """The script is done."""
+        """Switch to the kernel's own stream."""
         self._log = None
 
 
 def _fail(path: str, log: int, why: str, begun: Optional[int]) -> None:
     last = _last_line(log, begun) if begun is not None else ""
-    words = f"{os.path.basename(path)} failed: {why}" + (f": {last}" if last else "")
+    name = os.path.basename(path)
+    failure = f"{name} failed: {why}: {last}" if last else f"{name} failed: {why}"
     with contextlib.suppress(OSError):  # the disk is full
-        os.write(log, f"{MARK}{words}\n".encode("utf-8", "replace"))
-    name = _path(log)
-    _failures.append(f"The start-up script {words}." + (f" The runtime's log has it all: {name}" if name else ""))
+        os.write(log, f"{MARK}{failure}\n".encode("utf-8", "replace"))
+    log_path = _path(log)
+    message = f"The start-up script {failure}."
+    _failures.append(f"{message} The runtime's log has its output: {log_path}" if log_path else message)
 
 
 def _path(log: int) -> str:
-    """ "" where it goes to no file."""
+    """Return the path of the log; "" if it is not a file."""
     with contextlib.suppress(OSError):
         name = os.readlink(f"/proc/self/fd/{log}")
         return name if os.path.isfile(name) else ""
@@ -124,11 +126,11 @@ def _size(log: int) -> int:
 
 
 def _last_line(log: int, begun: int) -> str:
-    """What the script said last."""
+    """Return the last line of the script's output."""
     try:
         with open(_path(log), "rb") as file:
             file.seek(max(begun, _size(log) - 4000))
             lines = file.read().decode(errors="replace").splitlines()
-    except OSError:  # it goes to no file
+    except OSError:  # the log is not a file
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

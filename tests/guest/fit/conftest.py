@@ -1,4 +1,4 @@
-"""Traces of the models in models.py, made in one child."""
+"""Traces of the models in models.py, made in one child process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from tests.guest.fit.asking import HERE, LAUNCH, Asking, Trace
+from tests.guest.fit.paths import HERE, LAUNCH, Asking, Trace
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def traced(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Askin
         path = tmp_path_factory.mktemp("fit") / "requests.json"
         path.write_text(json.dumps(said))
         ran = subprocess.run(
-            [torch_python, str(HERE / "many.py"), str(LAUNCH), str(path)],
+            [torch_python, str(HERE / "trace_requests.py"), str(LAUNCH), str(path)],
             capture_output=True,
             text=True,
             timeout=110,

@@ -1,4 +1,4 @@
-"""The real step, run on the processor: time, phases, parts of a history, and all that can go wrong on the way."""
+"""The real step, run on the processor: times, phases, parts of the allocator's history, and failures."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import subprocess
 from typing import Any
 
 import pytest
-from tests.guest.fit.asking import HERE, LAUNCH
+from tests.guest.fit.paths import HERE, LAUNCH
 
-from ownlab_guest.fit.peak_snapshot import Moment, held_at_peak
+from ownlab_guest.fit.peak_snapshot import Moment, bytes_at_peak
 
 KIB = 1024
 
 
 @pytest.fixture(scope="module")
 def answers(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    command = [torch_python, str(HERE / "measured.py"), str(LAUNCH), str(tmp_path_factory.mktemp("measured"))]
+    command = [torch_python, str(HERE / "measure_on_cpu.py"), str(LAUNCH), str(tmp_path_factory.mktemp("measured"))]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert "ANSWERS" in ran.stdout, ran.stderr[-3000:]
     found: dict[str, Any] = json.loads(ran.stdout.rpartition("ANSWERS")[2])
@@ -34,7 +34,7 @@ def test_a_processor_has_times_and_no_memory(answers: dict[str, Any], name: str)
     assert answer["times"]["steady"] == []
 
 
-def test_running_out_of_memory_is_an_answer(answers: dict[str, Any]) -> None:
+def test_out_of_memory_is_reported(answers: dict[str, Any]) -> None:
     ran_out = answers["too big"]["out_of_memory"]
     assert ran_out["message"].startswith("CUDA out of memory")
     assert (ran_out["phase"], ran_out["step"]) == ("forward", 1)
@@ -69,7 +69,7 @@ def test_the_cache_of_decoding(answers: dict[str, Any]) -> None:
 def test_phases_of_a_step(answers: dict[str, Any]) -> None:
     followed = answers["followed"]
     assert followed["turns"] == ["forward", "backward", "optimizer"]
-    assert followed["checkpointed"] == ["forward", "backward", "optimizer"], "modules run again on the way back"
+    assert followed["enable_checkpointing"] == ["forward", "backward", "optimizer"], "modules run again on the way back"
     assert set(followed["allocated"]) == {"setup", "forward", "backward", "optimizer"}
     assert followed["left"].startswith("torch.autograd"), "the function of torch is not put back"
 
@@ -86,7 +86,7 @@ def test_parts_at_the_peak_of_a_real_step(answers: dict[str, Any]) -> None:
     assert parts.get("temporary", 0) > 0
 
 
-def test_whose_memory_it_is(answers: dict[str, Any]) -> None:
+def test_the_memory_of_this_process_is_found(answers: dict[str, Any]) -> None:
     """By our number, on all cards; by another number only where nobody else is there: a container counts anew."""
     assert [size for size, _ in answers["own"]] == [15, 2, None, None]
 
@@ -102,7 +102,7 @@ def entry(action: str, address: int, size: int = 0) -> dict[str, Any]:
     return {"action": action, "addr": address, "size": size}
 
 
-def test_an_address_that_comes_again_is_another_piece() -> None:
+def test_a_reused_address_is_another_allocation() -> None:
     """An activation goes, and a gradient comes to lie where it was."""
     base = {10: 1000 * KIB, 11: 8 * KIB}
     entries = [
@@ -117,7 +117,7 @@ def test_an_address_that_comes_again_is_another_piece() -> None:
         {"action": "oom", "device_free": 0, "size": 1},
     ]
     moments = [Moment(0, "forward"), Moment(2, "backward"), Moment(7, gradients=frozenset({1})), Moment(7, "optimizer")]
-    assert held_at_peak(base, entries, moments, {10: "weights"}) == {
+    assert bytes_at_peak(base, entries, moments, {10: "weights"}) == {
         "weights": 1000 * KIB,
         "workspace": 8 * KIB,
         "activations": 512,
@@ -127,5 +127,5 @@ def test_an_address_that_comes_again_is_another_piece() -> None:
 
 
 def test_where_nothing_comes_the_base_is_the_peak() -> None:
-    assert held_at_peak({10: 512}, [], [], {10: "weights"}) == {"weights": 512}
-    assert held_at_peak({10: 512}, [entry("free_completed", 10)], [], {10: "weights"}) == {"weights": 512}
+    assert bytes_at_peak({10: 512}, [], [], {10: "weights"}) == {"weights": 512}
+    assert bytes_at_peak({10: 512}, [entry("free_completed", 10)], [], {10: "weights"}) == {"weights": 512}

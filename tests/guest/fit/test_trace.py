@@ -1,11 +1,11 @@
-"""A step traced without a card: what is counted, and what comes and goes as it does on one."""
+"""A step traced without a card: counts, and allocations as on a card."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.guest.fit.asking import HERE, Asking, Trace
+from tests.guest.fit.paths import HERE, Asking, Trace
 
 from ownlab import guest_client
 from ownlab.instruments.fit.records import Request
@@ -124,7 +124,7 @@ def test_gradients_belong_to_their_modules(mlp: Trace) -> None:
 # What torch.cuda.max_memory_allocated() said on an H200, torch 2.11.0+cu130, 2026-11-15. The allocator leaves up to a
 # mebibyte of a block unused, which is counted there and not here.
 @pytest.mark.parametrize(("model", "measured_mib"), [("mlp", 113.5), ("lstm", 987.3), ("encoder", 6571.9)])
-def test_the_peak_is_the_one_that_a_card_shows(traces: dict[str, Trace], model: str, measured_mib: float) -> None:
+def test_the_peak_is_that_of_a_card(traces: dict[str, Trace], model: str, measured_mib: float) -> None:
     assert peak(traces[model]) / MIB == pytest.approx(measured_mib, rel=0.005)
 
 
@@ -137,7 +137,7 @@ def test_a_card_decides_how_attention_is_computed(traces: dict[str, Trace]) -> N
     assert set(pieces(ampere, op="cuBLAS")) == {8 * MIB + 128 * 1024}
 
 
-def test_products_of_experts_in_all_precisions(traces: dict[str, Trace]) -> None:
+def test_grouped_products_in_all_precisions(traces: dict[str, Trace]) -> None:
     """torch itself knows their sizes in bfloat16 alone."""
     experts = traces["experts"]
     if "no attribute '_grouped_mm'" in experts.get("error", {}).get("message", ""):
@@ -190,7 +190,7 @@ def test_batch_accumulation_and_optimizers(traces: dict[str, Trace]) -> None:
     assert peak(each) < peak(plain)
 
 
-def test_what_is_tied_is_held_once(traces: dict[str, Trace]) -> None:
+def test_tied_weights_count_once(traces: dict[str, Trace]) -> None:
     trace = traces["tied"]
     assert trace["parameters"]["total"] == trace["parameters"]["tied"] == 64000
     assert pieces(trace, kind="weights") == [128000]
@@ -202,27 +202,27 @@ def test_autograd_adds_in_place(traces: dict[str, Trace]) -> None:
     assert pieces(trace, op="aten.add", phase="backward") == []
 
 
-def test_values_that_depend_on_data_are_guessed_and_told(traces: dict[str, Trace]) -> None:
+def test_values_that_depend_on_data_are_guessed_and_listed(traces: dict[str, Trace]) -> None:
     trace = traces["branches"]
     assert trace["flops"]["forward"] == 2 * 2 * 32 * 256 * 256
     assert len(trace["guesses"]) == 2
     assert all("models.py:" in one for one in trace["guesses"])
 
 
-def test_numbers_that_follow_from_numbers_are_known(traces: dict[str, Trace]) -> None:
+def test_values_computed_from_numbers_are_known(traces: dict[str, Trace]) -> None:
     """Widths of 16, 24, 32 and 50: guessed ones would be those of another model."""
     trace = traces["computed_widths"]
     assert trace["parameters"]["total"] == 8 * 16 + 16 * 24 + 24 * 32 + 32 * 50 + 2 * 50
     assert trace["guesses"] == []
 
 
-def test_knowing_numbers_changes_no_tensor(traces: dict[str, Trace]) -> None:
+def test_known_values_change_no_tensor(traces: dict[str, Trace]) -> None:
     trace = traces["made_of_numbers"]
     assert trace["parameters"]["total"] == 32
     assert len(trace["guesses"]) == 1  # of the random number
 
 
-def test_build_may_bring_its_weights_into_another_type(traces: dict[str, Trace]) -> None:
+def test_build_may_convert_its_weights(traces: dict[str, Trace]) -> None:
     trace = traces["in_half"]
     assert trace["parameters"]["total"] == 100 * 64 + 2 * 64
     events, tags = trace["events"], trace["tags"]
@@ -230,17 +230,17 @@ def test_build_may_bring_its_weights_into_another_type(traces: dict[str, Trace])
     assert sorted(weights)[-1] == 100 * 64 * 2
 
 
-def test_what_a_recurrent_layer_says_may_be_projected(traces: dict[str, Trace]) -> None:
+def test_the_output_of_a_recurrent_layer_may_be_projected(traces: dict[str, Trace]) -> None:
     gates = sum(4 * 64 * (wide + 16) + 64 * 16 for wide in (32, 16))
     assert traces["projected"]["flops"]["forward"] == 2 * 4 * 10 * (gates + 16 * 8)
 
 
-def test_a_model_may_have_a_step_of_its_own(traces: dict[str, Trace]) -> None:
+def test_a_model_may_have_its_own_step(traces: dict[str, Trace]) -> None:
     trace = traces["pair"]
     assert sum(pieces(trace, kind="optimizer")) == 2 * sum(pieces(trace, kind="weights"))
 
 
-def test_the_host_reads_it(torch_python: str, tmp_path: Any) -> None:
+def test_the_host_reads_the_trace(torch_python: str, tmp_path: Any) -> None:
 
     from ownlab.instruments.fit.records import Trace as Record
 
@@ -261,16 +261,16 @@ def test_a_transposed_convolution_is_the_gradient_of_a_plain_one(traces: dict[st
     assert pieces(traces["colours"], kind="workspace", op="aten.convolution") == []
 
 
-def test_images_are_resized_by_one_operation_in_inference_too(traces: dict[str, Trace]) -> None:
+def test_inference_resizes_images_by_one_operation(traces: dict[str, Trace]) -> None:
     assert operations(traces["resized"]) - {""} == {"aten.upsample_nearest2d"}
 
 
-def test_a_bias_that_is_no_part_of_the_product_is_added_in_place(traces: dict[str, Trace]) -> None:
+def test_a_bias_outside_of_the_product_is_added_in_place(traces: dict[str, Trace]) -> None:
     large = [size for size in pieces(traces["turned"], phase="forward") if size == 64 * 32 * 1024 * 4]
     assert len(large) == 1
 
 
-def test_weights_of_a_recurrent_layer_become_one_piece(traces: dict[str, Trace]) -> None:
+def test_weights_of_a_recurrent_layer_become_one_block(traces: dict[str, Trace]) -> None:
     # As nn.LSTM.flatten_parameters() does on a card: they come one by one, then all in one, and the first ones go.
     trace = traces["lstm"]
     sizes = pieces(trace, kind="weights", module="recurrent")
@@ -280,16 +280,18 @@ def test_weights_of_a_recurrent_layer_become_one_piece(traces: dict[str, Trace])
     assert goes[: len(sizes) - 1] == names[1 : len(sizes)]
 
 
-def test_layers_that_inference_computes_in_one_operation_are_taken_apart(traces: dict[str, Trace]) -> None:
+def test_fused_layers_of_inference_are_decomposed(traces: dict[str, Trace]) -> None:
     used = traces["encoder used"]
     assert used["flops"]["forward"] == traces["encoder"]["flops"]["forward"]
     assert not operations(used) & {"aten._native_multi_head_attention", "aten._transformer_encoder_layer_fwd"}
     assert "aten._scaled_dot_product_efficient_attention" in operations(used)
 
 
-def test_states_of_eight_bits(traces: dict[str, Trace]) -> None:
+def test_8_bit_optimizer_states(traces: dict[str, Trace]) -> None:
     weights = 4 * (2 * 1024**2 + 2 * 1024**2 // 256 * 4)  # of each layer: a byte for each value, a float32 for each 256
     biases = 4 * 2 * 1024 * 4  # fewer than 4096 values: float32
     assert sum(pieces(traces["eight bits"], kind="optimizer")) == weights + biases
-    assert traces["eight bits"]["guesses"] == ["adamw-8bit: states of bitsandbytes' size, by its rules; it was not run"]
+    assert traces["eight bits"]["guesses"] == [
+        "adamw-8bit: its states have the sizes of bitsandbytes, computed from its rules; it was not run"
+    ]
     assert traces["mlp"]["guesses"] == []

@@ -28,11 +28,11 @@ def test_the_biggest_batch_fits_and_one_a_little_bigger_does_not(memory: int) ->
     batches = Counted()
     found = predict_biggest_batch(batches, memory, BatchRange(), 8)
     assert found is not None
-    assert batches.needs(found) <= memory < batches.needs(found + max(1, found // 64))
+    assert batches.required_bytes(found) <= memory < batches.required_bytes(found + max(1, found // 64))
     assert len(set(batches.asked)) <= 9
 
 
-def test_cards_share_what_was_traced() -> None:
+def test_cards_share_traces() -> None:
     batches = Counted()
     for _ in range(2):
         predict_biggest_batch(batches, 24 * GIB, BatchRange(), 8)

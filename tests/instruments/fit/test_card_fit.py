@@ -79,7 +79,7 @@ def test_only_the_card_that_was_measured_is_calibrated() -> None:
 
 
 def test_arithmetic_at_the_rate_of_the_precision() -> None:
-    work = Work(flops=989 * 10**12, apart=0, beside=0, convolves=False)
+    work = Work(flops=989 * 10**12, serial_bytes=0, overlapped_bytes=0, convolves=False)
 
     def seconds(precision: str, card: Card = H200, work: Work = work) -> float:
         floor = compute_floor(card, work, Request(target="x", precision=precision))
@@ -97,11 +97,11 @@ def test_arithmetic_at_the_rate_of_the_precision() -> None:
 
 
 def test_bytes_that_move_while_nothing_is_multiplied_add_to_the_time() -> None:
-    work = Work(flops=989 * 10**12, apart=48 * 10**11, beside=0, convolves=False)
+    work = Work(flops=989 * 10**12, serial_bytes=48 * 10**11, overlapped_bytes=0, convolves=False)
     floor = compute_floor(H200, work, Request(target="x", precision="bf16"))
     assert floor is not None
     assert floor.seconds == pytest.approx(2)
-    work = Work(flops=989 * 10**12, apart=0, beside=3 * 48 * 10**11, convolves=False)
+    work = Work(flops=989 * 10**12, serial_bytes=0, overlapped_bytes=3 * 48 * 10**11, convolves=False)
     floor = compute_floor(H200, work, Request(target="x", precision="bf16"))
     assert floor is not None
     assert floor.seconds == pytest.approx(3)
@@ -127,8 +127,8 @@ def test_the_work_of_a_step() -> None:
     """The optimizer reads and writes 200 MiB of weights and 400 of state, and reads 200 of gradients."""
     work = count_work(a_trace())
     assert work.flops == 6 * 10**12
-    assert work.apart == (2 * 200 + 200 + 2 * 400) * MIB
+    assert work.serial_bytes == (2 * 200 + 200 + 2 * 400) * MIB
     # Both outputs are written by products, and read again; so are both errors, which no cache holds; and the weights twice.
-    assert work.beside == (2 * 640 + 640 + 2 * 200) * MIB
+    assert work.overlapped_bytes == (2 * 640 + 640 + 2 * 200) * MIB
     inference = msgspec.structs.replace(a_trace(), flops=type(a_trace().flops)(6, 0))
-    assert count_work(inference).apart == 0
+    assert count_work(inference).serial_bytes == 0

@@ -130,7 +130,7 @@ def test_wrong_usage_fails_at_once(ownlab: Ownlab, arguments: list[str], code: i
     assert "Traceback" not in ran.stderr
 
 
-def test_a_message_that_memory_ran_out_is_explained(ownlab: Ownlab) -> None:
+def test_an_out_of_memory_message_is_explained(ownlab: Ownlab) -> None:
     message = (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of "
         "which 1.00 GiB is free. Including non-PyTorch memory, this process has 22.60 GiB memory in use. Of the allocated "
@@ -156,7 +156,7 @@ def test_the_real_step_on_a_processor(
     assert measured["alone"]["least"] <= measured["alone"]["median"] <= measured["alone"]["p99"]
 
 
-def test_on_a_card_by_a_stand_in(
+def test_measurement_on_a_fake_card(
     ownlab: Ownlab, model: Path, tmp_path: Path, stand_in: str, valid: Callable[[str, str], Any]
 ) -> None:
     """Options, words and exit codes; what torch says of a card comes from a program that answers as the guest does."""
@@ -168,7 +168,7 @@ def test_on_a_card_by_a_stand_in(
     assert "Measured on Tesla T4" in found.stdout
     full = ownlab("fit", f"{model}:build", "--batch", "4000", "--measure", *here, env=env)
     assert full.returncode == 1
-    assert "ran out in the backward of step 1" in full.stdout
+    assert "out of memory in the backward phase of step 1" in full.stdout
     decoded = ownlab("fit", f"{model}:build", "--infer", "--decode", "28", *here, "--json", env=env)
     assert valid(decoded.stdout, "fit")["decoding"]["cache_bytes"] == 128 * 1024
     assert ownlab("fit", f"{model}:build", "--decode", "28", *here).returncode == 2

@@ -1,4 +1,4 @@
-"""What is measured, concluded from and kept: with a stand-in for the Python that has a card."""
+"""Measurements and calibrations, with a fake Python that has a card."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_trials_stay_within_the_range() -> None:
 # -- spreads and devices
 
 
-def test_percentiles_are_repetitions_that_were() -> None:
+def test_percentiles_are_actual_repetitions() -> None:
     found = make_spread(tuple(float(number) for number in range(100, 0, -1)))
     assert found is not None
     assert (found.least, found.median, found.p90, found.p99, found.most) == (1.0, 50.0, 90.0, 99.0, 100.0)
@@ -128,7 +128,7 @@ def test_measured_beside_predicted(experiment: Experiment) -> None:
     assert measured.floor_seconds > 0
 
 
-def test_a_step_that_does_not_fit_is_measured_as_such(experiment: Experiment) -> None:
+def test_out_of_memory_is_measured(experiment: Experiment) -> None:
     fit = run(experiment, Request(target="net.py:build", batch=5000), parse_goals("t4"))
     assert fit.measured is not None
     assert fit.measured.out_of_memory is not None
@@ -157,7 +157,7 @@ def test_a_trial_that_crashes_did_not_run(experiment: Experiment) -> None:
     assert "SIGKILL" in fit.biggest.trials[0].why
 
 
-def test_a_step_that_cannot_be_predicted_is_measured_all_the_same(experiment: Experiment) -> None:
+def test_a_step_that_cannot_be_predicted_is_measured(experiment: Experiment) -> None:
     found = experiment.run(Request(target="net.py:routes"), parse_goals("t4"))
     assert isinstance(found, MeasuredAlone)
     assert "depends on the data" in found.why
@@ -173,7 +173,7 @@ def test_a_cap_is_passed_on(fake: str) -> None:
 # -- calibrations
 
 
-def test_a_calibration_is_kept_and_used(fake: str, tmp_path: Path) -> None:
+def test_a_calibration_is_stored_and_used(fake: str, tmp_path: Path) -> None:
     home = {"OWNLAB_HOME": str(tmp_path / "home")}
     assert load_calibrations(home) == ()
     made = calibrate(fake, deadline=30)
@@ -205,7 +205,7 @@ def test_a_damaged_calibration_is_named(tmp_path: Path) -> None:
     assert "--calibrate" in caught.value.hint
 
 
-def test_stages_that_take_nothing_more_are_zero() -> None:
+def test_stages_without_additional_memory_are_zero() -> None:
     """Where the forward pass loads less than convolutions do, no part is negative."""
     found = context_from_stages(
         (Stage("start", 500, 0),),

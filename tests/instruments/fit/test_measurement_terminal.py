@@ -1,4 +1,4 @@
-"""What `ownlab fit --measure` adds, as people see it."""
+"""What `ownlab fit --measure` prints."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def measured(fit: Fit) -> Measured:
 
 def test_measured_beside_predicted() -> None:
     fit = a_fit()
-    trials = (Trial(96, True, 130 * GIB), Trial(97, False, None, "out of memory in the backward of step 2"))
+    trials = (Trial(96, True, 130 * GIB), Trial(97, False, None, "out of memory in the backward phase of step 2"))
     out, sheet = paper()
     show_measured(replace(fit, measured=measured(fit), biggest=BiggestBatch(96, 95, 97, trials)), out)
     compare("fit-measured.txt", sheet.getvalue())
@@ -71,13 +71,13 @@ def test_decoding() -> None:
     compare("fit-decoding.txt", sheet.getvalue())
 
 
-def test_memory_that_ran_out_and_what_was_not_told() -> None:
+def test_out_of_memory_and_missing_figures() -> None:
     fit = a_fit()
     ran_out = OutOfMemoryReport("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0 has …", "backward", 2)
     out, sheet = paper()
     show_measured(replace(fit, measured=Measured(CARD, "2.11.0", "13.0", 8, None, out_of_memory=ran_out)), out)
     said = " ".join(sheet.getvalue().split())
-    assert "ran out in the backward of step 2: CUDA out of memory. Tried to allocate 2 GiB." in said
+    assert "out of memory in the backward phase of step 2: CUDA out of memory. Tried to allocate 2 GiB." in said
     assert "not measured" not in sheet.getvalue()
     whole = measured(fit)
     assert whole.memory is not None
@@ -88,7 +88,7 @@ def test_memory_that_ran_out_and_what_was_not_told() -> None:
     assert "not measured: NVML cannot be loaded" in sheet.getvalue()
 
 
-def test_what_could_not_be_predicted() -> None:
+def test_a_measurement_without_prediction() -> None:
     fit = a_fit()
     out, sheet = paper()
     show_alone(MeasuredAlone(fit.request, measured(fit), "net.py, line 7: its size depends on the data"), out)

@@ -1,4 +1,4 @@
-"""`ownlab.fit` and the magics in a process that has torch: with ownlab beside it, and where that is in another environment."""
+"""`ownlab.fit` and the magics in a process that has torch, with and without ownlab in its environment."""
 
 from __future__ import annotations
 
@@ -196,10 +196,10 @@ for line in ("%load_ext ownlab", "%fit 3 (2, 4)", "%fit", "%fit a b c", "%fit 3 
 """
 
 
-def test_magics_say_what_is_wrong_in_a_line() -> None:
+def test_magics_report_mistakes_in_one_line() -> None:
     said = run(sys.executable, CELLS, IPYTHONDIR=os.devnull)
     assert "no torch" in said
-    assert "which model is meant" in said
+    assert "missing argument: the model" in said
     assert "neither a model nor a model and its inputs" in said
     assert "unrecognized arguments: --bogus" in said
     assert "name 'nobody' is not defined" in said
@@ -207,7 +207,7 @@ def test_magics_say_what_is_wrong_in_a_line() -> None:
     assert said.count("Traceback") == 1  # of the name, which is the notebook's own
 
 
-def test_the_magic_gives_what_the_notebook_has() -> None:
+def test_the_magic_evaluates_expressions_of_the_notebook() -> None:
     from IPython.core.interactiveshell import InteractiveShell
 
     make: Any = InteractiveShell

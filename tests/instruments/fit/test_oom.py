@@ -1,4 +1,4 @@
-"""Messages about memory that ran out, real ones: what they say, why it happened, and what helps first."""
+"""Real out-of-memory messages: their figures, cause, and fixes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_real_message_is_read_and_its_cause_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_explanation_is_whole(name: str) -> None:
+def test_an_explanation_is_complete(name: str) -> None:
     answer = explained(name)
     assert answer.sentence.endswith(".")
     assert "unknown amount" not in answer.sentence
@@ -79,14 +79,14 @@ def test_an_explanation_is_whole(name: str) -> None:
     assert msgspec.json.decode(encode_json(answer), type=OomExplanation) == answer
 
 
-def test_ranks_that_say_the_same_are_one_message() -> None:
+def test_equal_messages_of_ranks_count_once() -> None:
     line = real("torch-2.5-rank").text.strip()
     eight = "\n".join(line.replace("[rank0]", f"[rank{rank}]") for rank in range(8))
     assert explain_oom(eight).more == 0
     assert explain_oom(eight.replace("158.00 MiB", "160.00 MiB", 1)).more == 1
 
 
-def test_the_message_that_tells_most_is_explained() -> None:
+def test_the_message_with_most_figures_is_explained() -> None:
     both = real("cuda-bare").text + real("torch-2.2-full").text + real("linux-oom-killer").text
     answer = explain_oom(both)
     assert (answer.message.speaker, answer.cause, answer.more) == ("torch", "full", 2)
@@ -108,7 +108,7 @@ def test_colours_quotes_and_log_stamps_do_not_matter() -> None:
     assert explain_oom(text.encode("utf-16")).cause == "full"
 
 
-def test_the_first_step_against_pieces_suits_the_version() -> None:
+def test_the_fix_for_fragments_suits_the_version() -> None:
     assert (
         explained("torch-2.1-fragmented").fix[0].startswith("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     )
@@ -128,7 +128,7 @@ def test_others_on_the_card_come_before_the_model() -> None:
     answer = explained("torch-1.3-optimizer")
     assert answer.fix[0].startswith("nvidia-smi")
     assert answer.remedies == ()
-    assert "Others hold about 5.2 GiB of card 0" in answer.sentence
+    assert "Other processes hold about 5.2 GiB of card 0" in answer.sentence
 
 
 def test_a_smaller_batch_is_not_advised_while_weights_are_loaded() -> None:
@@ -138,7 +138,7 @@ def test_a_smaller_batch_is_not_advised_while_weights_are_loaded() -> None:
     assert "smaller-batch" not in codes
 
 
-def test_an_optimizer_that_does_not_fit_is_answered_with_a_smaller_one() -> None:
+def test_a_smaller_optimizer_is_suggested_for_an_optimizer_that_does_not_fit() -> None:
     frames = 'Traceback (most recent call last):\n  File "a.py", line 7, in main\n    optimizer.step()\n'
     answer = explain_oom(frames + real("torch-2.2-full").text)
     assert answer.remedies[0].code == "small-optimizer"
@@ -158,12 +158,12 @@ def test_the_line_of_the_users_code_is_found(frame: str, line: str) -> None:
     assert explain_oom(f"{frame}\n{inner}{real('torch-2.2-full').text}").line == line
 
 
-def test_a_process_number_of_0_bytes_is_not_believed() -> None:
+def test_0_bytes_of_a_process_are_ignored() -> None:
     text = real("torch-2.2-full").text.replace("this process has 23.60 GiB", "this process has 0 bytes")
     assert explain_oom(text).message.process_bytes is None
 
 
-def test_a_large_stranger_is_named_with_its_number() -> None:
+def test_a_large_other_process_is_named() -> None:
     text = real("torch-2.2-full").text.replace("22.90 GiB is", "2.90 GiB is").replace("23.60 GiB", "3.50 GiB")
     answer = explain_oom(text.replace("is free. ", "is free. Process 4711 has 20.10 GiB memory in use. "))
     assert answer.cause == "others"
@@ -171,14 +171,14 @@ def test_a_large_stranger_is_named_with_its_number() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "all is well", "RuntimeError: CUDA error: invalid device ordinal", "\x1b[0m"])
-def test_what_says_nothing_of_memory_is_refused(text: str) -> None:
-    with pytest.raises(NotRecognised, match="says that memory ran out") as raised:
+def test_text_without_such_a_message_is_rejected(text: str) -> None:
+    with pytest.raises(NotRecognised, match="has no message about memory that ran out") as raised:
         explain_oom(text)
     assert "CUBLAS_STATUS_ALLOC_FAILED" in raised.value.hint
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_message_that_was_cut_anywhere_is_explained_or_refused(name: str) -> None:
+def test_a_truncated_message_is_explained_or_rejected(name: str) -> None:
     text = real(name).text
     for end in range(0, len(text), 23):
         with contextlib.suppress(NotRecognised):
@@ -190,7 +190,7 @@ def test_a_message_at_the_end_of_a_long_log_is_found() -> None:
     assert explain_oom(log + real("torch-2.2-full").text).cause == "full"
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_binary_data_is_rejected() -> None:
     with pytest.raises(InputError):
         explain_oom(bytes(range(256)) * 100)
 
@@ -206,12 +206,12 @@ def test_the_option_takes_a_file_or_the_message_itself(tmp_path: Path) -> None:
         explain_argument("all is well " * 1000)
 
 
-def test_remedies_have_codes_of_their_own() -> None:
+def test_remedies_have_unique_codes() -> None:
     assert len({remedy.code for remedy in REMEDIES}) == len(REMEDIES)
     assert all(remedy_named(remedy.code) is remedy for remedy in REMEDIES)
     assert all(not remedy.option or remedy.option.startswith("--") for remedy in REMEDIES)
 
 
-def test_sizes_are_shown_as_people_write_them() -> None:
+def test_sizes_are_formatted() -> None:
     answer = explained("torch-2.1-fragmented")
     assert f"held by tensors: {format_bytes(parse_bytes('12.09 GiB'))}" in answer.reasons

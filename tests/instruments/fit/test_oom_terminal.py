@@ -1,4 +1,4 @@
-"""Why memory ran out, as people see it: kept as files. `make golden` rewrites them."""
+"""Explanations of out-of-memory messages in the terminal, as golden files. `make golden` rewrites them."""
 
 from __future__ import annotations
 

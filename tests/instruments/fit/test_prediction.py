@@ -1,4 +1,4 @@
-"""From a trace to figures."""
+"""From a trace to a prediction."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_the_band_holds_the_figure() -> None:
     assert band.reserved_high_bytes <= 1.15 * band.reserved_low_bytes
 
 
-def test_what_a_module_holds_contains_what_is_inside_it() -> None:
+def test_a_module_includes_its_submodules() -> None:
     found = {share.module: share for share in predict(a_trace(), REQUEST).modules}
     assert found["layers"].bytes == found["layers.*"].bytes == (200 + 400 + 640 + 100 + 320) * MIB
     assert (found["layers.*"].count, found["layers.*"].depth) == (2, 1)
 
 
-def test_the_greatest_module_comes_first_and_its_parts_below_it() -> None:
+def test_the_largest_module_comes_first_and_its_parts_below_it() -> None:
     found = module_shares([("a.x", 1), ("b.0.y", 3), ("b.1.y", 4), ("a.z", 2), ("", 9)])
     assert [(share.module, share.bytes, share.depth) for share in found] == [
         ("b", 7, 0),
@@ -89,14 +89,14 @@ def test_the_smallest_capacity_is_where_it_just_runs() -> None:
         replay(events, Allocator(199 * MIB))
 
 
-def test_segments_that_grow_need_less() -> None:
+def test_expandable_segments_need_less() -> None:
     plain = predict(a_trace(), REQUEST)
     growing = predict(a_trace(), REQUEST, "expandable_segments:True")
     assert growing.peak.reserved_bytes < plain.peak.reserved_bytes
     assert growing.peak.allocated_bytes == plain.peak.allocated_bytes
 
 
-def test_the_allocators_options() -> None:
+def test_allocator_settings() -> None:
     assert parse_settings("") == AllocatorSettings()
     assert parse_settings("expandable_segments:True, max_split_size_mb:128") == AllocatorSettings(
         max_split_size=128 * MIB, expandable_segments=True
@@ -105,6 +105,6 @@ def test_the_allocators_options() -> None:
 
 
 @pytest.mark.parametrize("text", ["max_split_size_mb", "max_split_size_mb:many", "backend:cudaMallocAsync", "gc:1"])
-def test_options_that_are_not_understood(text: str) -> None:
+def test_unknown_allocator_settings(text: str) -> None:
     with pytest.raises(UsageError):
         parse_settings(text)

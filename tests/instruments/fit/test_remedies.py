@@ -1,4 +1,4 @@
-"""Remedies, tried and priced."""
+"""Remedies, tried on a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def predicted(request: Request) -> Fit:
     return predict(a_trace(request.batch or 8), request)
 
 
-def test_what_saves_most_comes_first_and_what_cannot_be_done_last() -> None:
+def test_the_best_remedy_comes_first_and_failures_last() -> None:
     fit = with_cards(predicted(REQUEST), a_trace(64), choose_cards("4GiB,h200"))
     first, *others, last = try_remedies(fit, predicted)
     assert (first.code, first.option) == ("smaller-batch", "--batch 16 --accumulate 4")
@@ -44,7 +44,7 @@ def test_each_is_a_known_remedy_that_changes_the_step() -> None:
         assert request != REQUEST
 
 
-def test_what_is_done_already_is_not_tried() -> None:
+def test_remedies_in_use_are_not_tried() -> None:
     done = Request(target="x", batch=1, precision="bf16", checkpointing=True, optimizer="sgd")
     assert list(remedy_requests(done)) == []
     inference = Request(target="x", train=False, batch=8, precision="amp-bf16")

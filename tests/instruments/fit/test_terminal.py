@@ -1,4 +1,4 @@
-"""A prediction as people see it: in the terminal, and drawn."""
+"""A prediction in the terminal, and as a chart."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_kind_has_a_colour_and_a_sign() -> None:
     assert len(set(GLYPHS.values())) == len(KINDS)
 
 
-def test_columns_show_what_is_held() -> None:
+def test_columns_show_the_memory_in_use() -> None:
     held: dict[Kind, tuple[int, ...]] = dict.fromkeys(KINDS, (0, 0, 0, 0))
     held["weights"], held["activations"] = (2 * MIB,) * 4, (0, 2 * MIB, 6 * MIB, 0)
     drawn = plot(Timeline((0.0, 0.25, 0.5, 0.75), held, ((0.0, "forward"),), 0.5), 4, 4)

@@ -1,4 +1,4 @@
-"""The allocator's model, against the rules of c10/cuda/CUDACachingAllocator.cpp."""
+"""The model of torch's allocator, against the rules of c10/cuda/CUDACachingAllocator.cpp."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_one_tensor(size: int, allocated: int, reserved: int) -> None:
     assert (allocator.allocated, allocator.reserved) == (allocated, reserved)
 
 
-def test_nothing_takes_nothing() -> None:
+def test_an_empty_tensor_takes_nothing() -> None:
     allocator = Allocator()
     allocator.allocate(1, 0)
     allocator.free(1)
     assert allocator.peak_reserved == 0
 
 
-def test_the_smallest_block_that_suffices_is_taken() -> None:
+def test_the_smallest_sufficient_block_is_taken() -> None:
     allocator = Allocator()
     for name, size in enumerate((100, 30, 60)):
         allocator.allocate(name, size * MIB)
@@ -51,7 +51,7 @@ def test_the_smallest_block_that_suffices_is_taken() -> None:
     assert allocator.reserved == 202 * MIB
 
 
-def test_free_neighbours_become_one() -> None:
+def test_free_neighbours_are_merged() -> None:
     allocator = Allocator()
     allocator.allocate(0, 60 * MIB)
     allocator.free(0)
@@ -63,7 +63,7 @@ def test_free_neighbours_become_one() -> None:
     assert allocator.reserved == 60 * MIB
 
 
-def test_pieces_of_two_segments_do_not() -> None:
+def test_blocks_of_two_segments_are_not_merged() -> None:
     allocator = Allocator()
     for name in (1, 2):
         allocator.allocate(name, 30 * MIB)
@@ -73,7 +73,7 @@ def test_pieces_of_two_segments_do_not() -> None:
     assert allocator.reserved == 120 * MIB
 
 
-def test_what_is_cached_is_given_back_before_it_fails() -> None:
+def test_the_cache_is_released_before_it_fails() -> None:
     allocator = Allocator(capacity=100 * MIB)
     for name in (1, 2):
         allocator.allocate(name, 40 * MIB)
@@ -86,7 +86,7 @@ def test_what_is_cached_is_given_back_before_it_fails() -> None:
         allocator.allocate(5, 40 * MIB)
 
 
-def test_a_segment_in_use_is_not_given_back() -> None:
+def test_a_segment_in_use_is_not_released() -> None:
     allocator = Allocator(capacity=100 * MIB)
     allocator.allocate(1, 60 * MIB)
     allocator.free(1)
@@ -95,8 +95,8 @@ def test_a_segment_in_use_is_not_given_back() -> None:
         allocator.allocate(3, 50 * MIB)
 
 
-def test_max_split_size_keeps_great_blocks_whole() -> None:
-    allocator = Allocator(policy=AllocatorSettings(max_split_size=128 * MIB))
+def test_max_split_size_keeps_large_blocks_whole() -> None:
+    allocator = Allocator(settings=AllocatorSettings(max_split_size=128 * MIB))
     allocator.allocate(1, 200 * MIB)
     allocator.free(1)
     allocator.allocate(2, 50 * MIB)
@@ -105,8 +105,8 @@ def test_max_split_size_keeps_great_blocks_whole() -> None:
     assert (allocator.reserved, allocator.allocated) == (250 * MIB, 250 * MIB)
 
 
-def test_max_split_size_gives_great_blocks_back_first() -> None:
-    allocator = Allocator(capacity=400 * MIB, policy=AllocatorSettings(max_split_size=128 * MIB))
+def test_max_split_size_releases_large_blocks_first() -> None:
+    allocator = Allocator(capacity=400 * MIB, settings=AllocatorSettings(max_split_size=128 * MIB))
     allocator.allocate(1, 250 * MIB)
     allocator.free(1)
     allocator.allocate(2, 60 * MIB)
@@ -115,15 +115,15 @@ def test_max_split_size_gives_great_blocks_back_first() -> None:
     assert (allocator.reserved, allocator.retries) == (260 * MIB, 0)  # the 60 are still cached
 
 
-def test_sizes_in_parts_of_a_power_of_two() -> None:
-    allocator = Allocator(policy=AllocatorSettings(roundup_power2_divisions=4))
-    assert allocator.rounded(1200 * KIB) == 1280 * KIB
-    assert allocator.rounded(1024 * KIB) == 1024 * KIB
-    assert allocator.rounded(600) == 1024
+def test_roundup_power2_divisions() -> None:
+    allocator = Allocator(settings=AllocatorSettings(roundup_power2_divisions=4))
+    assert allocator.round_size(1200 * KIB) == 1280 * KIB
+    assert allocator.round_size(1024 * KIB) == 1024 * KIB
+    assert allocator.round_size(600) == 1024
 
 
 def test_garbage_is_collected_above_the_threshold() -> None:
-    allocator = Allocator(capacity=1 * GIB, policy=AllocatorSettings(garbage_collection_threshold=0.5))
+    allocator = Allocator(capacity=1 * GIB, settings=AllocatorSettings(garbage_collection_threshold=0.5))
     for name, size in enumerate((100, 200, 300)):
         allocator.allocate(name, size * MIB)
     allocator.free(0)
@@ -132,8 +132,8 @@ def test_garbage_is_collected_above_the_threshold() -> None:
     assert allocator.reserved == (300 + 210) * MIB
 
 
-def test_garbage_that_is_older_than_the_average_goes_first() -> None:
-    allocator = Allocator(capacity=2 * GIB, policy=AllocatorSettings(garbage_collection_threshold=0.5))
+def test_garbage_older_than_the_average_is_released_first() -> None:
+    allocator = Allocator(capacity=2 * GIB, settings=AllocatorSettings(garbage_collection_threshold=0.5))
     for name, size in enumerate((100, 200, 300)):
         allocator.allocate(name, size * MIB)
     allocator.free(0)
@@ -144,8 +144,8 @@ def test_garbage_that_is_older_than_the_average_goes_first() -> None:
     assert allocator.reserved == (200 + 300 + 150 + 300 + 250) * MIB
 
 
-def test_great_blocks_are_not_given_back_for_small_requests() -> None:
-    allocator = Allocator(capacity=256 * MIB, policy=AllocatorSettings(max_split_size=64 * MIB))
+def test_large_blocks_are_not_released_for_small_requests() -> None:
+    allocator = Allocator(capacity=256 * MIB, settings=AllocatorSettings(max_split_size=64 * MIB))
     allocator.allocate(1, 156 * MIB)
     allocator.allocate(2, 100 * MIB)
     allocator.free(1)
@@ -153,7 +153,7 @@ def test_great_blocks_are_not_given_back_for_small_requests() -> None:
     assert (allocator.reserved, allocator.retries) == (102 * MIB, 1)
 
 
-def test_segments_that_grow() -> None:
+def test_expandable_segments() -> None:
     allocator = ExpandableAllocator()
     allocator.allocate(1, 30 * MIB)
     assert allocator.reserved == 40 * MIB
@@ -166,7 +166,7 @@ def test_segments_that_grow() -> None:
     assert allocator.reserved == 100 * MIB
 
 
-def test_the_end_of_a_growing_segment_is_kept_for_what_needs_it() -> None:
+def test_the_end_of_an_expandable_segment_is_kept_for_large_requests() -> None:
     allocator = ExpandableAllocator()
     allocator.allocate(1, 30 * MIB)
     allocator.allocate(2, 5 * MIB)  # 5 are left at the end, which could become any size
@@ -176,7 +176,7 @@ def test_the_end_of_a_growing_segment_is_kept_for_what_needs_it() -> None:
     assert allocator.reserved == 40 * MIB
 
 
-def test_pages_of_a_segment_that_are_free_are_unmapped_before_it_fails() -> None:
+def test_free_pages_are_unmapped_before_it_fails() -> None:
     allocator = ExpandableAllocator(capacity=200 * MIB)
     for name in range(5):
         allocator.allocate(name, 40 * MIB)
@@ -191,7 +191,7 @@ def test_pages_of_a_segment_that_are_free_are_unmapped_before_it_fails() -> None
 
 
 @pytest.mark.parametrize("kind", [Allocator, ExpandableAllocator])
-def test_whatever_comes_and_goes_adds_up(kind: type[Allocator]) -> None:
+def test_random_allocations_add_up(kind: type[Allocator]) -> None:
     """Never less reserved than allocated, and nothing left when all has gone."""
     chance = random.Random(0)
     allocator = kind(capacity=2 * GIB)

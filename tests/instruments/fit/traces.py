@@ -1,4 +1,4 @@
-"""Small traces, as a guest would answer them."""
+"""Small traces, as a guest answers them."""
 
 from __future__ import annotations
 

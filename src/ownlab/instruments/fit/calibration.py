@@ -1,6 +1,7 @@
-"""What CUDA itself takes on a card beside all tensors: its context, the kernels it loads, the handles of its libraries.
+"""What CUDA takes on a card besides tensors: its context, the kernels it loads, the handles of its libraries.
 
-Measured on one card and one torch; elsewhere it is a guess, and said to be one.
+The built-in figures were measured on an H200. `ownlab fit --calibrate` (calibration_run.py) measures them on the user's own
+card; calibrations are stored in the state folder, and every prediction for that card uses them (pipeline.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ownlab.errors import RecordError
 from ownlab.files import write_file
 from ownlab.instruments.fit.records import Device, GuestCard, Request, Trace
 from ownlab.json_encoding import encode_json
+from ownlab.text import text
 from ownlab.units import MIB
 
 __all__ = [
@@ -33,26 +35,26 @@ __all__ = [
     "save_calibration",
 ]
 
-# The sums of these lay as near to what was measured.
+# The sums of these figures were at most this far from the measurements.
 CONTEXT_ERROR = 4 * MIB
 
 
 class Context(Struct, frozen=True):
-    """Bytes of one card, with one torch."""
+    """Bytes that CUDA takes on one card, with one torch."""
 
-    start: int  # the context and torch's own kernels; convolutions alone take no more
-    matmul: int  # cuBLAS: a handle for the thread of the forward pass
-    matmul_backward: int  # and one for that of the backward pass
-    more_kernels: int  # where matrices are multiplied in 16 bits, or beside convolutions and recurrent layers
+    start: int  # the context and torch's own kernels; enough for convolutions
+    matmul: int  # the cuBLAS handle of the forward thread
+    matmul_backward: int  # the cuBLAS handle of the backward thread
+    more_kernels: int  # for 16-bit matrix products, or products besides convolutions and recurrent layers
 
 
-# NVML's figure of a process on an H200, less what torch had reserved, after three steps of 25 models; torch 2.11.0+cu130,
-# driver 580, 2026-11-15. After torch.zeros(1) alone it is 610 MiB.
+# The process's memory according to NVML on an H200, minus what torch had reserved, after three steps of 25 models;
+# torch 2.11.0+cu130, driver 580, 2026-11-15. After torch.zeros(1) alone it is 610 MiB.
 H200 = Context(start=632 * MIB, matmul=54 * MIB, matmul_backward=56 * MIB, more_kernels=18 * MIB)
 
 
 def predict_context(trace: Trace, request: Request, context: Context = H200) -> int:
-    """What the step's libraries take."""
+    """Predict what CUDA and the libraries of the step take."""
     operations = {(tag.op.removeprefix("aten.").partition(".")[0], tag.phase) for tag in trace.tags}
     products = {phase for op, phase in operations if op in ("mm", "addmm", "bmm", "baddbmm")}
     more = any("convolution" in op or "rnn" in op for op, _ in operations)
@@ -66,7 +68,7 @@ def predict_context(trace: Trace, request: Request, context: Context = H200) -> 
 
 
 class Check(Struct, frozen=True):
-    """A small model: predicted for this card, and measured."""
+    """A small model, predicted for this card and measured on it."""
 
     name: str
     precision: str
@@ -83,26 +85,26 @@ class Calibration(Struct, frozen=True):
     cudnn: int | None
     when: str
     context: Context
-    workspace_bytes: int  # that cuBLAS keeps of torch's memory, for one thread
+    workspace_bytes: int  # what cuBLAS keeps of torch's memory for one thread
     checks: tuple[Check, ...] = ()
     version: int = 1
 
     @property
     def card(self) -> GuestCard:
-        """The card as traces for it ask."""
+        """The card as requests for traces describe it."""
         return replace(self.device.card, cublas_bytes=self.workspace_bytes or None)
 
     @property
     def worst(self) -> float:
-        """How far the worst of the predictions is off, as a share of what was measured."""
-        return max((abs(one.predicted_bytes / one.measured_bytes - 1) for one in self.checks), default=0.0)
+        """The largest relative error of the checks."""
+        return max((abs(check.predicted_bytes / check.measured_bytes - 1) for check in self.checks), default=0.0)
 
 
-# -- kept in the state folder --------------------------------------------------------------------------------------------
+# -- stored in the state folder ------------------------------------------------------------------------------------------
 
 
 def save_calibration(calibration: Calibration, environ: Mapping[str, str] = os.environ) -> Path:
-    """Write it where predictions find it; one for each card's name replaces the one before."""
+    """Write a calibration where predictions find it; it replaces the previous one for a card of this name."""
     folder = state_folder(environ) / "calibrations"
     folder.mkdir(exist_ok=True)
     slug = re.sub(r"[^a-z0-9]+", "-", calibration.device.name.lower()).strip("-")
@@ -112,23 +114,30 @@ def save_calibration(calibration: Calibration, environ: Mapping[str, str] = os.e
 
 
 def load_calibrations(environ: Mapping[str, str] = os.environ) -> tuple[Calibration, ...]:
-    """All that this person has made."""
+    """Return all calibrations of this user."""
     folder = state_folder(environ, make=False) / "calibrations"
     return tuple(_read(path) for path in sorted(folder.glob("*.json")))
 
 
 def _read(path: Path) -> Calibration:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Calibration)
+        calibration = msgspec.json.decode(path.read_bytes(), type=Calibration)
     except (OSError, msgspec.DecodeError) as exc:
         raise RecordError(
-            f"the calibration {path} cannot be read: {exc}", hint="Remove it, or make it anew: ownlab fit --calibrate"
+            text("the calibration {path} cannot be read: {reason}", path=path, reason=exc),
+            hint=text("Remove it, or calibrate again: ownlab fit --calibrate"),
         ) from exc
-    if found.version != 1:
-        raise RecordError(f"the calibration {path} is of a newer ownlab (format {found.version})")
-    return found
+    if calibration.version != 1:
+        raise RecordError(
+            text(
+                "the calibration {path} was made by a newer ownlab (format {format})",
+                path=path,
+                format=calibration.version,
+            )
+        )
+    return calibration
 
 
 def find_calibration(device: Device, known: tuple[Calibration, ...]) -> Calibration | None:
-    """The one that was made on such a card."""
-    return next((one for one in known if one.device.name == device.name), None)
+    """Return the calibration that was made on such a card."""
+    return next((calibration for calibration in known if calibration.device.name == device.name), None)

@@ -1,4 +1,4 @@
-"""`ownlab fit --calibrate`: what CUDA and its libraries take on the present card; kept for predictions of that card."""
+"""`ownlab fit --calibrate`: measure what CUDA and its libraries take on this card, and check predictions of small models."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ownlab.instruments.fit.guest_client import ask_trace, error_of
 from ownlab.instruments.fit.measurement import Settings, ask_measure
 from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Device, Request, Trouble
+from ownlab.text import text
 
 __all__ = ["calibrate", "context_from_stages"]
 
-# Which probes are predicted and measured, and in which precision.
-PROBES = (
+# The small models (calibration_models.py) that are predicted and measured, and their precision.
+CHECKED_MODELS = (
     ("convolutions", "fp32"),
     ("convolutions", "amp-bf16"),
     ("products", "fp32"),
@@ -26,11 +27,11 @@ PROBES = (
     ("recurrent", "fp32"),
     ("embeddings", "fp32"),
 )
-_PROBES_FILE = Path(__file__).resolve().parents[3] / "ownlab_guest" / "fit" / "calibration_models.py"
+_MODELS_FILE = Path(__file__).resolve().parents[3] / "ownlab_guest" / "fit" / "calibration_models.py"
 
 
 class Stage(Struct, frozen=True):
-    """What the process held after it, beside tensors; and what libraries kept of torch's memory."""
+    """What the process held after a stage besides tensors, and what libraries kept of torch's memory."""
 
     name: str
     context_bytes: int
@@ -38,7 +39,7 @@ class Stage(Struct, frozen=True):
 
 
 class Stages(Struct, frozen=True):
-    """The guest's answer."""
+    """What the guest answers."""
 
     torch: str = ""
     cuda: str | None = None
@@ -49,7 +50,7 @@ class Stages(Struct, frozen=True):
 
 
 def calibrate(python: str, *, deadline: float) -> Calibration:
-    """Measure on the card that this Python sees first."""
+    """Measure on the first card that this Python sees."""
     images = _ask(python, "convolutions", deadline)
     products = _ask(python, "products", deadline)
     assert products.device is not None
@@ -62,12 +63,12 @@ def calibrate(python: str, *, deadline: float) -> Calibration:
         context=context_from_stages(images.stages, products.stages),
         workspace_bytes=products.stages[0].kept_bytes,
     )
-    checks = tuple(_check(name, precision, calibration, python, deadline) for name, precision in PROBES)
+    checks = tuple(_check(name, precision, calibration, python, deadline) for name, precision in CHECKED_MODELS)
     return replace(calibration, checks=checks)
 
 
 def context_from_stages(images: tuple[Stage, ...], products: tuple[Stage, ...]) -> Context:
-    """Each stage by what it adds; all of them together are what was measured last."""
+    """Compute what each stage adds; together they are what was measured last."""
     held = {stage.name: stage.context_bytes for stage in (*images, *products)}
     return Context(
         start=held["start"],
@@ -78,18 +79,20 @@ def context_from_stages(images: tuple[Stage, ...], products: tuple[Stage, ...]) 
 
 
 def _ask(python: str, part: str, deadline: float) -> Stages:
-    said = guest_client.ask(python, "fit.calibrate", [part], answer=Stages, deadline=deadline)
-    if said.error is not None:
-        raise error_of(said.error)
-    if said.device is None or not said.stages:
-        raise error_of(Trouble("bad-answer", "the guest does not say what it measured"))
-    return said
+    answer = guest_client.ask(python, "fit.calibrate", [part], answer=Stages, deadline=deadline)
+    if answer.error is not None:
+        raise error_of(answer.error)
+    if answer.device is None or not answer.stages:
+        raise error_of(Trouble("bad-answer", text("the guest did not report what it measured")))
+    return answer
 
 
 def _check(name: str, precision: str, calibration: Calibration, python: str, deadline: float) -> Check:
-    request = Request(target=f"{_PROBES_FILE}:{name}", precision=precision, card=calibration.card)
+    request = Request(target=f"{_MODELS_FILE}:{name}", precision=precision, card=calibration.card)
     predicted = predict(ask_trace(request, python, deadline=deadline), request)
     answer, _ = ask_measure(request, python, Settings(seconds=0, parts=False), deadline=deadline)
     if answer.memory is None:
-        raise error_of(Trouble("out-of-memory", f"{name} did not run: the card is too full to be calibrated"))
+        raise error_of(
+            Trouble("out-of-memory", text("{model} did not run: the card is too full to be calibrated", model=name))
+        )
     return Check(name, precision, predicted.peak.allocated_bytes, answer.memory.allocated_bytes)

@@ -1,7 +1,8 @@
-"""The least time that a step can take on a card: arithmetic that must be done, bytes that must move. A floor, no forecast.
+"""A prediction against cards: whether it fits, how much memory remains, and the least time of a step (roofline).
 
-What is counted is certain: all FLOPs at the card's highest rate for the precision; activations that are kept for the
-backward pass are written, and read again, when caches hold others long since; the optimizer reads and writes its state.
+The time is a lower bound, not a forecast. It counts only what is certain: all FLOPs at the card's highest rate for the
+precision; activations kept for the backward pass are written and read again, long after caches have lost them; the optimizer
+reads and writes its state.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ from ownlab.units import MIB
 
 __all__ = ["Floor", "Work", "compute_floor", "count_work", "judge_card", "with_cards"]
 
-# No card's second-level cache holds this much (B200: 126 MB; data sheets, 2026-11).
+# Larger than the L2 cache of any card (B200: 126 MB; data sheets, 2026-11).
 _BEYOND_CACHES = 128 * MIB
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "attention", "lstm", "gru", "rnn")
 
 
 class Work(NamedTuple):
-    """Of one step."""
+    """The work of one step."""
 
     flops: int
-    apart: int  # bytes that move while nothing is multiplied: they add to the time
-    beside: int  # bytes that may move while something is
+    serial_bytes: int  # bytes that move while nothing is multiplied: their time adds up
+    overlapped_bytes: int  # bytes that may move during products
     convolves: bool  # or has recurrent layers: cuDNN computes both
 
 
 class Floor(NamedTuple):
-    """No step is faster than this."""
+    """The least time of a step, and what bounds it."""
 
     seconds: float
     bound_by: Literal["arithmetic", "memory"]
 
 
 def count_work(trace: Trace) -> Work:
-    """What the last step has to do."""
+    """Count the work of the last step."""
     begin = trace.marks[-2] if len(trace.marks) > 1 else 0
     end = trace.marks[-1] if trace.marks else 0
-    apart = beside = 0
+    serial = overlapped = 0
     kept = {"weights": 0, "optimizer": 0, "gradients": 0}
     for number, (size, index) in enumerate(zip(trace.events.bytes[:end], trace.events.tag[:end], strict=True)):
         tag = trace.tags[index]
@@ -55,20 +56,20 @@ def count_work(trace: Trace) -> Work:
         kept_long = tag.kind == "activations" and trace.flops.backward > 0
         if kept_long or (tag.kind in ("activations", "temporary") and size > _BEYOND_CACHES):
             multiplied = any(word in tag.op for word in _PRODUCTS)
-            apart += 0 if multiplied else size
-            beside += size if multiplied else 0
-            beside += size if kept_long else 0  # read again in the backward pass
-    return Work(trace.flops.total, *_with_weights(trace, kept, apart, beside), _convolves(trace))
+            serial += 0 if multiplied else size
+            overlapped += size if multiplied else 0
+            overlapped += size if kept_long else 0  # read again in the backward pass
+    return Work(trace.flops.total, *_with_weights(trace, kept, serial, overlapped), _convolves(trace))
 
 
-def _with_weights(trace: Trace, kept: dict[str, int], apart: int, beside: int) -> tuple[int, int]:
+def _with_weights(trace: Trace, kept: dict[str, int], serial: int, overlapped: int) -> tuple[int, int]:
     trained = kept["weights"] * trace.parameters.trainable // max(1, trace.parameters.total)
     update = 2 * trained + kept["gradients"] + 2 * kept["optimizer"]
     if trace.flops.backward and update > _BEYOND_CACHES:
-        apart += update
+        serial += update
     if kept["weights"] > _BEYOND_CACHES:
-        beside += kept["weights"] * (2 if trace.flops.backward else 1)
-    return apart, beside
+        overlapped += kept["weights"] * (2 if trace.flops.backward else 1)
+    return serial, overlapped
 
 
 def _convolves(trace: Trace) -> bool:
@@ -76,19 +77,19 @@ def _convolves(trace: Trace) -> bool:
 
 
 def compute_floor(card: Card, work: Work, request: Request) -> Floor | None:
-    """The least time; None where the card's figures are not known."""
+    """Compute the least time of a step; None if the card's rates are unknown."""
     rate = _rate(card, work, request)
     if rate is None or card.bandwidth_gb_s is None:
         return None
     bandwidth = card.bandwidth_gb_s * 1e9
-    arithmetic, apart = work.flops / rate, work.apart / bandwidth
-    moving = (work.apart + work.beside) / bandwidth
-    seconds = max(arithmetic + apart, moving)
-    return Floor(seconds, "arithmetic" if arithmetic >= max(apart, moving - arithmetic) else "memory")
+    arithmetic, serial = work.flops / rate, work.serial_bytes / bandwidth
+    moving = (work.serial_bytes + work.overlapped_bytes) / bandwidth
+    seconds = max(arithmetic + serial, moving)
+    return Floor(seconds, "arithmetic" if arithmetic >= max(serial, moving - arithmetic) else "memory")
 
 
 def _rate(card: Card, work: Work, request: Request) -> float | None:
-    """FLOP/s at most. cuDNN computes fp32 in TF32 unless somebody forbids it: torch's default."""
+    """Return the highest FLOP/s. cuDNN computes fp32 in TF32 by default in torch."""
     tera = card.fp32_tflops
     if request.precision in ("fp16", "amp-fp16"):
         tera = card.fp16_tflops
@@ -100,13 +101,13 @@ def _rate(card: Card, work: Work, request: Request) -> float | None:
 
 
 def with_cards(fit: Fit, trace: Trace, cards: tuple[Card, ...]) -> Fit:
-    """The prediction, and what it means on each card."""
+    """Add the verdict for each card to a prediction."""
     work = count_work(trace)
     return msgspec.structs.replace(fit, cards=tuple(judge_card(fit, card, work) for card in cards))
 
 
 def judge_card(fit: Fit, card: Card, work: Work) -> CardFit:
-    """One card."""
+    """Judge one card."""
     floor = compute_floor(card, work, fit.request)
     return CardFit(
         name=card.name,
@@ -122,7 +123,7 @@ def judge_card(fit: Fit, card: Card, work: Work) -> CardFit:
 
 
 def _fits(fit: Fit, memory: int) -> Literal["yes", "tight", "no"]:
-    """Tight: only where the path is a good one, or where the allocator gives back what it has cached."""
+    """Tight: it fits only with a good order of allocations, or if the allocator releases its cache."""
     if fit.band.device_high_bytes <= memory:
         return "yes"
     return "tight" if min(fit.smallest_bytes, fit.band.device_low_bytes) <= memory else "no"

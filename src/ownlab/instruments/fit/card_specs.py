@@ -1,4 +1,4 @@
-"""Cards as a prediction asks about them: the memory that programs can have, and rates; the figures are the catalogue's."""
+"""Cards as predictions need them: the memory that programs can use, and rates. The figures are those of the catalog."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from msgspec import Struct
 from ownlab.catalog import cards as catalog
 from ownlab.catalog.cards import Figure, FigureName, Unstated
 from ownlab.instruments.fit.records import Device
+from ownlab.text import text
 from ownlab.units import GIB
 
 __all__ = ["DEFAULT_CARDS", "Card", "card_of_device", "choose_cards", "load_cards"]
 
-# What people rent and own, from small to great.
+# Cards that people rent and own, from small to large.
 DEFAULT_CARDS = "T4,RTX 4090,L40S,A100 80GB SXM4,H200"
-# Of its nominal size a card has at least so much: a T4 91 %, an L40S 93 %, others more (cards.toml).
-_SURE = 0.9
-# Hidden memory and context were measured on this one.
+# The usable share of the nominal size is at least this: a T4 has 91 %, an L40S 93 %, others more (cards.toml).
+_USABLE_SHARE = 0.9
+# Workspaces and context were measured on this card.
 _CALIBRATED = "H200 SXM"
 
 
 class Card(Struct, frozen=True):
-    """One card. One of which only the size was said has no rates."""
+    """One card. A card that was named by its size alone has no rates."""
 
     name: str
     nominal_gb: float = 0
@@ -36,7 +37,7 @@ class Card(Struct, frozen=True):
 
     @classmethod
     def of(cls, card: catalog.Card) -> Card:
-        """The card as fit asks about it."""
+        """Convert a card of the catalog."""
         memory, rates = card.memory_gib, (card.fp16_tflops, card.bf16_tflops, card.fp32_tflops)
         known = [figure for figure in rates if isinstance(figure, Figure)]
         return cls(
@@ -55,39 +56,40 @@ class Card(Struct, frozen=True):
 
     @property
     def memory_bytes(self) -> int:
-        """What programs can have; where no report of it was found, less than any card of that size has."""
-        return round((self.nominal_gb * _SURE if self.memory_gib is None else self.memory_gib) * GIB)
+        """What programs can use; without a published figure, a share that every card of that size has."""
+        return round((self.nominal_gb * _USABLE_SHARE if self.memory_gib is None else self.memory_gib) * GIB)
 
     @property
     def source(self) -> str:
-        """Where its figures come from."""
-        memory = self.memory_source or f"{_SURE:.0%} of its nominal size"
-        rates = f"; rates: {self.rates_source}" if self.rates_source else ""
-        return f"memory: {memory}{rates}"
+        """Where the figures come from."""
+        memory = self.memory_source or text("{share} of its nominal size", share=f"{_USABLE_SHARE:.0%}")
+        if self.rates_source:
+            return text("memory: {memory}; rates: {rates}", memory=memory, rates=self.rates_source)
+        return text("memory: {memory}", memory=memory)
 
     @property
     def calibrated(self) -> bool:
-        """Whether what tensors do not account for was measured on this card."""
+        """Whether workspaces and context were measured on this card."""
         return self.name == _CALIBRATED
 
 
 def load_cards() -> tuple[Card, ...]:
-    """All whose memory is known."""
+    """Return all cards whose memory is known."""
     return tuple(Card.of(card) for card in catalog.load_cards() if card.value("memory_gb") is not None)
 
 
-def choose_cards(asked: str) -> tuple[Card, ...]:
-    """ "h200,4090,24GiB" -> the cards that are meant; "a100" are all of its kind."""
-    chosen = tuple(Card.of(card) for card in catalog.choose_cards(asked))
+def choose_cards(written: str) -> tuple[Card, ...]:
+    """Find the cards of a list such as "h200,4090,24GiB"; "a100" means all its variants."""
+    chosen = tuple(Card.of(card) for card in catalog.choose_cards(written))
     return tuple(card for card in chosen if card.memory_bytes) or chosen
 
 
 def _rate(card: catalog.Card, name: FigureName) -> float | None:
-    """Without units for a type the fp32 units do it; None: nobody states the rate."""
+    """Return a rate. Types without tensor units run on the fp32 units; None: no source states the rate."""
     figure = card.figure(name)
     if isinstance(figure, Unstated):
         return card.value("fp32_tflops") if card.lacks(name) else None
-    # A tensor rate below that of the fp32 units (tf32 on GeForce) bounds nothing.
+    # A tensor rate below that of the fp32 units (tf32 on GeForce) is no limit.
     return max(figure.value, card.value("fp32_tflops") or 0)
 
 
@@ -97,6 +99,6 @@ def _title(figure: Figure) -> str:
 
 
 def card_of_device(device: Device) -> Card | None:
-    """The device in our catalogue; None where it is not there for sure."""
-    found = None if device.kind == "cpu" else catalog.find_card(device.name, device.memory_bytes)
-    return None if found is None else Card.of(found)
+    """Return the card of the catalog for a device; None if there is no certain match."""
+    card = None if device.kind == "cpu" else catalog.find_card(device.name, device.memory_bytes)
+    return None if card is None else Card.of(card)

@@ -1,4 +1,4 @@
-"""Memory over a step as a drawing: kinds stacked, the phases below, the peak marked."""
+"""Memory over one step: as a Vega-Lite chart (kinds stacked, phases, the peak), and as a plot of characters for terminals."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ownlab.instruments.fit.records import KINDS, Fit, Kind, Phase, Timeline
+from ownlab.text import text
 from ownlab.units import GIB, format_bytes
 
 __all__ = ["GLYPHS", "Plot", "memory_chart", "plot"]
 
 Spec = dict[str, Any]
 
-# Colours that people with any sight tell apart (Okabe and Ito, 2008).
+# A palette for all kinds of colour vision (Okabe and Ito, 2008).
 _COLOURS: dict[Kind, str] = {
     "weights": "#0072B2",
     "optimizer": "#CC79A7",
@@ -22,17 +23,20 @@ _COLOURS: dict[Kind, str] = {
     "temporary": "#D55E00",
     "workspace": "#56B4E9",
 }
-_WORDS = {"workspace": "libraries' workspace", "optimizer": "optimizer state"}
+_LABELS = {
+    "workspace": text("library workspace"),
+    "optimizer": text("optimizer state"),
+}
 
 
 def memory_chart(fit: Fit) -> Spec:
-    """The Vega-Lite specification."""
+    """Return the Vega-Lite specification."""
     shown = [kind for kind in KINDS if any(fit.timeline.held[kind])]
     layers = [_areas(fit, shown), *_phases(fit), *_marks(fit)]
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "title": {
-            "text": f"{fit.request.target.rpartition('/')[2]}: memory over one step",
+            "text": text("{target}: memory over one step", target=fit.request.target.rpartition("/")[2]),
             "subtitle": _subtitle(fit),
             "anchor": "start",
             "fontSize": 15,
@@ -50,9 +54,11 @@ def memory_chart(fit: Fit) -> Spec:
 
 def _subtitle(fit: Fit) -> str:
     peak = fit.peak
-    return (
-        f"{format_bytes(peak.allocated_bytes)} allocated at the peak, {format_bytes(peak.reserved_bytes)} reserved, "
-        f"{format_bytes(peak.device_bytes)} on the card"
+    return text(
+        "{allocated} allocated at the peak, {reserved} reserved, {device} on the card",
+        allocated=format_bytes(peak.allocated_bytes),
+        reserved=format_bytes(peak.reserved_bytes),
+        device=format_bytes(peak.device_bytes),
     )
 
 
@@ -61,7 +67,7 @@ def _areas(fit: Fit, shown: list[Kind]) -> Spec:
     values = [
         {
             "at": round(at, 5),
-            "what": _WORDS.get(kind, kind),
+            "what": _LABELS.get(kind, kind),
             "gib": round(timeline.held[kind][number] / GIB, 5),
             "order": order,
         }
@@ -76,9 +82,9 @@ def _areas(fit: Fit, shown: list[Kind]) -> Spec:
             "y": {
                 "field": "gib",
                 "type": "quantitative",
-                "title": "allocated (GiB)",
+                "title": text("allocated (GiB)"),
                 "stack": "zero",
-                # Above what is reserved there is room for the names of the phases.
+                # Leave room above the reserved memory for the names of the phases.
                 "scale": {"domain": [0, round(fit.peak.reserved_bytes / GIB * 1.15, 3)], "nice": False},
             },
             "order": {"field": "order", "type": "quantitative"},
@@ -88,10 +94,10 @@ def _areas(fit: Fit, shown: list[Kind]) -> Spec:
                 "title": None,
                 "sort": None,
                 "scale": {
-                    "domain": [_WORDS.get(kind, kind) for kind in shown],
+                    "domain": [_LABELS.get(kind, kind) for kind in shown],
                     "range": [_COLOURS[kind] for kind in shown],
                 },
-                "legend": {"orient": "bottom", "columns": 7},  # beside it, a notebook would cut it off
+                "legend": {"orient": "bottom", "columns": 7},  # a notebook would cut it off at the side
             },
         },
     }
@@ -102,44 +108,49 @@ def _across() -> Spec:
         "field": "at",
         "type": "quantitative",
         "scale": {"domain": [0, 1], "nice": False},
-        "axis": {"title": "one step, in the order of its operations", "labels": False, "ticks": False, "grid": False},
+        "axis": {
+            "title": text("one step, in the order of its operations"),
+            "labels": False,
+            "ticks": False,
+            "grid": False,
+        },
     }
 
 
 def _phases(fit: Fit) -> list[Spec]:
-    """A line where each begins, and its name."""
+    """Draw a line where each phase begins, and its name."""
     values = [{"at": round(at, 5), "phase": phase} for at, phase in _long_phases(fit)]
     rule = {"data": {"values": values}, "mark": {"type": "rule", "color": "#555555", "strokeDash": [4, 3]}}
-    text = {"type": "text", "align": "left", "baseline": "top", "dx": 4, "fontSize": 11, "color": "#222222"}
+    label = {"type": "text", "align": "left", "baseline": "top", "dx": 4, "fontSize": 11, "color": "#222222"}
     return [
         {**rule, "encoding": {"x": _across()}},
         {
             "data": {"values": values},
-            "mark": text,
+            "mark": label,
             "encoding": {"x": _across(), "y": {"value": 2}, "text": {"field": "phase", "type": "nominal"}},
         },
     ]
 
 
 def _long_phases(fit: Fit) -> list[tuple[float, str]]:
-    """Those that are long enough to bear a name."""
+    """Return the phases that are long enough for a label."""
     begins = [*fit.timeline.phases, (1.0, "")]
     return [(at, phase) for (at, phase), (end, _) in pairwise(begins) if end - at > 0.02]
 
 
 def _marks(fit: Fit) -> list[Spec]:
-    """The peak, and what is reserved in the end."""
+    """Draw the peak, and the reserved memory."""
     peak = fit.peak.allocated_bytes / GIB
     values = [
         {
             "at": round(fit.timeline.peak_at, 5),
             "gib": round(peak, 5),
-            "text": f"peak {format_bytes(fit.peak.allocated_bytes)}",
+            "text": text("peak {size}", size=format_bytes(fit.peak.allocated_bytes)),
         }
     ]
     right = fit.timeline.peak_at > 0.7
-    here = {"x": _across(), "y": {"field": "gib", "type": "quantitative"}}
-    text = {
+    position = {"x": _across(), "y": {"field": "gib", "type": "quantitative"}}
+    label = {
         "type": "text",
         "align": "right" if right else "left",
         "dx": -9 if right else 9,
@@ -147,16 +158,23 @@ def _marks(fit: Fit) -> list[Spec]:
         "fontWeight": "bold",
     }
     reserved = [
-        {"gib": round(fit.peak.reserved_bytes / GIB, 5), "text": f"reserved {format_bytes(fit.peak.reserved_bytes)}"}
+        {
+            "gib": round(fit.peak.reserved_bytes / GIB, 5),
+            "text": text("reserved {size}", size=format_bytes(fit.peak.reserved_bytes)),
+        }
     ]
     level = {"y": {"field": "gib", "type": "quantitative"}}
     return [
         {
             "data": {"values": values},
             "mark": {"type": "point", "filled": True, "size": 70, "color": "#B2182B"},
-            "encoding": here,
+            "encoding": position,
         },
-        {"data": {"values": values}, "mark": text, "encoding": {**here, "text": {"field": "text", "type": "nominal"}}},
+        {
+            "data": {"values": values},
+            "mark": label,
+            "encoding": {**position, "text": {"field": "text", "type": "nominal"}},
+        },
         {
             "data": {"values": reserved},
             "mark": {"type": "rule", "color": "#B2182B", "strokeDash": [2, 2]},
@@ -170,7 +188,7 @@ def _marks(fit: Fit) -> list[Spec]:
     ]
 
 
-# Told apart without colours too.
+# Distinguishable without colours, too.
 GLYPHS: dict[Kind, str] = {
     "weights": "█",
     "optimizer": "▓",
@@ -183,16 +201,16 @@ GLYPHS: dict[Kind, str] = {
 
 
 class Plot(NamedTuple):
-    """Rows of cells from the top; each cell a kind, or None for nothing."""
+    """Rows of cells from the top; each cell is a kind or None."""
 
     rows: list[list[Kind | None]]
     highest: int  # bytes of the topmost row
     peak_column: int
-    phases: list[tuple[int, Phase]]  # from which column on
+    phases: list[tuple[int, Phase]]  # the column where each phase begins
 
 
 def plot(timeline: Timeline, width: int, height: int) -> Plot:
-    """Columns are equal parts of the step; of each the moment with most."""
+    """Plot memory: columns are equal parts of the step, each with its maximum."""
     count = len(timeline.at)
     totals = [sum(timeline.held[kind][number] for kind in KINDS) for number in range(count)]
     columns: list[list[int]] = [[] for _ in range(width)]
@@ -210,7 +228,7 @@ def plot(timeline: Timeline, width: int, height: int) -> Plot:
 
 
 def _stack(timeline: Timeline, number: int, highest: int, height: int) -> list[Kind]:
-    """Kinds from the bottom up: a cell belongs to what is in its middle."""
+    """Return kinds from the bottom up; a cell shows what is at its middle."""
     cells: list[Kind] = []
     filled = 0.0
     for kind in KINDS:

@@ -1,4 +1,8 @@
-"""From a trace to figures: peaks and their parts, where in the step, which modules, and a band where the path decides."""
+"""From a trace to a prediction: replay its events through the model of torch's allocator (torch_allocator.py).
+
+The replay gives the peak and its parts, the phase and the modules that hold it, and a band: how much the peak changes when the
+same tensors are allocated and freed in a slightly different order.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,7 @@ from ownlab.instruments.fit.torch_allocator import (
     parse_settings,
 )
 from ownlab.instruments.fit.torch_allocator_expandable import ExpandableAllocator
+from ownlab.text import text
 from ownlab.units import MIB
 
 __all__ = [
@@ -44,24 +49,24 @@ __all__ = [
     "replay",
 ]
 
-_POINTS = 240
-# How far what an H200 reserved lay from the prediction, in 25 models (torch 2.11.0+cu130, 2026-11-15): within the first where
-# no other path led farther away, within the second in all.
-_LEAST_APART, _MOST_APART = 0.015, 0.065
-_STEADY = "other orders of the same tensors come to the same"
-_SHAKY = "what the allocator keeps depends on the order in which tensors come and go"
+_TIMELINE_POINTS = 240
+# Error of the predicted reserved memory on an H200, in 25 models (torch 2.11.0+cu130, 2026-11-15): below the first where other
+# orders of the events change less than that, below the second in all models.
+_MIN_ERROR, _MAX_ERROR = 0.015, 0.065
+_STABLE = text("other orders of the same allocations reserve the same")
+_ORDER_DEPENDENT = text("what the allocator reserves depends on the order in which tensors are allocated and freed")
 
 
 def predict(trace: Trace, request: Request, allocator: str = "", cuda: Context = H200) -> Fit:
-    """All that a trace says, but for the cards. `allocator`: its options, as in PYTORCH_ALLOC_CONF."""
-    policy = parse_settings(allocator)
+    """Predict a step from its trace, without cards. `allocator`: settings as in PYTORCH_ALLOC_CONF."""
+    settings = parse_settings(allocator)
     events = read_events(trace)
-    peaks = replay(events, make_allocator(policy=policy))
-    moment = _moment(events, policy)
-    held = _held(events[: moment + 1], policy)
+    peaks = replay(events, make_allocator(settings=settings))
+    peak_event = _peak_event(events, settings)
+    held = _bytes_by_tag(events[: peak_event + 1], settings)
     context = predict_context(trace, request, cuda)
-    tag = trace.tags[events[moment].tag]
-    band = _band(events, trace.tags, peaks, context, policy)
+    tag = trace.tags[events[peak_event].tag]
+    band = _band(events, trace.tags, peaks, context, settings)
     return Fit(
         request=request,
         torch=trace.torch,
@@ -69,46 +74,48 @@ def predict(trace: Trace, request: Request, allocator: str = "", cuda: Context =
         batch=trace.batch,
         parameters=trace.parameters,
         flops=trace.flops,
-        peak=Peak(peaks.allocated, peaks.reserved, peaks.reserved + context, _phase(trace, moment), tag.module, tag.op),
+        peak=Peak(
+            peaks.allocated, peaks.reserved, peaks.reserved + context, _phase(trace, peak_event), tag.module, tag.op
+        ),
         band=band,
         parts=_parts(held, trace.tags, peaks, context),
-        smallest_bytes=find_smallest_capacity(events, peaks, policy) + context,
+        smallest_bytes=find_smallest_capacity(events, peaks, settings) + context,
         modules=module_shares((trace.tags[number].module, size) for number, size in held.items()),
-        timeline=_timeline(trace, events, moment),
+        timeline=_timeline(trace, events, peak_event),
         cards=(),
         guesses=trace.guesses,
     )
 
 
-def _moment(events: list[Event], policy: AllocatorSettings) -> int:
-    """The number of the event at which most is allocated, for the first time."""
-    allocator = make_allocator(policy=policy)
-    most, found = -1, 0
+def _peak_event(events: list[Event], settings: AllocatorSettings) -> int:
+    """Return the index of the first event at which most is allocated."""
+    allocator = make_allocator(settings=settings)
+    most, peak = -1, 0
     for number, (name, size, _) in enumerate(events):
         if size < 0:
             allocator.free(name)
             continue
         allocator.allocate(name, size)
         if allocator.allocated > most:
-            most, found = allocator.allocated, number
-    return found
+            most, peak = allocator.allocated, number
+    return peak
 
 
-def _held(events: Iterable[Event], policy: AllocatorSettings) -> Counter[int]:
-    """Bytes of blocks that are taken after these events, by tag."""
-    allocator = make_allocator(policy=policy)
-    taken: dict[int, tuple[int, int]] = {}
+def _bytes_by_tag(events: Iterable[Event], settings: AllocatorSettings) -> Counter[int]:
+    """Return the bytes of blocks that are allocated after these events, by tag."""
+    allocator = make_allocator(settings=settings)
+    blocks: dict[int, tuple[int, int]] = {}
     for name, size, tag in events:
         before = allocator.allocated
         if size < 0:
             allocator.free(name)
-            taken.pop(name, None)
+            blocks.pop(name, None)
         else:
             allocator.allocate(name, size)
-            taken[name] = (allocator.allocated - before, tag)
+            blocks[name] = (allocator.allocated - before, tag)
     held: Counter[int] = Counter()
-    for took, tag in taken.values():
-        held[tag] += took
+    for block_bytes, tag in blocks.values():
+        held[tag] += block_bytes
     return held
 
 
@@ -119,34 +126,34 @@ def _parts(held: Counter[int], tags: tuple[Tag, ...], peaks: Peaks, context: int
     return Parts(**kinds, slack=peaks.reserved - peaks.allocated, context=context)
 
 
-def _phase(trace: Trace, moment: int) -> Phase:
-    return trace.tags[trace.events.tag[moment]].phase
+def _phase(trace: Trace, peak_event: int) -> Phase:
+    return trace.tags[trace.events.tag[peak_event]].phase
 
 
-def _band(events: list[Event], tags: tuple[Tag, ...], peaks: Peaks, context: int, policy: AllocatorSettings) -> Band:
-    """As wide as other paths lead apart, within what was seen: the measured lay as far off at most."""
+def _band(events: list[Event], tags: tuple[Tag, ...], peaks: Peaks, context: int, settings: AllocatorSettings) -> Band:
+    """Compute the band: as wide as other orders of the events differ, within the errors that were measured."""
     workspace = frozenset(number for number, tag in enumerate(tags) if tag.kind == "workspace")
-    others = [replay(path, make_allocator(policy=policy)).reserved for path in reorder_events(events, workspace)]
-    apart = max(abs(other - peaks.reserved) for other in others) / max(1, peaks.reserved)
-    share = min(max(apart, _LEAST_APART), _MOST_APART)
+    others = [replay(order, make_allocator(settings=settings)).reserved for order in reorder_events(events, workspace)]
+    difference = max(abs(other - peaks.reserved) for other in others) / max(1, peaks.reserved)
+    share = min(max(difference, _MIN_ERROR), _MAX_ERROR)
     low = max(round(peaks.reserved * (1 - share)), peaks.allocated)
     high = round(peaks.reserved * (1 + share))
-    why = _STEADY if apart <= _LEAST_APART else _SHAKY
+    why = _STABLE if difference <= _MIN_ERROR else _ORDER_DEPENDENT
     return Band(low, high, low + context - CONTEXT_ERROR, high + context + CONTEXT_ERROR, why)
 
 
-def _timeline(trace: Trace, events: list[Event], moment: int) -> Timeline:
-    """The step in which the peak lies, in equal parts; of each the moment with most, so that no spike is lost."""
+def _timeline(trace: Trace, events: list[Event], peak_event: int) -> Timeline:
+    """Divide the step with the peak into equal parts, and take the maximum of each, so that no spike is lost."""
     bounds = (0, *trace.marks)
-    step = next((number for number, mark in enumerate(trace.marks) if mark > moment), len(trace.marks) - 1)
+    step = next((number for number, mark in enumerate(trace.marks) if mark > peak_event), len(trace.marks) - 1)
     begin, end = bounds[step], bounds[step + 1]
     length = max(1, end - begin)
     parts: dict[int, tuple[int, int, tuple[int, ...]]] = {}
     phases: list[tuple[float, Phase]] = []
-    for number, held in enumerate(_running(trace, events[:end])):
+    for number, held in enumerate(_bytes_by_kind(trace, events[:end])):
         if number < begin:
             continue
-        part, total = (number - begin) * _POINTS // length, sum(held)
+        part, total = (number - begin) * _TIMELINE_POINTS // length, sum(held)
         if part not in parts or total > parts[part][0]:
             parts[part] = total, number, tuple(held)
         tag = trace.tags[events[number].tag]
@@ -154,33 +161,33 @@ def _timeline(trace: Trace, events: list[Event], moment: int) -> Timeline:
             phases.append(((number - begin) / length, tag.phase))
     return Timeline(
         at=tuple((number - begin) / length for _, number, _ in parts.values()),
-        held={kind: tuple(held[place] for _, _, held in parts.values()) for place, kind in enumerate(KINDS)},
+        held={kind: tuple(held[column] for _, _, held in parts.values()) for column, kind in enumerate(KINDS)},
         phases=tuple(phases),
-        peak_at=(moment - begin) / length,
+        peak_at=(peak_event - begin) / length,
     )
 
 
-def _running(trace: Trace, events: list[Event]) -> Iterator[list[int]]:
-    """Bytes of each kind after each event; the same list each time."""
+def _bytes_by_kind(trace: Trace, events: list[Event]) -> Iterator[list[int]]:
+    """Yield the bytes of each kind after each event; always the same list object."""
     held = [0] * len(KINDS)
-    places = [KINDS.index(tag.kind) for tag in trace.tags]
-    living: dict[int, tuple[int, int]] = {}
+    columns = [KINDS.index(tag.kind) for tag in trace.tags]
+    storages: dict[int, tuple[int, int]] = {}
     for name, size, tag in events:
         if size < 0:
-            went, place = living.pop(name, (0, 0))
-            held[place] -= went
+            freed, column = storages.pop(name, (0, 0))
+            held[column] -= freed
         else:
-            living[name] = size, places[tag]
-            held[places[tag]] += size
+            storages[name] = size, columns[tag]
+            held[columns[tag]] += size
         yield held
 
 
-# The smallest capacity is looked for as finely as this.
-_FINE = 8 * MIB
+# Precision of the search for the smallest capacity.
+_CAPACITY_STEP = 8 * MIB
 
 
 class Event(NamedTuple):
-    """A storage that comes, or goes: then it has -1 bytes."""
+    """A storage is allocated, or freed: then `bytes` is -1."""
 
     name: int
     bytes: int
@@ -188,25 +195,25 @@ class Event(NamedTuple):
 
 
 class Peaks(NamedTuple):
-    """What a replay came to."""
+    """The result of a replay."""
 
     allocated: int
     reserved: int
 
 
 def read_events(trace: Trace) -> list[Event]:
-    """Its events as rows."""
+    """Return the events of a trace as rows."""
     columns = trace.events
     return [Event(*row) for row in zip(columns.name, columns.bytes, columns.tag, strict=True)]
 
 
-def make_allocator(capacity: int | None = None, policy: AllocatorSettings = DEFAULT_SETTINGS) -> Allocator:
-    """The one that the policy asks for."""
-    return (ExpandableAllocator if policy.expandable_segments else Allocator)(capacity, policy)
+def make_allocator(capacity: int | None = None, settings: AllocatorSettings = DEFAULT_SETTINGS) -> Allocator:
+    """Make the allocator for these settings."""
+    return (ExpandableAllocator if settings.expandable_segments else Allocator)(capacity, settings)
 
 
 def replay(events: Iterable[Event], allocator: Allocator) -> Peaks:
-    """Let everything come and go. Raises OutOfMemory where its capacity does not suffice."""
+    """Replay the events. Raise OutOfMemory if the capacity of the allocator is too small."""
     allocate, free = allocator.allocate, allocator.free
     for name, size, _ in events:
         if size < 0:
@@ -216,13 +223,13 @@ def replay(events: Iterable[Event], allocator: Allocator) -> Peaks:
     return Peaks(allocator.peak_allocated, allocator.peak_reserved)
 
 
-def find_smallest_capacity(events: list[Event], peaks: Peaks, policy: AllocatorSettings = DEFAULT_SETTINGS) -> int:
-    """The least that may be reserved so that it runs: before it fails, the allocator gives back what it has cached."""
+def find_smallest_capacity(events: list[Event], peaks: Peaks, settings: AllocatorSettings = DEFAULT_SETTINGS) -> int:
+    """Find the smallest capacity with which the step runs: before it fails, the allocator releases its cache."""
     fails, works = peaks.allocated - 1, peaks.reserved
-    while works - fails > _FINE:
+    while works - fails > _CAPACITY_STEP:
         middle = (fails + works) // 2
         try:
-            replay(events, make_allocator(middle, policy))
+            replay(events, make_allocator(middle, settings))
             works = middle
         except OutOfMemory:
             fails = middle
@@ -230,31 +237,31 @@ def find_smallest_capacity(events: list[Event], peaks: Peaks, policy: AllocatorS
 
 
 def reorder_events(events: list[Event], workspace: frozenset[int]) -> Iterator[list[Event]]:
-    """The same tensors, a little otherwise: what is reserved depends on which small thing lay where.
+    """Yield variants of the events: what is reserved depends on which small block lies where.
 
-    `workspace`: tags of libraries' memory. What they take and give back inside an operation is least certain.
+    `workspace`: tags of library workspaces. Those that live only inside one operation are the least certain.
     """
-    brief = {
+    short_lived = {
         first.name
         for first, second in pairwise(events)
         if first.tag in workspace and first.name == second.name and first.bytes >= 0
     }
-    yield [event for event in events if event.name not in brief]
+    yield [event for event in events if event.name not in short_lived]
     yield from (_freed_later(events, by) for by in (1, 2))
 
 
 def _freed_later(events: list[Event], by: int) -> list[Event]:
-    """Names of Python variables keep tensors a little longer in one program than in another."""
+    """Delay each free by some allocations: Python variables keep tensors alive for different times."""
     late: list[Event] = []
     waiting: list[tuple[int, Event]] = []
-    comes = 0
+    allocations = 0
     for event in events:
         if event.bytes < 0:
-            waiting.append((comes + by, event))
+            waiting.append((allocations + by, event))
             continue
         late.append(event)
-        comes += 1
-        while waiting and waiting[0][0] <= comes:
+        allocations += 1
+        while waiting and waiting[0][0] <= allocations:
             late.append(waiting.pop(0)[1])
     return [*late, *(event for _, event in waiting)]
 
@@ -263,7 +270,7 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 def module_shares(held: Iterable[tuple[str, int]]) -> tuple[ModuleShare, ...]:
-    """The tree, the greatest branch first; "layers.0" and "layers.1" are both "layers.*". What no part holds has no name."""
+    """Return the tree of modules, the largest branch first. "layers.0" and "layers.1" are both "layers.*"; "" is the rest."""
     own = 0
     sizes: dict[str, int] = defaultdict(int)
     names: dict[str, set[str]] = defaultdict(set)
@@ -276,15 +283,15 @@ def module_shares(held: Iterable[tuple[str, int]]) -> tuple[ModuleShare, ...]:
     children: dict[str, list[str]] = defaultdict(list)
     for key in sizes:
         children[key.rpartition(".")[0]].append(key)
-    found: list[ModuleShare] = []
+    rows: list[ModuleShare] = []
 
-    def walk(above: str, depth: int) -> None:
-        for key in sorted(children.get(above, ()), key=lambda one: (-sizes[one], one)):
-            found.append(ModuleShare(key, len(names[key]), sizes[key], depth))
+    def walk(parent: str, depth: int) -> None:
+        for key in sorted(children.get(parent, ()), key=lambda name: (-sizes[name], name)):
+            rows.append(ModuleShare(key, len(names[key]), sizes[key], depth))
             walk(key, depth + 1)
 
     walk("", 0)
-    return (*found, ModuleShare("", 1, own, 0)) if own else tuple(found)
+    return (*rows, ModuleShare("", 1, own, 0)) if own else tuple(rows)
 
 
 def _ancestors(module: str) -> Iterable[str]:

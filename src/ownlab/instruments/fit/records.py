@@ -1,4 +1,4 @@
-"""What `ownlab fit` asks a guest, what the guest answers, and what is concluded from it."""
+"""The records of `ownlab fit`: what it asks a guest, what the guest answers, what is predicted, and what is measured."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 Kind = Literal["weights", "gradients", "optimizer", "activations", "inputs", "temporary", "workspace"]
 Phase = Literal["setup", "forward", "backward", "optimizer"]
-# What lives longest first: so they are stacked in drawings.
+# The longest-lived first: charts stack them in this order.
 KINDS: tuple[Kind, ...] = (
     "weights",
     "optimizer",
@@ -53,24 +53,24 @@ KINDS: tuple[Kind, ...] = (
 
 
 class GuestCard(Struct, frozen=True):
-    """As much of a card as decides which kernels run: those of the H200, where hidden memory was measured."""
+    """The properties of a card that decide which kernels run. The defaults are an H200's, where workspaces were measured."""
 
     capability: float = 9.0
     multiprocessors: int = 132
-    threads: int = 2048  # that one multiprocessor holds
-    cublas_bytes: int | None = None  # cuBLAS's workspace for one thread, where it was measured
+    threads: int = 2048  # per multiprocessor
+    cublas_bytes: int | None = None  # the cuBLAS workspace of one thread, if it was measured
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """The step that is meant; the guest reads it from a file."""
+    """The step to predict or measure; the guest reads it from a file."""
 
     target: str  # FILE.py:build, package.module:build, hf:CONFIG.json
     train: bool = True
     optimizer: str = "adamw"
-    foreach: bool | None = None  # None: torch's own choice
+    foreach: bool | None = None  # None: torch decides
     fused: bool = False
     precision: str = "fp32"
-    batch: int | None = None  # None: what build() makes of itself
+    batch: int | None = None  # None: the default of build()
     seq: int | None = None
     checkpointing: bool = False
     channels_last: bool = False
@@ -83,7 +83,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Parameters(Struct, frozen=True):
-    """How many numbers the model has."""
+    """The number of parameters of the model."""
 
     total: int = 0
     trainable: int = 0
@@ -92,19 +92,19 @@ class Parameters(Struct, frozen=True):
 
 
 class Flops(Struct, frozen=True):
-    """Floating-point operations of one step, 2 for each multiply-add."""
+    """Floating-point operations of one step; a multiply-add counts as 2."""
 
     forward: int = 0
     backward: int = 0
 
     @property
     def total(self) -> int:
-        """Both passes."""
+        """FLOPs of both passes."""
         return self.forward + self.backward
 
 
 class Tag(Struct, frozen=True):
-    """What a piece of memory is for, and who took it."""
+    """What memory is for, and what allocated it."""
 
     kind: Kind
     phase: Phase
@@ -113,7 +113,7 @@ class Tag(Struct, frozen=True):
 
 
 class Events(Struct, frozen=True):
-    """Storages that come and go, in their order; columns of equal length. -1 bytes: it goes."""
+    """Storages that are allocated and freed, in order; columns of equal length. -1 bytes: freed."""
 
     name: tuple[int, ...] = ()
     bytes: tuple[int, ...] = ()
@@ -121,7 +121,7 @@ class Events(Struct, frozen=True):
 
 
 class Trouble(Struct, frozen=True):
-    """Why there is no trace."""
+    """Why the guest could not trace or measure."""
 
     kind: str
     message: str
@@ -130,7 +130,7 @@ class Trouble(Struct, frozen=True):
 
 
 class Trace(Struct, frozen=True):
-    """What the guest saw: all that is allocated in a few steps."""
+    """All allocations of a few steps, as the guest recorded them."""
 
     parameters: Parameters = Parameters()
     flops: Flops = Flops()
@@ -144,11 +144,11 @@ class Trace(Struct, frozen=True):
     error: Trouble | None = None
 
 
-# -- what is concluded ---------------------------------------------------------------------------------------------------
+# -- the prediction ------------------------------------------------------------------------------------------------------
 
 
 class Peak(Struct, frozen=True):
-    """The most that is held at once. `device_bytes` is what nvidia-smi shows of the process."""
+    """The most memory in use at once. `device_bytes` is what nvidia-smi shows for the process."""
 
     allocated_bytes: int
     reserved_bytes: int
@@ -159,7 +159,7 @@ class Peak(Struct, frozen=True):
 
 
 class Band(Struct, frozen=True):
-    """Between what the figure lies, where it depends on the path."""
+    """The range of the peak, which depends on the order of allocations."""
 
     reserved_low_bytes: int
     reserved_high_bytes: int
@@ -169,7 +169,7 @@ class Band(Struct, frozen=True):
 
 
 class Parts(Struct, frozen=True):
-    """What the device holds at the peak; adds up to the peak's `device_bytes`."""
+    """What holds the memory at the peak; adds up to its `device_bytes`."""
 
     weights: int = 0
     gradients: int = 0
@@ -178,36 +178,36 @@ class Parts(Struct, frozen=True):
     inputs: int = 0
     temporary: int = 0
     workspace: int = 0
-    slack: int = 0  # reserved by the allocator, and held by nothing
-    context: int = 0  # CUDA's own: kernels, handles
+    slack: int = 0  # reserved by the allocator, and used by no tensor
+    context: int = 0  # of CUDA itself: kernels, handles
 
 
 class ModuleShare(Struct, frozen=True):
-    """A module and all inside it: what it holds at the peak."""
+    """The memory that a module and its submodules hold at the peak."""
 
-    module: str  # "layers.*": all of them; "": what the model itself, the loss and the optimizer hold
-    count: int  # of modules with this name
+    module: str  # "layers.*": all layers; "": the model itself, the loss and the optimizer
+    count: int  # number of modules with this name
     bytes: int
     depth: int
 
 
 class Timeline(Struct, frozen=True):
-    """The last step, from its beginning to its end: bytes held of each kind, at evenly chosen events."""
+    """The step with the peak: bytes of each kind over its events."""
 
-    at: tuple[float, ...]  # share of the step's events, 0 to 1
+    at: tuple[float, ...]  # position in the step, 0 to 1
     held: dict[Kind, tuple[int, ...]]
-    phases: tuple[tuple[float, Phase], ...]  # from where on each one is
+    phases: tuple[tuple[float, Phase], ...]  # the position where each phase begins
     peak_at: float
 
 
 class CardFit(Struct, frozen=True):
-    """One card: whether it fits, and the least time a step takes there."""
+    """The verdict for one card: whether the step fits, and its least time there."""
 
     name: str
-    memory_bytes: int  # that programs can have
+    memory_bytes: int  # that programs can use
     fits: Literal["yes", "tight", "no"]
-    spare_bytes: int  # against the upper end of the band; below 0: so much is missing
-    calibrated: bool  # hidden memory and context were measured on this card
+    spare_bytes: int  # from the upper end of the band; negative: missing
+    calibrated: bool  # workspaces and context were measured on this card
     floor_seconds: float | None = None
     bound_by: Literal["arithmetic", "memory"] | None = None
     biggest_batch: int | None = None
@@ -220,88 +220,88 @@ class RemedyTrial(Struct, frozen=True):
 
     code: str
     title: str
-    option: str  # of `ownlab fit`, which tries it
+    option: str  # option of `ownlab fit` that tries it
     device_bytes: int | None = None  # the upper end of the band; None: it could not be tried
-    saved_bytes: int | None = None  # below 0: it takes more
-    arithmetic: float | None = None  # FLOPs of a step, as a multiple of those without it
-    fits: tuple[str, ...] = ()  # which of the cards are sure to hold it then
+    saved_bytes: int | None = None  # negative: it takes more
+    arithmetic: float | None = None  # FLOPs of a step, relative to those without it
+    fits: tuple[str, ...] = ()  # names of the cards that are sure to hold it then
     refused: str = ""  # why it could not be tried
-    note: str = ""  # how far to trust it, where it is not as the others
+    note: str = ""  # a restriction of the figures
 
 
 class Decoding(Struct, frozen=True):
-    """The cache of keys and values after a prompt and new tokens."""
+    """The KV cache after a prompt and new tokens."""
 
     batch: int
     prompt_tokens: int
     new_tokens: int
-    prompt_bytes: int  # of the cache when the prompt is read
+    prompt_bytes: int  # of the cache after the prompt
     cache_bytes: int  # of the cache at the end
-    device_bytes: int  # of the card, while the last token is made; the upper end of the band
+    device_bytes: int  # of the card during the last token; the upper end of the band
 
     @property
     def bytes_per_token(self) -> float:
-        """That each new token of one sequence adds."""
+        """What each new token of one sequence adds."""
         return (self.cache_bytes - self.prompt_bytes) / max(1, self.new_tokens * self.batch)
 
 
-# -- what is measured ----------------------------------------------------------------------------------------------------
+# -- the measurement -----------------------------------------------------------------------------------------------------
 
 
 class Device(Struct, frozen=True):
-    """Where a step is measured. What a processor has no such thing of is None."""
+    """The device of a measurement. Fields that do not apply to a processor are None."""
 
     kind: Literal["cuda", "rocm", "cpu"]
     name: str
-    multiprocessors: int  # of a processor: its cores
+    multiprocessors: int  # cores of a processor
     memory_bytes: int | None = None
-    free_bytes: int | None = None  # for our process before the step, its context included
+    free_bytes: int | None = None  # for our process before the step, including its context
     capability: float | None = None
     threads: int = 2048
 
     @property
     def card(self) -> GuestCard:
-        """As much of it as decides which kernels run; for a processor those of the card where hidden memory was measured."""
+        """The properties that decide which kernels run; for a processor those of an H200."""
         if self.capability is None:
             return GuestCard()
         return GuestCard(self.capability, self.multiprocessors, self.threads)
 
 
 class Spread(Struct, frozen=True):
-    """Seconds of repetitions."""
+    """Percentiles of the seconds of repetitions."""
 
     count: int
     least: float
     median: float
     p90: float
-    p99: float  # of fewer than a hundred repetitions: the greatest
+    p99: float  # the maximum if there are fewer than a hundred repetitions
     most: float
 
 
 class MeasuredMemory(Struct, frozen=True):
-    """Of a card, while the steps ran that the prediction follows."""
+    """Memory of a card during the steps that the prediction traces, too."""
 
     allocated_bytes: int
     reserved_bytes: int
-    device_bytes: int | None  # what nvidia-smi shows of the process; None: it was not told
-    device_source: str  # or why not
+    device_bytes: int | None  # what nvidia-smi shows for the process; None: unknown
+    device_source: str  # or why it is unknown
     context_bytes: int | None
-    phases: dict[str, int]  # the most that was allocated in each
-    steps: tuple[int, ...]  # the most that was allocated until the end of each
-    retries: int  # how often the allocator gave back what it had cached
+    phases: dict[str, int]  # the peak of each phase
+    steps: tuple[int, ...]  # the peak up to the end of each step
+    retries: int  # how often the allocator released its cache
     segments: int
-    start_bytes: int | None = None  # of the context, before anything was computed
-    later_bytes: int | None = None  # that was reserved at most, with all repetitions
-    parts: dict[str, int] | None = None  # by kind, at the peak of one step more; None: see `parts_reason`
+    start_bytes: int | None = None  # of the context, before any computation
+    later_bytes: int | None = None  # peak of reserved memory over all repetitions
+    parts: dict[str, int] | None = None  # by kind, at the peak of an extra step; None: see `parts_reason`
     parts_reason: str = ""
 
 
 class MeasuredDecoding(Struct, frozen=True):
-    """A prompt and new tokens, one after the other."""
+    """A prompt, and new tokens one after the other."""
 
     prompt_seconds: float
     token: Spread
-    tokens_per_second: float  # of all sequences of the batch
+    tokens_per_second: float  # over all sequences of the batch
     cache_bytes: int
 
 
@@ -314,54 +314,54 @@ class OutOfMemoryReport(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """The real step."""
+    """The measurement of the real step."""
 
     device: Device
     torch: str
     cuda: str | None
     batch: int | None
-    memory: MeasuredMemory | None  # None on a processor: what a step takes there says nothing of a card
-    alone: Spread | None = None  # each repetition for itself: the latency
-    steady: Spread | None = None  # one after the other, by the card's own events
-    per_second: float | None = None  # of what the batch counts
-    floor_seconds: float | None = None  # the least that this card could take
+    memory: MeasuredMemory | None  # None on a processor: its memory tells nothing about a card
+    alone: Spread | None = None  # each repetition with synchronization: the latency
+    steady: Spread | None = None  # back to back, by CUDA events
+    per_second: float | None = None  # samples
+    floor_seconds: float | None = None  # the least time on this card
     decoding: MeasuredDecoding | None = None
     out_of_memory: OutOfMemoryReport | None = None
 
     @property
     def step_seconds(self) -> float | None:
-        """The median of a step."""
+        """The median time of a step."""
         spread = self.steady or self.alone
         return None if spread is None else spread.median
 
 
 class MeasuredAlone(Struct, frozen=True):
-    """A step that was measured, and could not be predicted."""
+    """The measurement of a step that could not be predicted."""
 
     request: Request
     measured: Measured
-    why: str  # it could not
+    why: str  # it could not be predicted
 
 
 class Trial(Struct, frozen=True):
-    """One batch, tried on the card in a process of its own."""
+    """One batch, run on the card in its own process."""
 
     batch: int
     ran: bool
     device_bytes: int | None = None
-    why: str = ""  # it did not
+    why: str = ""  # it did not run
 
 
 class BiggestBatch(Struct, frozen=True):
     """The biggest batch that ran."""
 
-    batch: int | None  # None: none did
+    batch: int | None  # None: none ran
     predicted: int | None
     fails: int | None  # the smallest that did not run; None: none failed
     trials: tuple[Trial, ...]
 
 
-# -- all of it -----------------------------------------------------------------------------------------------------------
+# -- the document --------------------------------------------------------------------------------------------------------
 
 
 class Fit(Struct, frozen=True):
@@ -369,19 +369,19 @@ class Fit(Struct, frozen=True):
 
     request: Request
     torch: str
-    allocator: str  # its options, as in PYTORCH_ALLOC_CONF
+    allocator: str  # settings as in PYTORCH_ALLOC_CONF
     batch: int | None
     parameters: Parameters
     flops: Flops
     peak: Peak
     band: Band
     parts: Parts
-    smallest_bytes: int  # of a card's memory that suffices, where the allocator gives back what it caches
+    smallest_bytes: int  # memory of a card that is enough if the allocator releases its cache
     modules: tuple[ModuleShare, ...]
     timeline: Timeline
     cards: tuple[CardFit, ...]
     guesses: tuple[str, ...]
-    remedies: tuple[RemedyTrial, ...] = ()  # where they were asked for
+    remedies: tuple[RemedyTrial, ...] = ()  # --remedies
     decoding: Decoding | None = None  # --decode
     measured: Measured | None = None  # --measure
     biggest: BiggestBatch | None = None  # --batch max --measure

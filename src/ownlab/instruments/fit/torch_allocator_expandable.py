@@ -1,7 +1,7 @@
-"""The caching allocator with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: one segment per pool, which grows by pages.
+"""torch's caching allocator with expandable_segments:True: one segment per pool, which grows by pages.
 
-What is free at its end is used first and only the rest is mapped; where the card has no more, free pages anywhere in the
-segment are unmapped, so that little is lost to fragments. Follows `get_free_block`, `find_expandable_block`,
+The allocator first uses what is free at the end of the segment, and maps only the rest. When the card is full, it unmaps free
+pages anywhere in the segment, so that fragmentation costs little. Follows `get_free_block`, `find_expandable_block`,
 `try_allocate_expandable_block`, `map_block` and `unmap_block` of c10/cuda/CUDACachingAllocator.cpp.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ownlab.instruments.fit.torch_allocator import (
     LARGE_SEGMENT,
-    LEAST_BLOCK,
+    MIN_BLOCK,
     SMALL_SEGMENT,
     Allocator,
     AllocatorSettings,
@@ -19,24 +19,24 @@ from ownlab.instruments.fit.torch_allocator import (
 
 __all__ = ["ExpandableAllocator"]
 
-# Address space is free: a segment is never full before the card is. A multiple of both pages, so that pages begin there.
+# Address space costs nothing: a segment is never full before the card is. A multiple of both page sizes.
 _SPACE = LARGE_SEGMENT << 30
 
 
-_GROWING = AllocatorSettings(expandable_segments=True)
+_EXPANDABLE = AllocatorSettings(expandable_segments=True)
 
 
 class ExpandableAllocator(Allocator):
-    """One card's, with segments that grow."""
+    """The allocator of one card, with expandable segments."""
 
-    def __init__(self, capacity: int | None = None, policy: AllocatorSettings = _GROWING) -> None:
-        super().__init__(capacity, policy)
-        self._first: dict[bool, Block] = {}
+    def __init__(self, capacity: int | None = None, settings: AllocatorSettings = _EXPANDABLE) -> None:
+        super().__init__(capacity, settings)
+        self._first_blocks: dict[bool, Block] = {}
         for number, pool in enumerate(self._pools):
-            self._first[pool.small] = self._unmapped(number * _SPACE, _SPACE, pool)
+            self._first_blocks[pool.small] = self._unmapped(number * _SPACE, _SPACE, pool)
 
     def empty_cache(self) -> None:
-        """Unmap every page that lies in a free block as a whole."""
+        """Unmap every page that is completely free."""
         for pool in self._pools:
             for block in pool.free_blocks():
                 self._unmap(block)
@@ -51,63 +51,63 @@ class ExpandableAllocator(Allocator):
     def _page(pool: Pool) -> int:
         return SMALL_SEGMENT if pool.small else LARGE_SEGMENT
 
-    def _best(self, pool: Pool, size: int) -> Block | None:
-        """The smallest that suffices; but one at the end counts with all that it could grow by (`get_free_block`)."""
+    def _best_block(self, pool: Pool, size: int) -> Block | None:
+        """Return the smallest block; the last one counts with all that it could grow by (`get_free_block`)."""
         best: Block | None = None
-        for block in pool.at_least(size):
-            if best is not None and self._could_have(block) >= self._could_have(best):
+        for block in pool.blocks_from(size):
+            if best is not None and self._potential_size(block) >= self._potential_size(best):
                 break
             best = block
         return best
 
     @staticmethod
-    def _could_have(block: Block) -> int:
-        following = block.after
+    def _potential_size(block: Block) -> int:
+        following = block.following
         return block.size + (following.size if following is not None and not following.mapped else 0)
 
-    def _worth_cutting(self, block: Block, size: int, left: int) -> bool:
-        return left >= LEAST_BLOCK
+    def _should_split(self, block: Block, size: int, left: int) -> bool:
+        return left >= MIN_BLOCK
 
-    def _grow(self, pool: Pool, size: int) -> Block | None:
-        """The first place with enough room, free and unmapped together; its missing pages are mapped."""
-        block = self._place(pool, size)
+    def _reserve_block(self, pool: Pool, size: int) -> Block | None:
+        """Take the first position with enough free and unmapped room, and map its missing pages."""
+        block = self._find_room(pool, size)
         if not block.mapped:
             if not self._map(block, min(block.size, size)):
                 return None
         else:
             pool.remove(block)
         while block.size < size:
-            following = block.after
+            following = block.following
             assert following is not None
             if self._map(following, min(size - block.size, following.size)):
-                self._join(block, following)
+                self._merge(block, following)
             else:
                 pool.add(block)
                 return None
         return block
 
-    def _place(self, pool: Pool, size: int) -> Block:
-        block: Block | None = self._first[pool.small]
+    def _find_room(self, pool: Pool, size: int) -> Block:
+        block: Block | None = self._first_blocks[pool.small]
         while block is not None:
             if not block.mapped:
-                before = block.before
+                before = block.previous
                 start = before if before is not None and before.free else block
-                if self._room(start, size):
+                if self._has_room(start, size):
                     return start
-            block = block.after
+            block = block.following
         raise AssertionError("the address space of a segment is used up")
 
     @staticmethod
-    def _room(block: Block, size: int) -> bool:
+    def _has_room(block: Block, size: int) -> bool:
         room = 0
         following: Block | None = block
         while room < size and following is not None and (following.free or not following.mapped):
             room += following.size
-            following = following.after
+            following = following.following
         return room >= size
 
     def _map(self, block: Block, size: int) -> bool:
-        """Make the beginning of an unmapped block usable, in whole pages; what is left of it stays as it was."""
+        """Map the beginning of an unmapped block, in whole pages; the rest stays unmapped."""
         page = self._page(block.pool)
         mapped = min(-(-size // page) * page, block.size)
         if not self._reserve(mapped):
@@ -115,14 +115,14 @@ class ExpandableAllocator(Allocator):
         block.mapped = True
         if mapped < block.size:
             rest = self._unmapped(block.address + mapped, block.size - mapped, block.pool)
-            rest.before, rest.after, block.after = block, block.after, rest
-            if rest.after is not None:
-                rest.after.before = rest
+            rest.previous, rest.following, block.following = block, block.following, rest
+            if rest.following is not None:
+                rest.following.previous = rest
             block.size = mapped
-        elif block.after is not None and block.after.free:
-            following = block.after
+        elif block.following is not None and block.following.free:
+            following = block.following
             following.pool.remove(following)
-            self._join(block, following)
+            self._merge(block, following)
         return True
 
     def _unmap(self, block: Block) -> None:
@@ -134,24 +134,24 @@ class ExpandableAllocator(Allocator):
         pool = block.pool
         pool.remove(block)
         if begin > block.address:
-            self._link(Block(block.address, begin - block.address, pool), block.before, block)
+            self._keep_mapped(Block(block.address, begin - block.address, pool), block.previous, block)
         if end < block.address + block.size:
-            self._link(Block(end, block.address + block.size - end, pool), block, block.after)
+            self._keep_mapped(Block(end, block.address + block.size - end, pool), block, block.following)
         block.address, block.size, block.mapped = begin, end - begin, False
         self.reserved -= block.size
-        for other in (block.before, block.after):
+        for other in (block.previous, block.following):
             if other is not None and not other.mapped:
-                self._join(block, other)
-        if block.before is None:
-            self._first[pool.small] = block
+                self._merge(block, other)
+        if block.previous is None:
+            self._first_blocks[pool.small] = block
 
-    def _link(self, kept: Block, before: Block | None, after: Block | None) -> None:
-        """What lies in a free block beside its whole pages stays mapped and free."""
-        kept.before, kept.after = before, after
+    def _keep_mapped(self, kept: Block, before: Block | None, after: Block | None) -> None:
+        """Keep the part of a free block outside of its whole pages mapped and free."""
+        kept.previous, kept.following = before, after
         if before is not None:
-            before.after = kept
+            before.following = kept
         else:
-            self._first[kept.pool.small] = kept
+            self._first_blocks[kept.pool.small] = kept
         if after is not None:
-            after.before = kept
+            after.previous = kept
         kept.pool.add(kept)

@@ -1,4 +1,4 @@
-"""Answers many requests in one process of the interpreter that has torch: `many.py LAUNCH.py REQUESTS.json`.
+"""Answers many requests in one process of the interpreter that has torch: `trace_requests.py LAUNCH.py REQUESTS.json`.
 
 An import of torch takes seconds, a trace of a small model tenths of one. That one trace leaves nothing behind for the next
 is tested by the way.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 def main(launch: str, requests: str) -> None:
     """Print a list of answers."""
-    importlib.import_module("registered").register_guest(launch)
+    importlib.import_module("guest_import").register_guest(launch)
     trace = importlib.import_module("ownlab_guest.fit.trace")
     answers = []
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ import json
 import subprocess
 
 import pytest
-from tests.guest.fit.asking import LAUNCH
+from tests.guest.fit.paths import LAUNCH
 
 MIB = 1024**2
 # Images, channels in and out, kernel, stride, width, groups; MiB of the forward and, at most, of the backward beside its results.
@@ -27,7 +27,7 @@ ASK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from ownlab_guest.fit.convolution_workspaces import backward_bytes, forward_bytes
+from ownlab_guest.fit.convolution_workspaces import backward_workspaces, forward_workspace
 from ownlab_guest.fit.request import Card
 said = []
 for b, ci, co, k, s, hw, g in json.loads(sys.argv[2]):
@@ -35,9 +35,9 @@ for b, ci, co, k, s, hw, g in json.loads(sys.argv[2]):
     w = torch.empty(co, ci // g, k, k, dtype=torch.bfloat16, device="meta")
     how = [s, s], [k // 2, k // 2], [1, 1], False, [0, 0], g
     y = torch.ops.aten.convolution(x, w, None, *how)
-    first, second = backward_bytes((y, x, w, None, *how, [True, True, False]), Card())
+    first, second = backward_workspaces((y, x, w, None, *how, [True, True, False]), Card())
     # The second is taken when both results are there, the first before that of the weight is.
-    said.append([forward_bytes((x, w, None, *how), y, Card()), max(first - w.numel() * 2, second)])
+    said.append([forward_workspace((x, w, None, *how), y, Card()), max(first - w.numel() * 2, second)])
 print(json.dumps(said))
 """
 

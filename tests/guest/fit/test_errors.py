@@ -1,4 +1,4 @@
-"""Builds that cannot be traced: each has an answer with the line of the user's own code."""
+"""Builds that cannot be traced: each error names the line of the user's own code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guest.fit.asking import HERE, Asking, Trace
+from tests.guest.fit.paths import HERE, Asking, Trace
 
 from ownlab import guest_client
 
@@ -35,11 +35,11 @@ def cases(folder: Path) -> list[tuple[dict[str, Any], str, str, int | None]]:
         ({"target": "raises"}, "build-raised", "FileNotFoundError: data/train.csv", line_of("raise FileNotFoundError")),
         ({"target": "on_cuda"}, "needs-cuda", ".cuda()", line_of(".cuda()")),
         ({"target": "bare"}, "bad-return", "(model, inputs)", None),
-        ({"target": "too_many_sizes"}, "data-dependent-shape", "failed as well", line_of("sizes[sizes > 0]")),
+        ({"target": "too_many_sizes"}, "data-dependent-shape", "also failed", line_of("sizes[sizes > 0]")),
         ({"target": "wrong_shape"}, "step-raised", "[2, 5] X [4, 4]", None),
         ({"target": "frozen"}, "nothing-to-train", "gradient", None),
         ({"target": "leaves"}, "build-raised", "SystemExit: 3", line_of("raise SystemExit")),
-        ({"target": "hangs", "seconds": 2}, "deadline", "not done in time", line_of("time.sleep")),
+        ({"target": "hangs", "seconds": 2}, "deadline", "did not finish in time", line_of("time.sleep")),
         ({"target": "to_numpy"}, "cannot-be-traced", ".numpy()", line_of("out.detach().numpy()")),
         ({"target": "lazy"}, "lazy-layer", "no sizes yet", line_of("LazyLinear(4)")),
         ({"target": "custom"}, "cannot-be-traced", "ownlab_tests::double", line_of("double(out)")),
@@ -64,7 +64,7 @@ def answers(traced: Asking, folder: Path) -> list[Trace]:
     return traced(*(request for request, *_ in cases(folder)), *others)
 
 
-def test_each_has_a_kind_and_a_line(answers: list[Trace], folder: Path) -> None:
+def test_each_error_has_a_kind_and_a_line(answers: list[Trace], folder: Path) -> None:
     for answer, (request, kind, words, line) in zip(answers, cases(folder), strict=False):
         error = answer.get("error", {})
         assert error.get("kind") == kind, (request, error)
@@ -77,7 +77,7 @@ def test_sizes_that_depend_on_data_are_computed(answers: list[Trace]) -> None:
     """The weaker way: with data, which is said; what the data does not decide is as it was."""
     computed, followed = answers[-4:-2]
     assert (
-        f"boolean index, nonzero, unique …), which is not known before the model runs (line {line_of('out[out')})"
+        f"boolean index, nonzero, unique …), which is unknown before the model runs (line {line_of('out[out')})"
         in (computed["guesses"][0])
     )
     assert followed["guesses"] == []
@@ -98,7 +98,7 @@ def is_kept(trace: Trace, tag: int, size: int) -> bool:
     return size >= 0 and trace["tags"][tag]["kind"] in ("weights", "gradients", "optimizer")
 
 
-def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
+def test_an_interpreter_without_torch_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_text(json.dumps({"target": f"{MODELS}:mlp"}))
     answer = guest_client.ask(sys.executable, "fit.trace", [str(path)], answer=dict[str, Any], deadline=30)

@@ -1,6 +1,6 @@
 """Ways of calling attention, and which kernel traces take torch to choose for each on a card.
 
-`attending.py LAUNCH.py RECORDED.json` compares that with what a card's torch chose, and prints what is off, as JSON.
+`attention_cases.py LAUNCH.py RECORDED.json` compares that with what a card's torch chose, and prints what is off, as JSON.
 Read by the interpreter that has torch; it needs no card.
 """
 
@@ -101,7 +101,7 @@ def off(capability: float, kernels: list[str]) -> dict[str, tuple[str, str]]:
 def main(launch: str, recorded: str) -> None:
     """By the recording."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "guest" / "fit"))
-    importlib.import_module("registered").register_guest(launch)
+    importlib.import_module("guest_import").register_guest(launch)
     said = json.loads(Path(recorded).read_text())
     kernels = [next(name for name in KERNELS if name.startswith(letter)) for letter in said["kernels"]]
     sys.stdout.write(json.dumps({"cases": len(kernels), "off": off(said["capability"], kernels)}))

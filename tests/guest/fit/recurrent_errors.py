@@ -1,4 +1,4 @@
-"""What recurrent layers take beside their tensors: `recurring.py LAUNCH.py RECORDED.json` prints how far off we are, as JSON.
+"""What recurrent layers take beside their tensors: `recurrent_errors.py LAUNCH.py RECORDED.json` prints how far off we are, as JSON.
 
 Read by the interpreter that has torch; it needs no card.
 """
@@ -21,9 +21,9 @@ def matrices_of(row: dict[str, Any], gates: int) -> int:
 
 def main(launch: str, recorded: str) -> None:
     """Each shape that was measured."""
-    importlib.import_module("registered").register_guest(launch)
+    importlib.import_module("guest_import").register_guest(launch)
     recurrent = importlib.import_module("ownlab_guest.fit.recurrent_layers")
-    kinds = {"LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.PLAIN}
+    kinds = {"LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.RNN}
     said = json.loads(Path(recorded).read_text())
     off = []
     for values in said["rows"]:

@@ -1,4 +1,4 @@
-"""Predictions made here, against what the same steps took on an H200 (tests_gpu/fit): those models that need torch alone."""
+"""Predictions against recorded steps of an H200 (tests_gpu/fit), for models that need torch only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that lives in a process is traced as one that a file builds, and stays as it is."""
+"""A model that lives in a process is traced as one of a file, and is not changed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ import subprocess
 from typing import Any
 
 import pytest
-from tests.guest.fit.asking import HERE, LAUNCH
+from tests.guest.fit.paths import HERE, LAUNCH
 
 
 @pytest.fixture(scope="module")
 def seen(torch_python: str) -> dict[str, Any]:
     ran = subprocess.run(
-        [torch_python, str(HERE / "living.py"), str(LAUNCH)], capture_output=True, text=True, timeout=110, check=False
+        [torch_python, str(HERE / "live_models.py"), str(LAUNCH)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
     assert "SEEN" in ran.stdout, ran.stderr[-3000:]
     found: dict[str, Any] = json.loads(ran.stdout.rpartition("SEEN")[2])
     return found
 
 
-def test_it_is_traced_as_a_file_s_model(seen: dict[str, Any]) -> None:
+def test_a_live_model_is_traced_as_one_of_a_file(seen: dict[str, Any]) -> None:
     # "lstm" has a forward of a notebook's kind: a function that knows the model by its name.
     assert seen["files"] == dict.fromkeys(("mlp", "lstm", "convolutions", "attention", "tied"), True)
 
 
-def test_it_stays_as_it_is(seen: dict[str, Any]) -> None:
+def test_the_model_is_unchanged(seen: dict[str, Any]) -> None:
     assert seen["untouched"] == {
         "error": None,
-        "guesses": ["1 hook of this notebook left out: what it keeps is not counted"],
+        "guesses": ["1 hook of this notebook ignored: memory that hooks keep is not counted"],
         "tensors": True,
         "hooked": 0,
         "hooks": 1,
@@ -44,12 +48,12 @@ def test_tensors_shapes_and_other_batches(seen: dict[str, Any]) -> None:
     assert seen["sizes"] == {"same": True, "batch": 8, "known": True, "half": "bf16", "tokens": ["Embedding", 2, 7]}
 
 
-def test_no_memory_of_the_model_s_size_is_taken(seen: dict[str, Any]) -> None:
+def test_a_trace_does_not_allocate_the_model(seen: dict[str, Any]) -> None:
     assert seen["large"]["most"] == 16 * 1024**3
     assert seen["large"]["grown_mib"] < 128
 
 
-def test_what_cannot_be_traced_has_a_kind(seen: dict[str, Any]) -> None:
+def test_errors_have_a_kind(seen: dict[str, Any]) -> None:
     assert seen["refused"] == {
         "number": "bad-model",
         "no inputs": "no-inputs",

@@ -1,4 +1,4 @@
-"""Measures on the processor, in the interpreter that has torch: `measured.py LAUNCH.py FOLDER`; prints all answers at once.
+"""Measures on the processor, in the interpreter that has torch: `measure_on_cpu.py LAUNCH.py FOLDER`; prints all answers at once.
 
 What a card's counters and history would say comes from fakes that are written here: they follow the real tensors of the step.
 """
@@ -114,32 +114,38 @@ def followed(guest: Any) -> dict[str, Any]:
     counted = iter(range(1, 1000))
     phases = peaks.Phases(lambda: (next(counted), 7))
     turns: list[str] = []
-    with phases.followed():
+    with phases.track():
         step()
-        phases.turned = turns.append
+        phases.on_change = turns.append
         step()
     again: list[str] = []
-    phases.turned = again.append
-    with phases.followed():
+    phases.on_change = again.append
+    with phases.track():
         # The old way of checkpointing calls torch.autograd.backward() inside of itself.
         torch.utils.checkpoint.checkpoint(model, inputs.clone().requires_grad_(), use_reentrant=True).mean().backward()
-    phases.turned = lambda _: None
+    phases.on_change = lambda _: None
     optimizer.zero_grad()
     backward = torch.autograd.backward.__module__
     library = torch.zeros(1024)
     states = [one for state in optimizer.state.values() for one in state.values() if one.dim() > 0]
     held = [*model.parameters(), inputs, library, *states]
     base = {one.untyped_storage().data_ptr(): -(-one.untyped_storage().nbytes() // 512) * 512 for one in held}
-    with phases.followed():
+    with phases.track():
         parts = peaks.History(Recorder(base)).parts(
             step, phases, {"weights": list(model.parameters()), "inputs": [inputs]}
         )
-    return {"turns": turns, "checkpointed": again, "allocated": phases.allocated, "parts": parts, "left": backward}
+    return {
+        "turns": turns,
+        "enable_checkpointing": again,
+        "allocated": phases.allocated,
+        "parts": parts,
+        "left": backward,
+    }
 
 
 def main(launch: str, folder: str) -> None:
     """Print a dictionary of answers."""
-    importlib.import_module("registered").register_guest(launch)
+    importlib.import_module("guest_import").register_guest(launch)
 
     def guest(name: str) -> Any:
         return importlib.import_module(f"ownlab_guest.fit.{name}")
@@ -167,9 +173,10 @@ def main(launch: str, folder: str) -> None:
         "no cache": asked("kv_cache", "6", target="mlp", train=False),
         "followed": followed(guest),
         "own": [
-            guest("device").own_bytes(seen, 5) for seen in ([(1, 2), (5, 7), (5, 8)], [(1, 2)], [(1, 2), (3, 4)], [])
+            guest("device").find_own_bytes(seen, 5)
+            for seen in ([(1, 2), (5, 7), (5, 8)], [(1, 2)], [(1, 2), (3, 4)], [])
         ],
-        "stages": {part: guest("calibrate").measured(part, "cpu", lambda: 1, lambda: 2) for part in PARTS},
+        "stages": {part: guest("calibrate").measure_stages(part, "cpu", lambda: 1, lambda: 2) for part in PARTS},
     }
     sys.stdout.write("ANSWERS" + json.dumps(answers))
 

@@ -1,4 +1,4 @@
-"""Names that the tests of traces share."""
+"""Paths and types that the tests of traces share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that live in a process, as in a notebook: `living.py LAUNCH.py` prints what was seen, by name, as JSON.
+"""Models that live in a process, as in a notebook: `live_models.py LAUNCH.py` prints what was seen, by name, as JSON.
 
 Read by the interpreter that has torch.
 """
@@ -54,14 +54,14 @@ def as_files(live: Any, trace: Any, models: Any) -> dict[str, bool]:
     """Whether a model that is there is traced as one that a file builds."""
     same = {}
     for name in ("mlp", "lstm", "convolutions", "attention", "tied"):
-        built = trace.traced(live.Request(f"{models.__file__}:{name}", steps=2))
-        given = live.answer(live.Live(*getattr(models, name)()), {"target": "", "steps": 2})
+        built = trace.trace_step(live.Request(f"{models.__file__}:{name}", steps=2))
+        given = live.answer(live.LiveModel(*getattr(models, name)()), {"target": "", "steps": 2})
         same[name] = figures(built) == figures(given)
     return same
 
 
 def untouched(live: Any) -> dict[str, Any]:
-    """A model with gradients and hooks, and random numbers that are drawn: all is as it was."""
+    """A model with gradients and hooks, and random numbers that are fix_random_scalar: all is as it was."""
     torch.manual_seed(3)
     model, kept = Noted().eval(), []
     model.body(torch.ones(1, 32)).sum().backward()
@@ -69,7 +69,7 @@ def untouched(live: Any) -> dict[str, Any]:
     tensors = [*model.parameters(), *model.buffers(), model.body.weight.grad]
     before = [(id(one), one._version, one.clone()) for one in tensors]
     plain, numbers = random.getstate(), torch.get_rng_state()
-    answer = live.answer(live.Live(model, (8, 32), nn.CrossEntropyLoss(), (8, torch.long)), {"target": ""})
+    answer = live.answer(live.LiveModel(model, (8, 32), nn.CrossEntropyLoss(), (8, torch.long)), {"target": ""})
     after = [*model.parameters(), *model.buffers(), model.body.weight.grad]
     return {
         "error": answer.get("error"),
@@ -90,14 +90,14 @@ def sizes(live: Any) -> dict[str, Any]:
     """Tensors, shapes, and other batches of both come to the same."""
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
     loss, targets = nn.CrossEntropyLoss(), torch.zeros(8, dtype=torch.long)
-    tensors = live.answer(live.Live(model, torch.zeros(8, 16), loss, targets), {"target": ""})
-    shapes = live.answer(live.Live(model, (8, 16), loss, (8, torch.long)), {"target": ""})
-    resized = live.answer(live.Live(model, (2, 16), loss, (2, torch.long)), {"target": "", "batch": 8})
+    tensors = live.answer(live.LiveModel(model, torch.zeros(8, 16), loss, targets), {"target": ""})
+    shapes = live.answer(live.LiveModel(model, (8, 16), loss, (8, torch.long)), {"target": ""})
+    resized = live.answer(live.LiveModel(model, (2, 16), loss, (2, torch.long)), {"target": "", "batch": 8})
     two = torch.zeros(2, dtype=torch.long)
-    known = live.answer(live.Live(model, (2, 16), lambda out: loss(out, two)), {"target": "", "batch": 8})
-    half = live.whole_request(live.Live(nn.Linear(4, 4).bfloat16(), (2, 4)), {"target": ""})
-    tokens = live.whole_request(live.Live(nn.Embedding(10, 4), (2, 7, torch.long)), {"target": ""})
-    skipping = live.answer(live.Live(Skipping(), (8, 32)), {"target": "", "train": False})
+    known = live.answer(live.LiveModel(model, (2, 16), lambda out: loss(out, two)), {"target": "", "batch": 8})
+    half = live.complete_request(live.LiveModel(nn.Linear(4, 4).bfloat16(), (2, 4)), {"target": ""})
+    tokens = live.complete_request(live.LiveModel(nn.Embedding(10, 4), (2, 7, torch.long)), {"target": ""})
+    skipping = live.answer(live.LiveModel(Skipping(), (8, 32)), {"target": "", "train": False})
     return {
         "skipping": [skipping.get("flops", {}).get("forward"), skipping.get("guesses")],
         "same": figures(tensors) == figures(shapes) == figures(resized),
@@ -112,10 +112,10 @@ def large(live: Any) -> dict[str, Any]:
     """16 GiB of weights that are nowhere; and 256 MiB that are here, and are not copied."""
     with torch.device("meta"):
         nowhere = nn.Linear(65536, 65536, bias=False)
-    answer = live.answer(live.Live(nowhere, (4, 65536)), {"target": "", "steps": 2})
+    answer = live.answer(live.LiveModel(nowhere, (4, 65536)), {"target": "", "steps": 2})
     here = nn.Linear(8192, 8192, bias=False)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    live.answer(live.Live(here, (4, 8192)), {"target": ""})
+    live.answer(live.LiveModel(here, (4, 8192)), {"target": ""})
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"most": max(answer["events"]["bytes"]), "grown_mib": grown // 1024}
 
@@ -125,25 +125,25 @@ def refused(live: Any) -> dict[str, str]:
     locked = nn.Linear(4, 4)
     locked.lock = threading.Lock()
     cases = {
-        "number": live.Live(3, (2, 4)),
-        "no inputs": live.Live(nn.Linear(4, 4)),
-        "wrong inputs": live.Live(nn.Linear(4, 4), 7),
-        "empty": live.Live(nn.Linear(4, 4), (0, 4)),
-        "lazy": live.Live(nn.LazyLinear(4), (2, 4)),
-        "locked": live.Live(locked, (2, 4)),
-        "wrong shape": live.Live(nn.Linear(4, 4), (2, 5)),
-        "script": live.Live(torch.jit.script(nn.Linear(4, 4)), (2, 4)),
-        "frozen": live.Live(nn.ReLU(), (2, 4)),
+        "number": live.LiveModel(3, (2, 4)),
+        "no inputs": live.LiveModel(nn.Linear(4, 4)),
+        "wrong inputs": live.LiveModel(nn.Linear(4, 4), 7),
+        "empty": live.LiveModel(nn.Linear(4, 4), (0, 4)),
+        "lazy": live.LiveModel(nn.LazyLinear(4), (2, 4)),
+        "locked": live.LiveModel(locked, (2, 4)),
+        "wrong shape": live.LiveModel(nn.Linear(4, 4), (2, 5)),
+        "script": live.LiveModel(torch.jit.script(nn.Linear(4, 4)), (2, 4)),
+        "frozen": live.LiveModel(nn.ReLU(), (2, 4)),
     }
     said = {name: live.answer(one, {"target": ""}) for name, one in cases.items()}
-    said["no length"] = live.answer(live.Live(nn.Linear(4, 4), (2, 4)), {"target": "", "seq": 8})
-    said["precision"] = live.answer(live.Live(nn.Linear(4, 4), (2, 4)), {"target": "", "precision": "fp7"})
+    said["no length"] = live.answer(live.LiveModel(nn.Linear(4, 4), (2, 4)), {"target": "", "seq": 8})
+    said["precision"] = live.answer(live.LiveModel(nn.Linear(4, 4), (2, 4)), {"target": "", "precision": "fp7"})
     return {name: one.get("error", {}).get("kind", "") for name, one in said.items()}
 
 
 def main(launch: str) -> None:
     """Print all of it."""
-    importlib.import_module("registered").register_guest(launch)
+    importlib.import_module("guest_import").register_guest(launch)
     live = importlib.import_module("ownlab_guest.fit.live_model")
     trace = importlib.import_module("ownlab_guest.fit.trace")
     models = importlib.import_module("models")

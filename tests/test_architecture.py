@@ -161,7 +161,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 # A supervisor stands beside every kernel: what it imports is memory for each of them.
 SUPERVISOR_MAY_NOT = ["msgspec", "psutil", "dataclasses", "inspect", "asyncio", "jupyter_client", "rich", "click"]
 # What a notebook calls runs in the kernel, beside the guest code that serves it.
-GUEST_NEIGHBOURS = ("ownlab.notebook", "ownlab.instruments.fit.notebook")
+GUEST_NEIGHBOURS = ("ownlab.notebook", "ownlab.instruments.fit.notebook", "ownlab.instruments.top.notebook")
 
 HEAVY = [
     "torch",

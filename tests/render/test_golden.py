@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ownlab.instruments.doctor.diagnosis import case_of, diagnose
 from ownlab.instruments.doctor.rules import find_rule
-from ownlab.instruments.doctor.terminal import show_diagnosis, show_page
+from ownlab.instruments.doctor.terminal import show_diagnosis, show_rule_page
 from ownlab.machine.machine_file import load_machine
 from ownlab.machine.terminal import show_machine
 
@@ -66,5 +66,5 @@ def test_generated_picture_of_the_readme() -> None:
 
 def test_golden_page() -> None:
     out, sheet = paper()
-    show_page(find_rule("driver-old"), out)
+    show_rule_page(find_rule("driver-old"), out)
     compare("explain-driver-old.txt", sheet.getvalue())

@@ -19,9 +19,9 @@ _NO_DRIVER = {"--help", "-h", "--replay", "report"}
 def main() -> NoReturn:
     """`ownlab`."""
     if _wants_one_sample(sys.argv[1:], os.environ):
-        from ownlab.instruments.top.nvml_child import hasten
+        from ownlab.instruments.top.nvml_child import prestart
 
-        hasten()
+        prestart()
     from ownlab.cli.main import main as run
 
     run()

@@ -7,7 +7,7 @@ of environment.
 
 from typing import Any, Dict, List, Tuple
 
-__all__ = ["OwnlabError", "decode_error", "decode_record"]
+__all__ = ["OwnlabError", "UsageError", "decode_error", "decode_record"]
 
 
 class OwnlabError(Exception):
@@ -23,10 +23,21 @@ class OwnlabError(Exception):
         self.hint = hint
 
 
-OwnlabError.__module__ = "ownlab.errors"  # as tracebacks show it where ownlab is installed
+class UsageError(OwnlabError):
+    """Wrong arguments."""
+
+    exit_code = 2
+    http_status = 400
+
+
+# As tracebacks show them where ownlab is installed.
+OwnlabError.__module__ = UsageError.__module__ = "ownlab.errors"
 
 _record_types: Dict[Tuple[str, str], type] = {}
-_error_types: Dict[Tuple[str, str], type] = {("ownlab.errors", "OwnlabError"): OwnlabError}
+_error_types: Dict[Tuple[str, str], type] = {
+    ("ownlab.errors", "OwnlabError"): OwnlabError,
+    ("ownlab.errors", "UsageError"): UsageError,
+}
 
 
 class _Record:

@@ -1,4 +1,4 @@
-"""Results as a guest would say them. The figures are invented, and lie where those of an H200 could lie."""
+"""Results as a guest would send them. The values are invented and plausible for an H200."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ownlab.instruments.bench.assessment import judge_all
-from ownlab.instruments.bench.machine_summary import notes_on, summarise
+from ownlab.instruments.bench.assessment import assess_results
+from ownlab.instruments.bench.machine_summary import machine_notes, summarise
 from ownlab.instruments.bench.records import BenchReport, Event, Result, State
 from ownlab.json_encoding import encode_json
 from ownlab.machine.machine_file import load_machine
@@ -22,10 +22,10 @@ def machine(name: str = "h200") -> Machine:
     return load_machine(MACHINES / f"{name}.json")
 
 
-def result(name: str, rate: float, work: float, *, spread: float = 0.003, count: int = 9, **given: Any) -> Result:
-    """Repetitions about a rate (or a time, where the unit is s), the same ones each time."""
+def result(name: str, rate: float, work: float, *, spread: float = 0.003, count: int = 9, **values: Any) -> Result:
+    """Repetitions around a rate (or a time, if the unit is s); always the same ones."""
     chance = random.Random(f"{name} {rate}")
-    seconds = rate if given.get("unit") == "s" else work / rate
+    seconds = rate if values.get("unit") == "s" else work / rate
     times = tuple(seconds * (1 + spread * chance.uniform(-1, 1)) for _ in range(count))
     return Result(
         **{
@@ -35,17 +35,17 @@ def result(name: str, rate: float, work: float, *, spread: float = 0.003, count:
             "device": "cuda:0",
             "work": work,
             "seconds": times,
-            **given,
+            **values,
         }
     )
 
 
-def product(dtype: str, size: int, rate: float, **given: Any) -> Result:
-    return result(f"matmul {dtype} {size}", rate, 2 * size**3, dtype=dtype, shape={"n": size}, **given)
+def product(dtype: str, size: int, rate: float, **values: Any) -> Result:
+    return result(f"matmul {dtype} {size}", rate, 2 * size**3, dtype=dtype, shape={"n": size}, **values)
 
 
 def an_h200(factor: float = 1.0) -> list[Result]:
-    """One of everything."""
+    """One result of each kind."""
     return [
         result("convolution forward and backward bf16 64x256x56", 5e14, 1e12, group="layers", dtype="bf16"),
         product("fp64", 8192, 60e12 * factor),
@@ -63,7 +63,7 @@ def an_h200(factor: float = 1.0) -> list[Result]:
     ]  # fmt: skip
 
 
-def report(results: list[Result], name: str = "h200", **given: Any) -> BenchReport:
+def report(results: list[Result], name: str = "h200", **values: Any) -> BenchReport:
     facts = machine(name)
     return BenchReport(
         **{
@@ -71,13 +71,13 @@ def report(results: list[Result], name: str = "h200", **given: Any) -> BenchRepo
             "ownlab": "0",
             "seconds": 131.0,
             "machine": summarise(facts),
-            "notes": notes_on(facts),
-            "results": judge_all(results, facts),
-            **given,
+            "notes": machine_notes(facts),
+            "results": assess_results(results, facts),
+            **values,
         }
     )
 
 
 def lines(events: list[Event]) -> str:
-    """As the guest writes them."""
+    """Return events as the guest writes them."""
     return "".join(encode_json(event).decode() + "\n" for event in events)

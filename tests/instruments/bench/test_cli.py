@@ -1,4 +1,4 @@
-"""`ownlab bench` as a person starts it: with a guest that says what a script tells it to, and with the real one."""
+"""`ownlab bench` on the command line: with a scripted guest, and with the real one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GUEST = ROOT / "tests" / "fakes" / "bench" / "guest.py"
 
 
 class World:
-    """A folder in which a scripted guest stands in for Python, and what is kept lies."""
+    """A folder with a scripted guest in place of Python, and with the saved results."""
 
     def __init__(self, folder: Path, machine: Path) -> None:
         self.folder = folder
@@ -40,12 +40,12 @@ class World:
             "OWNLAB_FAKE_BENCH": str(folder / "script"),
         }
 
-    def script(self, *said: list[Event] | dict[str, Any]) -> None:
-        parts = [json.dumps(each) + "\n" if isinstance(each, dict) else lines(each) for each in said]
+    def script(self, *steps: list[Event] | dict[str, Any]) -> None:
+        parts = [json.dumps(step) + "\n" if isinstance(step, dict) else lines(step) for step in steps]
         (self.folder / "script").write_text("".join(parts))
 
     @property
-    def kept(self) -> list[Path]:
+    def saved(self) -> list[Path]:
         return sorted((self.folder / "home" / "bench").glob("*.json"))
 
 
@@ -55,51 +55,51 @@ def world(tmp_path: Path, machines: Path) -> World:
 
 
 def plan() -> list[Event]:
-    tests = tuple(Planned(one.name, one.group) for one in an_h200())
+    tests = tuple(Planned(result.name, result.group) for result in an_h200())
     return [Plan(tests, torch="2.11.0+cu130", cuda="13.0", note="others use this card")]
 
 
-def test_a_run(ownlab: Ownlab, world: World, valid: Callable[[str, str], Any]) -> None:
+def test_a_run_is_measured_saved_and_drawn(ownlab: Ownlab, world: World, valid: Callable[[str, str], Any]) -> None:
     skipped = Skip("matmul fp8 8192", "out-of-memory", "products", "CUDA out of memory")
-    asked, drawn, saved = (world.folder / name for name in ("asked.json", "one.svg", "mine.json"))
+    received, drawn, saved = (world.folder / name for name in ("received.json", "one.svg", "mine.json"))
     noise = {"do": "say", "text": "a library talks"}
-    world.script({"do": "request", "file": str(asked)}, plan(), noise, [Started("x"), *an_h200(), skipped, Done()])
+    world.script({"do": "request", "file": str(received)}, plan(), noise, [Started("x"), *an_h200(), skipped, Done()])
     ran = ownlab(
         "bench", "--quick", "--only", "products,memory", "--only", "cpu", "--device", "cuda:0", "--memory", "4GiB",
         "--save", str(saved), "--plot", str(drawn), "--json", env=world.env,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    request = json.loads(asked.read_text())
+    request = json.loads(received.read_text())
     assert request["profile"] == "quick"
     assert request["groups"] == ["products", "memory", "cpu"]
     assert request["memory_bytes"] == 4 << 30
     found = valid(ran.stdout, "bench")
     assert found["complete"]
-    assert "OWNLAB_MACHINE stands in" in found["notes"][0]
+    assert "it was read from OWNLAB_MACHINE" in found["notes"][0]
     assert found["notes"][1:] == ["Others use this card."]
     assert found["machine"]["cards"][0]["catalogue"] == "H200 SXM"
     assert found["skipped"] == [
         {"name": "matmul fp8 8192", "group": "products", "reason": "out-of-memory", "message": "CUDA out of memory"}
     ]
     assert len(found["results"]) == len(an_h200())
-    assert [json.loads(path.read_text()) for path in (saved, *world.kept)] == [found, found]
+    assert [json.loads(path.read_text()) for path in (saved, *world.saved)] == [found, found]
     assert "matmul bf16 8192" in drawn.read_text()
 
 
-def test_what_people_see(ownlab: Ownlab, world: World) -> None:
+def test_the_report_in_the_terminal(ownlab: Ownlab, world: World) -> None:
     wrong = product("fp32", 800, 2e16)
     world.script(plan(), [*an_h200(), wrong, Done()])
     ran = ownlab("bench", env=world.env)
     assert ran.returncode == 0, ran.stderr
     assert "NVIDIA H200" in ran.stdout
     assert "79 % █" in ran.stdout
-    assert "a measuring error" in ran.stdout
-    assert "place" in ran.stdout
-    assert str(world.kept[0]) in ran.stderr
+    assert "a measurement error" in ran.stdout
+    assert "rank" in ran.stdout
+    assert str(world.saved[0]) in ran.stderr
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_run_keeps_what_is_there(
+def test_an_interrupted_run_keeps_its_results(
     world: World, until: Callable[..., Any], valid: Callable[[str, str], Any], sent: signal.Signals, code: int
 ) -> None:
     waits = world.folder / "waits"
@@ -110,76 +110,77 @@ def test_an_interrupted_run_keeps_what_is_there(
     )
     until(lambda: waits.exists() and waits.read_text() == "waits ")
     running.send_signal(sent)
-    said, errors = running.communicate(timeout=30)
+    output, errors = running.communicate(timeout=30)
     assert running.returncode == code, errors
-    found = valid(world.kept[0].read_text(), "bench")
+    found = valid(world.saved[0].read_text(), "bench")
     assert (found["complete"], found["trouble"], len(found["results"])) == (False, "it was interrupted", 2)
-    assert code != 130 or json.loads(said) == found  # who is ended otherwise has no reader
-    assert waits.read_text() == "waits ended"  # the guest was asked to end, and could
+    assert code != 130 or json.loads(output) == found  # after SIGTERM nothing is printed
+    assert waits.read_text() == "waits ended"  # the guest was terminated and could clean up
 
 
-def test_a_guest_that_dies_leaves_what_it_said(ownlab: Ownlab, world: World) -> None:
+def test_a_guest_that_dies_leaves_its_results(ownlab: Ownlab, world: World) -> None:
     world.script(plan(), [*an_h200()[:3]], {"do": "die", "signal": "SIGKILL", "words": "CUDA error: device lost"})
     ran = ownlab("bench", env=world.env)
     assert ran.returncode == 1
     assert (
-        "Not complete: the guest died of SIGKILL before it was done: RuntimeError: CUDA error: device lost"
-        in ran.stdout
+        "Incomplete: the benchmark process died of SIGKILL early: RuntimeError: CUDA error: device lost." in ran.stdout
     )
     assert "matmul fp32 8192" in ran.stdout
-    assert len(world.kept) == 1
+    assert len(world.saved) == 1
 
 
-def test_nothing_could_be_measured(ownlab: Ownlab, world: World, machines: Path) -> None:
+def test_a_run_without_results_fails(ownlab: Ownlab, world: World, machines: Path) -> None:
     world.script([Plan(()), Skip("products", "no-torch", "products", "this Python has no torch"), Done()])
     ran = ownlab("bench", env={**world.env, "OWNLAB_MACHINE": str(machines / "cpu.json")})
     assert ran.returncode == 1, ran.stderr
-    assert "this Python has no torch (--python PATH names another): products" in ran.stdout
-    assert world.kept == []
+    assert (
+        "no torch in this Python (choose another with --python PATH): this Python has no torch: products" in ran.stdout
+    )
+    assert world.saved == []
 
 
-def test_a_file_that_cannot_be_written_loses_nothing(ownlab: Ownlab, world: World) -> None:
+def test_an_unwritable_file_loses_no_results(ownlab: Ownlab, world: World) -> None:
     folder = world.folder / "gone"
     folder.mkdir()
     world.script(plan(), [*an_h200()], {"do": "remove", "folder": str(folder)}, [Done()])
     ran = ownlab("bench", "--save", str(folder / "mine.json"), env=world.env)
     assert ran.returncode == 3
-    assert "cannot be written" in ran.stderr
+    assert "Cannot write" in ran.stderr
     assert "matmul bf16 8192" in ran.stdout
-    assert len(world.kept) == 1
+    assert len(world.saved) == 1
 
 
-def test_a_state_folder_that_cannot_be_written_loses_nothing(ownlab: Ownlab, world: World) -> None:
+def test_an_unwritable_state_folder_loses_no_results(ownlab: Ownlab, world: World) -> None:
     (world.folder / "home").mkdir(mode=0o700)
     (world.folder / "home" / "bench").write_text("in the way")
     world.script(plan(), [*an_h200(), Done()])
     ran = ownlab("bench", env=world.env)
     assert ran.returncode == 0
-    assert "the result was not kept" in ran.stderr
+    assert "the result was not saved" in ran.stderr
     assert "matmul bf16 8192" in ran.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--quick", "--full"), 2, "exclude each other"),
+        (("--quick", "--full"), 2, "cannot be combined with --full"),
         (("--only", "produkts"), 2, "Did you mean products?"),
         (("--device", "gpu"), 2, "neither cpu nor a card"),
         (("--memory", "much"), 2, "not a size"),
-        (("--memory", "0"), 2, "leaves nothing"),
+        (("--memory", "0"), 2, "must be greater than 0"),
         (("--budget", "0"), 2, "0"),
-        (("--budget", "nan"), 2, "a number of seconds"),
-        (("--only", ","), 2, "names no group"),
+        (("--budget", "nan"), 2, "not a finite number of seconds"),
+        (("--only", ","), 2, "contains no group"),
         (("--folder", "nowhere"), 2, "does not exist"),
-        (("--save", "nowhere/a.json"), 3, "its folder is not there"),
+        (("--save", "nowhere/a.json"), 3, "its folder does not exist"),
         (("--plot", "a.jpg"), 2, ".png, .svg or .html"),
-        (("--python", "nowhere/python"), 4, "not a Python that can be run"),
-        (("compare", "a.json"), 2, "two results at least"),
-        (("compare", "a.json", "b.json"), 3, "cannot be read"),
-        (("show", "h100"), 3, "there is no result 'h100'"),
+        (("--python", "nowhere/python"), 4, "cannot run the Python"),
+        (("compare", "a.json"), 2, "at least two results"),
+        (("compare", "a.json", "b.json"), 3, "cannot read"),
+        (("show", "h100"), 3, "no result is called 'h100'"),
     ],
 )
-def test_wrong_use_is_said_before_anything_runs(
+def test_wrong_options_are_refused_before_anything_runs(
     world: World, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     for name, value in world.env.items():
@@ -192,11 +193,11 @@ def test_wrong_use_is_said_before_anything_runs(
     assert words in f"{raised.message} {getattr(raised, 'hint', '')}"
 
 
-def test_what_is_no_python_is_told(ownlab: Ownlab, world: World) -> None:
+def test_a_program_that_is_not_python_is_an_error(ownlab: Ownlab, world: World) -> None:
     ran = ownlab("bench", "--python", "/bin/false", env=world.env)
     assert ran.returncode == 4
-    assert "/bin/false: the guest ended with exit code 1" in ran.stderr
-    assert world.kept == []
+    assert "/bin/false: the benchmark process ended with exit code 1" in ran.stderr
+    assert world.saved == []
 
 
 def test_compare_show_and_list(ownlab: Ownlab, world: World, valid: Callable[[str, str], Any]) -> None:
@@ -215,9 +216,9 @@ def test_compare_show_and_list(ownlab: Ownlab, world: World, valid: Callable[[st
     assert [side["label"] for side in found["sides"]] == ["a", "b"]
     assert "79 %" in ownlab("bench", "show", "a", env=world.env).stdout
     listed = valid(ownlab("bench", "--json", "list", env=world.env).stdout, "bench-list")
-    by = {each["name"]: each for each in listed["reports"]}
-    assert by["a"]["results"] == len(an_h200())
-    assert "no result of ownlab bench" in by["damaged"]["trouble"]
+    by_name = {entry["name"]: entry for entry in listed["reports"]}
+    assert by_name["a"]["results"] == len(an_h200())
+    assert "not a result of ownlab bench" in by_name["damaged"]["trouble"]
     assert "damaged" in ownlab("bench", "list", env=world.env).stdout
 
 

@@ -1,4 +1,4 @@
-"""Reports beside each other."""
+"""Comparisons of reports."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from ownlab.errors import InputError
 from ownlab.instruments.bench.comparison import compare_reports
 
 
-def test_ratios_and_what_is_noise() -> None:
+def test_differences_are_distinguished_from_noise() -> None:
     found = compare_reports([("a", report(an_h200())), ("b", report(an_h200(1.2)))])
-    by = {row.name: row.cells[1] for row in found.rows}
-    faster = by["matmul bf16 8192"]
+    by_name = {row.name: row.cells[1] for row in found.rows}
+    faster = by_name["matmul bf16 8192"]
     assert faster is not None
     assert faster.ratio == pytest.approx(1.2, rel=0.01)
     assert faster.difference == "differs"
     assert faster.chance is not None
     assert faster.chance < 0.01
-    same = by["host to device pinned"]
+    same = by_name["host to device pinned"]
     assert same is not None
     assert same.difference == "same"
-    few = by["sequential reads"]  # three repetitions: no test can be sure
+    few = by_name["sequential reads"]  # three repetitions: no test can be sure
     assert few is not None
     assert few.difference == "likely"
     products = next(mean for mean in found.means if mean.group == "products")
     assert products.ratios == pytest.approx((1.0, 1.2), rel=0.01)
 
 
-def test_times_are_faster_when_they_are_less() -> None:
+def test_a_shorter_time_is_faster() -> None:
     sides = [
         (name, report([result("launch", seconds, 1, group="launch", unit="s")]))
         for name, seconds in (("a", 8e-6), ("b", 4e-6))
@@ -38,7 +38,7 @@ def test_times_are_faster_when_they_are_less() -> None:
     assert cell.ratio == pytest.approx(2, rel=0.01)
 
 
-def test_a_difference_smaller_than_two_runs_have_is_none() -> None:
+def test_a_difference_below_the_noise_between_runs_does_not_count() -> None:
     sides = [
         (name, report([product("bf16", 8192, rate, spread=1e-4, count=40)]))
         for name, rate in (("a", 780e12), ("b", 788e12))
@@ -51,18 +51,18 @@ def test_a_difference_smaller_than_two_runs_have_is_none() -> None:
 
 
 @pytest.mark.parametrize(("size", "difference"), [(4, "other-size"), (2, "same")])
-def test_other_sizes_by_the_same_name_are_said(size: int, difference: str) -> None:
-    """The file of a disk ends when time is up: a few blocks more or less are no other test."""
+def test_other_sizes_with_the_same_name_are_marked(size: int, difference: str) -> None:
+    """The file of a disk test ends when time is up: a few blocks more or less do not matter."""
     sides = [
-        (name, report([result("reads", 1e9, 1e9, group="disk", unit="B/s", device="/x", shape={"bytes": each})]))
-        for name, each in (("a", 1), ("b", size))
+        (name, report([result("reads", 1e9, 1e9, group="disk", unit="B/s", device="/x", shape={"bytes": length})]))
+        for name, length in (("a", 1), ("b", size))
     ]
     cell = compare_reports(sides).rows[0].cells[1]
     assert cell is not None
     assert cell.difference == difference
 
 
-def test_devices_are_joined_by_kind_and_what_is_alone_is_named() -> None:
+def test_devices_are_matched_by_kind_and_other_tests_are_listed() -> None:
     left = report([product("bf16", 8192, 7e14), product("fp8", 8192, 1e15)])
     right = report([product("bf16", 8192, 7e14, device="cuda:1"), product("bf16", 8192, 1e12, device="cpu")])
     found = compare_reports([("a", left), ("b", right)])
@@ -70,7 +70,7 @@ def test_devices_are_joined_by_kind_and_what_is_alone_is_named() -> None:
     assert found.only == (("matmul fp8 8192",), ("matmul bf16 8192",))
 
 
-def test_a_measuring_error_counts_in_no_mean() -> None:
+def test_a_measurement_error_is_not_part_of_a_mean() -> None:
     left = report([product("fp32", 4096, 5e13), product("bf16", 8192, 7e14)])
     right = report([product("fp32", 4096, 5e16), product("bf16", 8192, 7e14)])
     found = compare_reports([("a", left), ("b", right)])
@@ -80,6 +80,6 @@ def test_a_measuring_error_counts_in_no_mean() -> None:
     assert found.means[0].count == 1
 
 
-def test_nothing_in_common() -> None:
+def test_reports_without_a_common_test_are_refused() -> None:
     with pytest.raises(InputError, match="no test in common"):
         compare_reports([("a", report([product("fp32", 64, 1e12)])), ("b", report([product("fp32", 65, 1e12)]))])

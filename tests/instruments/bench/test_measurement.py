@@ -10,7 +10,7 @@ import pytest
 from tests.instruments.bench.bench_reports import an_h200, lines
 
 from ownlab.errors import DeadlineError, InterpreterError
-from ownlab.instruments.bench.measurement import CutOff, ask_events
+from ownlab.instruments.bench.measurement import GuestDied, run_guest
 from ownlab.instruments.bench.records import Done, Event, Request
 
 GUEST = Path(__file__).resolve().parents[2] / "fakes" / "bench" / "guest.py"
@@ -26,32 +26,32 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-def test_events_come_as_they_were_said(python: str, tmp_path: Path) -> None:
-    said: list[Event] = [*an_h200(), Done()]
-    (tmp_path / "script").write_text(lines(said))
-    assert list(ask_events(Request(), python)) == said
+def test_events_are_passed_on(python: str, tmp_path: Path) -> None:
+    events: list[Event] = [*an_h200(), Done()]
+    (tmp_path / "script").write_text(lines(events))
+    assert list(run_guest(Request(), python)) == events
 
 
-def test_a_guest_that_is_silent_is_ended(python: str, tmp_path: Path) -> None:
+def test_a_silent_guest_is_stopped(python: str, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(f'{{"do": "wait", "file": "{tmp_path / "waits"}"}}\n')
-    with pytest.raises(DeadlineError, match=r"said nothing for 0\.3 s"):
-        list(ask_events(Request(), python, silence=0.3))
+    with pytest.raises(DeadlineError, match=r"sent nothing for 0\.3 s"):
+        list(run_guest(Request(), python, silence=0.3))
 
 
-def test_one_that_never_ends_by_itself_is_ended_too(python: str, tmp_path: Path) -> None:
+def test_a_guest_beyond_its_budget_is_stopped(python: str, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(f'{{"do": "wait", "file": "{tmp_path / "waits"}"}}\n')
-    with pytest.raises(DeadlineError, match="longer than its budget"):
-        list(ask_events(Request(budget_seconds=0.1), python, late=0.2))
+    with pytest.raises(DeadlineError, match="exceeded its budget"):
+        list(run_guest(Request(budget_seconds=0.1), python, late=0.2))
 
 
-def test_one_that_ends_too_early_says_how(python: str, tmp_path: Path) -> None:
+def test_a_guest_that_dies_is_reported(python: str, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(lines([an_h200()[0]]) + '{"do": "die", "signal": "SIGSEGV", "words": "oh"}\n')
-    events = ask_events(Request(), python)
+    events = run_guest(Request(), python)
     assert next(events) == an_h200()[0]
-    with pytest.raises(CutOff, match=r"died of SIGSEGV before it was done: RuntimeError: oh"):
+    with pytest.raises(GuestDied, match=r"died of SIGSEGV early: RuntimeError: oh"):
         next(events)
 
 
-def test_no_such_python(tmp_path: Path) -> None:
-    with pytest.raises(InterpreterError, match="not a Python that can be run"):
-        list(ask_events(Request(), os.fspath(tmp_path / "nothing")))
+def test_a_missing_python_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InterpreterError, match="cannot run the Python"):
+        list(run_guest(Request(), os.fspath(tmp_path / "nothing")))

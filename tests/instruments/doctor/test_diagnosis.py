@@ -42,7 +42,7 @@ def test_a_framework_that_finds_no_driver_where_there_is_no_card_is_no_trouble(c
     cupy = Framework("cupy", build=Known("cuda", "cupy"), devices=Known((), "cupy"), error=INSUFFICIENT)
     found = diagnose(case_of(with_frameworks(cpu, cupy)))
     assert [finding.code for finding in found.findings if finding.severity == "error"] == []
-    assert found.verdict.sentence.startswith("There is no accelerator here; work runs on the CPU")
+    assert found.verdict.sentence.startswith("This machine has no accelerator; work runs on the CPU")
 
 
 def test_the_same_words_beside_a_card_are_trouble(h200: Machine) -> None:
@@ -65,14 +65,14 @@ def test_all_that_was_said_is_listened_to(h200: Machine) -> None:
 def test_no_framework_is_neither_yes_nor_no(h200: Machine) -> None:
     found = diagnose(case_of(with_frameworks(h200)))
     assert found.verdict.gpu_work == "unknown"
-    assert found.verdict.sentence.startswith("There is 1 × NVIDIA H200, but ")
+    assert found.verdict.sentence.startswith("This machine has 1 × NVIDIA H200, but ")
 
 
 def test_a_card_that_no_framework_sees_is_a_no_though_no_rule_knows_why(h200: Machine) -> None:
     torch = Framework("torch", build=Known("cuda", "torch"), devices=Known((), "torch"))
     found = diagnose(case_of(with_frameworks(h200, torch)))
     assert found.verdict.gpu_work == "no"
-    assert "no rule says why" in found.verdict.sentence
+    assert "no rule explains why" in found.verdict.sentence
 
 
 def test_a_wrong_product_is_a_no(h200: Machine) -> None:
@@ -81,13 +81,13 @@ def test_a_wrong_product_is_a_no(h200: Machine) -> None:
         (check("torch", passed=False, wrong=True, error="the product differs"), check("jax", passed=True)),
     )
     assert found.verdict.gpu_work == "no"
-    assert "torch computed wrongly on NVIDIA H200 (cuda:0)" in found.verdict.sentence
+    assert "torch computed a wrong result on NVIDIA H200 (cuda:0)" in found.verdict.sentence
 
 
 def test_one_framework_that_fails_does_not_speak_for_the_others(h200: Machine) -> None:
     found = diagnose(case_of(h200), (check("torch", passed=True), check("numba", passed=False, error="row_stack")))
     assert found.verdict.gpu_work == "yes"
-    assert found.verdict.sentence.endswith("; but numba failed to compute there.")
+    assert found.verdict.sentence.endswith(". However, numba failed to compute.")
     assert "numba 0" not in found.verdict.sentence
 
 
@@ -95,7 +95,7 @@ def test_one_device_that_fails_does_not_speak_for_the_others(h200: Machine) -> N
     checks = (check("torch", passed=True), ProductCheck("torch", "cuda:1", "NVIDIA H200", passed=False, error="lost"))
     found = diagnose(case_of(h200), checks)
     assert found.verdict.gpu_work == "yes"
-    assert found.verdict.sentence.endswith("; but torch failed to compute on cuda:1.")
+    assert found.verdict.sentence.endswith(". However, torch failed to compute on cuda:1.")
 
 
 def test_all_frameworks_failing_is_a_no(h200: Machine) -> None:
@@ -110,7 +110,7 @@ def test_nothing_known_is_unknown() -> None:
 
 def test_words_that_no_rule_knows_are_said_to_be_unknown() -> None:
     found = diagnose(Case(Machine(), (Message("KeyError: 'label'", "pasted text"),)))
-    assert found.verdict.sentence.startswith("No rule knows these words")
+    assert found.verdict.sentence.startswith("No rule recognises these messages")
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,12 @@ def test_words_that_no_rule_knows_are_said_to_be_unknown() -> None:
     [
         (
             "RuntimeError: Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost.",
-            "because a card no longer",
+            "GPU work will not run. A card no longer",
         ),
-        ('docker: could not select device driver "" with capabilities: [[gpu]].', "because Docker cannot"),
+        (
+            'docker: could not select device driver "" with capabilities: [[gpu]].',
+            "GPU work will not run. Docker cannot",
+        ),
     ],
 )
 def test_a_title_stands_rightly_inside_a_sentence(words: str, sentence: str) -> None:
@@ -131,4 +134,6 @@ def test_what_was_asked_about_comes_first() -> None:
     words = Message("RuntimeError: CUDA error: device-side assert triggered", "pasted text")
     found = diagnose(Case(Machine(origin="pasted"), (words,)))
     assert found.verdict.gpu_work == "unknown"
-    assert found.verdict.sentence.startswith(f"{found.findings[0].title}. Whether GPU work will run")
+    assert found.verdict.sentence.startswith(
+        f"{found.findings[0].title}. The available facts do not show whether GPU work will run"
+    )

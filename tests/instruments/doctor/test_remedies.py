@@ -84,7 +84,7 @@ def test_the_driver_by_system(system: str, manager: str, card: str | None, comma
 @pytest.mark.parametrize(
     ("host", "words"),
     [
-        ({"platform": "colab"}, "cannot be changed from here"),
+        ({"platform": "colab"}, "You cannot change it"),
         ({"container": "docker", "package_manager": "apt"}, "On the host, outside this container"),
         ({"virtualisation": "wsl2", "package_manager": "apt"}, "On Windows, not in WSL"),
         ({"family": "windows"}, "https://www.nvidia.com/drivers"),

@@ -63,8 +63,8 @@ def leaves(kind: type[Rule]) -> set[type[Rule]]:
 
 def pages() -> str:
     """docs/RULES.md, made of the rules' docstrings."""
-    head = "One page per rule, in the order of causes. Generated from the rules themselves (`make golden`); "
-    parts = [f"# What the doctor finds\n\n{head}the same pages are shown by `ownlab doctor --explain CODE`.\n"]
+    head = "One section per rule, causes before effects. Generated from the rules' docstrings (`make golden`); "
+    parts = [f"# The rules of the doctor\n\n{head}`ownlab doctor --explain CODE` shows the same text.\n"]
     parts += [f"## `{rule.code}`\n\n*{rule.title}* ({rule.severity})\n\n{rule.page()}\n" for rule in RULES]
     return "\n".join(parts)
 
@@ -117,7 +117,7 @@ def test_generated_pages_are_those_of_the_rules() -> None:
 
 
 def test_a_code_that_is_not_there_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match="there is no rule 'driver-odl'") as caught:
+    with pytest.raises(UsageError, match="unknown rule 'driver-odl'") as caught:
         find_rule("driver-odl")
     assert "driver-old" in caught.value.hint
 

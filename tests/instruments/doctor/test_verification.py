@@ -95,7 +95,7 @@ def test_a_card_that_has_gone_since_it_was_seen_fails(python: str) -> None:
     """The real torch, without a card."""
     (check,) = verify(with_framework(python, "torch", FrameworkDevice("NVIDIA H200")))
     assert (check.device, check.name, check.passed) == ("cuda:0", "NVIDIA H200", False)
-    assert check.error == "torch saw this device before, and sees none now"
+    assert check.error == "torch found this device earlier, but finds none now"
 
 
 def test_torch_products_keep_to_their_tolerance_and_tf32_does_not(python: str) -> None:

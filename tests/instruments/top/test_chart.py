@@ -1,4 +1,4 @@
-"""Drawings of reports, drawn; and the report as people read it."""
+"""Charts of reports, and the report in the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.render.test_golden import compare, paper
 from ownlab.errors import InputError, UsageError
 from ownlab.instruments.top.chart import _VERDICTS, report_chart
 from ownlab.instruments.top.records import HostSample, Sample
-from ownlab.instruments.top.report import Report, report
+from ownlab.instruments.top.report import Report, build_report
 from ownlab.instruments.top.report_terminal import show_report
 from ownlab.instruments.top.verdict_rules import load_rules
 from ownlab.render.charts import save_chart
@@ -35,14 +35,14 @@ def day() -> list[Sample]:
 
 @pytest.fixture(scope="module")
 def whole() -> Report:
-    return report(day())
+    return build_report(day())
 
 
 def test_every_verdict_has_a_colour() -> None:
     assert set(_VERDICTS) == set(load_rules().titles)
 
 
-def test_a_picture(tmp_path: Path, whole: Report) -> None:
+def test_a_png_has_the_colours_of_its_verdicts(tmp_path: Path, whole: Report) -> None:
     save_chart(report_chart(whole), tmp_path / "run.png")
     with Image.open(tmp_path / "run.png") as picture:
         assert picture.width > 1500
@@ -52,7 +52,7 @@ def test_a_picture(tmp_path: Path, whole: Report) -> None:
         assert tuple(bytes.fromhex(_VERDICTS[code][1:])) in seen
 
 
-def test_a_page_needs_no_network(tmp_path: Path, whole: Report) -> None:
+def test_html_needs_no_network(tmp_path: Path, whole: Report) -> None:
     save_chart(report_chart(whole), tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text()
     assert "<svg" in page
@@ -62,9 +62,9 @@ def test_a_page_needs_no_network(tmp_path: Path, whole: Report) -> None:
     assert whole.cards[0].headline.split(";")[0] in page
 
 
-def test_svg_has_what_a_card_is_called_as_text(tmp_path: Path) -> None:
+def test_the_name_of_a_card_is_escaped_in_svg(tmp_path: Path) -> None:
     named = msgspec.structs.replace(a_card(), name='<b onload="x">')
-    save_chart(report_chart(report(moments(named))), tmp_path / "run.svg")
+    save_chart(report_chart(build_report(moments(named))), tmp_path / "run.svg")
     drawn = (tmp_path / "run.svg").read_text()
     assert drawn.startswith("<svg")
     assert "<b onload" not in drawn
@@ -74,7 +74,7 @@ def test_cards_without_gpm_and_hosts_without_cards_can_be_drawn(tmp_path: Path) 
     for number, samples in enumerate(
         ([without_gpm(each) for each in day()], moments(count=5, cpu=10.0), moments(a_card(), count=1))
     ):
-        save_chart(report_chart(report(samples)), tmp_path / f"{number}.svg")
+        save_chart(report_chart(build_report(samples)), tmp_path / f"{number}.svg")
         assert (tmp_path / f"{number}.svg").stat().st_size > 1000
 
 
@@ -88,28 +88,28 @@ def test_a_pause_in_a_recording_is_a_gap_in_its_lines(tmp_path: Path) -> None:
     whole = moments(a_card(), count=5)
     again = moments(a_card(), count=5, begun=BEGUN + 1000)
     again[0] = msgspec.structs.replace(again[0], seconds=None)
-    work = report_chart(report(whole + again))["vconcat"][1]
-    shares = [value["share"] for value in work["data"]["values"] if value["what"] == "anything ran"]
+    work = report_chart(build_report(whole + again))["vconcat"][1]
+    shares = [value["share"] for value in work["data"]["values"] if value["what"] == "busy"]
     assert shares == [99.0] * 5 + [None] + [99.0] * 6
     save_chart({**work, "title": {"text": ""}}, tmp_path / "gap.svg")
     (line,) = re.findall(r'aria-roledescription="line mark"[^>]* d="([^"]*)"', (tmp_path / "gap.svg").read_text())
     assert line.count("M") == 2
 
 
-def test_what_begins_after_days_is_not_glued_to_its_length() -> None:
+def test_a_span_that_starts_after_days_keeps_its_columns() -> None:
     late = moments(a_card(saturation=worked(tensor=90.0)), count=8, begun=BEGUN + 1_000_000)
     out, sheet = paper()
-    show_report(report(moments(a_card(0.0), count=5) + late), out)
+    show_report(build_report(moments(a_card(0.0), count=5) + late), out)
     assert re.search(r"^  \+11 d 13 h  8 s: Compute-bound", sheet.getvalue(), re.MULTILINE)
 
 
-def test_what_cannot_be_drawn(tmp_path: Path, whole: Report) -> None:
+def test_invalid_charts_are_refused(tmp_path: Path, whole: Report) -> None:
     with pytest.raises(UsageError, match=r"must end in \.png, \.svg or \.html"):
         save_chart(report_chart(whole), tmp_path / "run.jpg")
     with pytest.raises(InputError, match="cannot write"):
         save_chart(report_chart(whole), tmp_path / "none" / "run.svg")
-    with pytest.raises(InputError, match="can be drawn"):
-        report_chart(report(moments(count=2)))
+    with pytest.raises(InputError, match="cannot be drawn"):
+        report_chart(build_report(moments(count=2)))
 
 
 def test_golden_report(whole: Report) -> None:
@@ -122,6 +122,6 @@ def test_golden_report(whole: Report) -> None:
 def test_golden_report_without_cards() -> None:
     out, sheet = paper()
     samples = [msgspec.structs.replace(each, trouble="no NVIDIA driver") for each in moments(count=5, cpu=10.0)]
-    show_report(report(samples), out)
+    show_report(build_report(samples), out)
     _, _, rest = sheet.getvalue().partition("\n")
     compare("top-report-no-cards.txt", rest)

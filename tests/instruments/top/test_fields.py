@@ -1,4 +1,4 @@
-"""Fields by name: nvidia-smi's own format, ours, and names that are none."""
+"""Fields by name: the format of nvidia-smi, our own fields, and unknown names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from tests.instruments.top.samples import BEGUN, GIB, a_card, moments, stream, verdicts, worked
 
 from ownlab.errors import UsageError
-from ownlab.instruments.top.fields import DEFAULT, FIELDS, header, pick, rows
+from ownlab.instruments.top.fields import DEFAULT_FIELDS, FIELDS, format_header, format_rows, parse_fields
 from ownlab.instruments.top.records import CardProcess, Owner, ProcessSample
 
 # As `nvidia-smi --query-gpu=… --format=csv` prints an H200 under full load.
@@ -33,32 +33,32 @@ SMI = {
 
 
 @pytest.mark.parametrize("name", SMI)
-def test_a_field_is_written_as_nvidia_smi_writes_it(name: str) -> None:
-    (line,) = rows(pick(name), stream("bf16")[-1])
+def test_a_field_is_formatted_as_by_nvidia_smi(name: str) -> None:
+    (line,) = format_rows(parse_fields(name), stream("bf16")[-1])
     assert line == SMI[name]
 
 
-def test_a_table_as_nvidia_smi_prints_it() -> None:
+def test_rows_are_formatted_as_by_nvidia_smi() -> None:
     (sample,) = moments(a_card(45.0, power=71.126, temperature=61.0), a_card(index=1), count=1)
-    fields = pick(" index, utilization.gpu,memory.used ,power.draw,temperature.gpu")
-    assert header(fields) == "index, utilization.gpu [%], memory.used [MiB], power.draw [W], temperature.gpu"
-    assert rows(fields, sample) == ["0, 45 %, 256 MiB, 71.13 W, 61", "1, 99 %, 256 MiB, 100.00 W, [N/A]"]
-    assert rows(fields, sample, units=False)[0] == "0, 45, 256, 71.13, 61"
+    fields = parse_fields(" index, utilization.gpu,memory.used ,power.draw,temperature.gpu")
+    assert format_header(fields) == "index, utilization.gpu [%], memory.used [MiB], power.draw [W], temperature.gpu"
+    assert format_rows(fields, sample) == ["0, 45 %, 256 MiB, 71.13 W, 61", "1, 99 %, 256 MiB, 100.00 W, [N/A]"]
+    assert format_rows(fields, sample, units=False)[0] == "0, 45, 256, 71.13, 61"
 
 
-def test_the_header_has_nvidia_smis_own_name_for_a_second_name() -> None:
-    asked = "gpu_name,clocks.sm,clocks.gr,power.limit,clocks_throttle_reasons.active,Utilization.GPU"
+def test_the_header_uses_the_names_of_nvidia_smi_for_aliases() -> None:
+    requested = "gpu_name,clocks.sm,clocks.gr,power.limit,clocks_throttle_reasons.active,Utilization.GPU"
     named = (
         "name, clocks.current.sm [MHz], clocks.current.graphics [MHz], power.limit [W], clocks_event_reasons.active, "
         "utilization.gpu [%]"
     )
-    assert header(pick(asked)) == named
+    assert format_header(parse_fields(requested)) == named
 
 
-def test_the_time_is_local_and_has_thousandths() -> None:
+def test_the_time_is_local_with_milliseconds() -> None:
     (sample,) = moments(a_card(), count=1)
     local = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(BEGUN + 1))
-    assert rows(pick("timestamp"), sample) == [f"{local}.000"]
+    assert format_rows(parse_fields("timestamp"), sample) == [f"{local}.000"]
 
 
 def test_our_own_fields() -> None:
@@ -70,59 +70,60 @@ def test_our_own_fields() -> None:
         memory_free=79 * GIB,
     )
     samples = moments(card, count=3, processes=(ProcessSample(7, owner=owner),), cpu=12.34)
-    asked = "sm.active,tensor.active,memory.free,pcie.received,processes,notebooks,verdict,verdict.sentence,host.cpu,interval"
-    (line,) = rows(pick(asked), samples[-1], verdicts(samples))
+    requested = "sm.active,tensor.active,memory.free,pcie.received,processes,notebooks,verdict,verdict.sentence,host.cpu,interval"
+    (line,) = format_rows(parse_fields(requested), samples[-1], verdicts(samples))
     assert line == (
         "0.75 %, 93.04 %, 80896 MiB, 2.5 MiB/s, 1, lab/train.ipynb, tensor, "
-        "Compute-bound on tensor cores: they work 93 % of the time. This is what the card is for., 12.3 %, 1.000 s"
+        "Compute-bound on tensor cores: they are active 93 % of the time. This is what the card is for., 12.3 %, 1.000 s"
     )
 
 
-def test_what_is_of_the_host_alone_has_one_line() -> None:
+def test_fields_of_the_host_give_one_line() -> None:
     (sample,) = moments(a_card(), a_card(index=1), count=1, cpu=50.0, memory_used=GIB)
-    assert rows(pick("host.cpu,host.memory.used"), sample) == ["50.0 %, 1024 MiB"]
+    assert format_rows(parse_fields("host.cpu,host.memory.used"), sample) == ["50.0 %, 1024 MiB"]
 
 
 def test_without_cards_there_is_still_a_line() -> None:
     (sample,) = moments(count=1, cpu=50.0)
-    assert rows(pick("index,utilization.gpu,host.cpu,count"), sample) == ["[N/A], [N/A], 50.0 %, 0"]
+    assert format_rows(parse_fields("index,utilization.gpu,host.cpu,count"), sample) == ["[N/A], [N/A], 50.0 %, 0"]
 
 
 def test_a_cell_with_a_comma_is_quoted() -> None:
     owners = [ProcessSample(7, owner=Owner("r1", 'a, "b".ipynb', "ada"))]
     (sample,) = moments(a_card(processes=(CardProcess(7),)), count=1, processes=tuple(owners))
-    assert rows(pick("notebooks,index"), sample) == ['"a, ""b"".ipynb", 0']
+    assert format_rows(parse_fields("notebooks,index"), sample) == ['"a, ""b"".ipynb", 0']
 
 
-def test_every_field_can_be_asked_of_any_sample() -> None:
-    everything = pick(FIELDS)
+def test_every_field_can_be_read_from_any_sample() -> None:
+    everything = parse_fields(FIELDS)
     for sample in (*moments(count=1), *moments(a_card(None), count=1), *stream("copy")[:1]):
-        assert len(rows(everything, sample)) == 1
-    assert len(pick(DEFAULT)) > 20
+        assert len(format_rows(everything, sample)) == 1
+    assert len(parse_fields(DEFAULT_FIELDS)) > 20
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("requested", "words"),
     [
-        ("utilisation.gpu", "The nearest is utilization.gpu"),
-        ("memory.usd", "The nearest is memory.used"),
-        ("sm.activ", "The nearest is sm.active"),
-        ("tensor", "The nearest is"),
-        ("clocks_throttle_reasons.hw_slow", "The nearest is clocks_event_reasons.hw_slowdown"),
+        ("utilisation.gpu", "Did you mean utilization.gpu"),
+        ("memory.usd", "Did you mean memory.used"),
+        ("sm.activ", "Did you mean sm.active"),
+        ("tensor", "Did you mean"),
+        ("clocks_throttle_reasons.hw_slow", "Did you mean clocks_event_reasons.hw_slowdown"),
         ("ecc.mode.current", "is a field of nvidia-smi that ownlab does not sample"),
         ("compute_cap", "is a field of nvidia-smi that ownlab does not sample"),
         ("serial", "is a field of nvidia-smi that ownlab does not sample"),
         ("power.draw.instant", "is a field of nvidia-smi that ownlab does not sample"),
-        ("frame.rate", "no field is called frame.rate.$"),
-        ("§", "no field is called §."),
+        ("frame.rate", "unknown field frame.rate All fields"),
+        ("§", "unknown field §"),
     ],
 )
-def test_an_unknown_field_names_the_nearest(asked: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        pick(f"index,{asked}")
+def test_an_unknown_field_suggests_the_nearest(requested: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_fields(f"index,{requested}")
+    assert words in f"{caught.value.message} {caught.value.hint}"
 
 
-@pytest.mark.parametrize("asked", ["", " , ,"])
-def test_no_fields_are_refused(asked: str) -> None:
-    with pytest.raises(UsageError, match="no fields were named"):
-        pick(asked)
+@pytest.mark.parametrize("requested", ["", " , ,"])
+def test_no_fields_are_refused(requested: str) -> None:
+    with pytest.raises(UsageError, match="no fields given"):
+        parse_fields(requested)

@@ -1,4 +1,4 @@
-"""The host's rates, from counters that stand in a root of the test's own; and from this machine's."""
+"""Rates of the host, from counters in a folder of the test, and of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.instruments.top.host_sampler import Host
+from ownlab.instruments.top.host_sampler import HostSampler
 from ownlab.instruments.top.records import HostSample
 
 KIB = 1024
@@ -45,13 +45,13 @@ def write(root: Path, *, cores: tuple[int, ...], disks: tuple[int, int], network
     (root / "proc/net/dev").write_text(NETWORK.format(*network))
 
 
-def test_the_first_look_knows_what_stands_still(root: Path) -> None:
-    first = Host(root).read()
+def test_the_first_reading_has_no_rates(root: Path) -> None:
+    first = HostSampler(root).read()
     assert first == HostSample(cores=2, load=1.25, memory=1000 * KIB, memory_used=600 * KIB, swap_used=30 * KIB)
 
 
-def test_rates_are_of_the_time_between_two_looks(root: Path) -> None:
-    host = Host(root)
+def test_rates_are_those_between_two_readings(root: Path) -> None:
+    host = HostSampler(root)
     host.read()
     write(root, cores=(160, 120, 20, 280), disks=(1400, 1200), network=(5300, 6100))
     then = host.read()
@@ -66,17 +66,17 @@ def test_rates_are_of_the_time_between_two_looks(root: Path) -> None:
     assert then.disk_written / then.sent == pytest.approx(200 * 512 / 100)
 
 
-def test_counters_that_were_reset_are_no_negative_rates(root: Path) -> None:
-    host = Host(root)
+def test_counters_that_were_reset_give_no_negative_rates(root: Path) -> None:
+    host = HostSampler(root)
     host.read()
     write(root, cores=(10, 10, 0, 20), disks=(0, 0), network=(0, 0))
     then = host.read()
     assert (then.cpu, then.disk_read, then.disk_written, then.received, then.sent) == (None, 0, 0, 0, 0)
 
 
-def test_a_container_without_devices_counts_what_it_has(root: Path) -> None:
+def test_a_container_without_physical_devices_counts_all_interfaces(root: Path) -> None:
     (root / "sys/class/net/eth0/device").rmdir()
-    host = Host(root)
+    host = HostSampler(root)
     host.read()
     write(root, cores=(100, 100, 0, 200), disks=(1000, 1000), network=(5300, 6100))
     then = host.read()
@@ -85,21 +85,21 @@ def test_a_container_without_devices_counts_what_it_has(root: Path) -> None:
     assert then.received == pytest.approx(3 * then.sent)
 
 
-def test_a_system_without_proc_is_not_known(tmp_path: Path) -> None:
-    host = Host(tmp_path)
+def test_a_system_without_proc_gives_unknown_values(tmp_path: Path) -> None:
+    host = HostSampler(tmp_path)
     assert (host.read(), host.read()) == (HostSample(), HostSample())
 
 
 def test_this_machine_is_known() -> None:
-    found = Host().read()
+    found = HostSampler().read()
     assert found.cores
     assert found.memory
     assert found.memory_used
     assert 0 < found.memory_used < found.memory
 
 
-def test_a_quota_of_cpu_time_counts_what_its_group_uses(root: Path) -> None:
-    assert Host(root).read().quota is None
+def test_a_cpu_quota_is_compared_with_the_use_of_its_group(root: Path) -> None:
+    assert HostSampler(root).read().quota is None
     (root / "proc/self").mkdir()
     (root / "proc/self/cgroup").write_text("0::/pod/job\n")
     (root / "proc/self/mountinfo").write_text("30 24 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n")
@@ -107,7 +107,7 @@ def test_a_quota_of_cpu_time_counts_what_its_group_uses(root: Path) -> None:
     group.mkdir(parents=True)
     (group / "cpu.max").write_text("150000 100000\n")
     (group / "cpu.stat").write_text("usage_usec 5000000\nuser_usec 1\n")
-    host = Host(root)
+    host = HostSampler(root)
     first = host.read()
     assert (first.quota, first.quota_used) == (1.5, None)
     assert host.read().quota_used == 0

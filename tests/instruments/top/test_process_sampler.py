@@ -1,4 +1,4 @@
-"""Whose the work is: real processes, traced to runtimes, users, containers; strangers of other PID namespaces."""
+"""Processes on cards: real ones, with their runtimes, users and containers; and those of other PID namespaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.top.process_sampler import Processes
+from ownlab.instruments.top.process_sampler import ProcessSampler
 from ownlab.instruments.top.records import CardProcess, CardSample, Owner, ProcessSample
 
 MIB = 1024**2
@@ -78,19 +78,19 @@ def card(*pids: int) -> list[CardSample]:
     return [CardSample("GPU-1", 0, processes=tuple(CardProcess(pid, memory=MIB) for pid in pids))]
 
 
-def test_a_process_on_a_card_is_told_by_user_and_command(family: Family, staged: Stage) -> None:
-    (found,) = Processes(root=staged(family.child)).read(card(family.child))
+def test_a_process_on_a_card_has_user_and_command(family: Family, staged: Stage) -> None:
+    (found,) = ProcessSampler(root=staged(family.child)).read(card(family.child))
     assert (found.pid, found.here, found.owner, found.processes) == (family.child, True, None, 1)
     assert found.command == sys.executable  # what follows -c may be secret
     assert found.user == pwd.getpwuid(os.geteuid()).pw_name
     assert found.memory is not None
     assert 48 * MIB < found.memory < 128 * MIB
     assert found.started is not None
-    assert (found.cpu, found.disk_read) == (None, None)  # rates need two looks
+    assert (found.cpu, found.disk_read) == (None, None)  # rates need two readings
 
 
-def test_what_a_tree_uses_is_that_of_all_its_processes(family: Family, staged: Stage) -> None:
-    processes = Processes(root=staged(family.pid, family.child))
+def test_a_process_tree_counts_all_its_processes(family: Family, staged: Stage) -> None:
+    processes = ProcessSampler(root=staged(family.pid, family.child))
     (first,) = processes.read(card(family.pid))
     family.work()
     (then,) = processes.read(card(family.pid))
@@ -103,7 +103,7 @@ def test_what_a_tree_uses_is_that_of_all_its_processes(family: Family, staged: S
 
 
 def test_processes_that_start_later_are_found() -> None:
-    processes = Processes(lambda: {os.getpid(): ANN})
+    processes = ProcessSampler(lambda: {os.getpid(): ANN})
     (before,) = processes.read([])
     started = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     (then,) = processes.read([])
@@ -113,21 +113,19 @@ def test_processes_that_start_later_are_found() -> None:
     assert last.processes == before.processes
 
 
-def test_a_runtime_is_one_entry_named_by_its_kernel_and_owns_what_descends_from_it(
-    family: Family, staged: Stage
-) -> None:
+def test_a_runtime_is_one_entry_with_its_kernel_and_owns_all_descendants(family: Family, staged: Stage) -> None:
     # A keeper that is this very process, and a kernel below it with a worker of its own on the card.
     root = staged(os.getpid(), family.pid, family.child)
-    processes = Processes(lambda: {os.getpid(): ANN, family.pid: ANN}, root)
+    processes = ProcessSampler(lambda: {os.getpid(): ANN, family.pid: ANN}, root)
     kernel, worker = processes.read(card(family.child))
     assert (kernel.pid, kernel.owner, kernel.processes) == (family.pid, ANN, 3)
     assert (worker.pid, worker.owner, worker.processes) == (family.child, ANN, 1)
     assert {stat.pid for stat in processes.members["r1"]} == {os.getpid(), family.pid, family.child}
 
 
-def test_a_runtime_without_a_card_is_told_and_one_that_has_ended_is_not(family: Family, staged: Stage) -> None:
+def test_a_runtime_without_a_card_is_listed_and_one_that_has_ended_is_not(family: Family, staged: Stage) -> None:
     owners = {family.pid: ANN, 2**22 + 1: Owner("r2", "old.ipynb", "ben")}
-    (found,) = Processes(lambda: owners, staged(family.pid)).read([])
+    (found,) = ProcessSampler(lambda: owners, staged(family.pid)).read([])
     assert (found.pid, found.owner) == (family.pid, ANN)
 
 
@@ -145,45 +143,45 @@ def test_a_runtime_without_a_card_is_told_and_one_that_has_ended_is_not(family: 
 )
 def test_containers_are_named(groups: str, container: str, staged: Stage) -> None:
     pid = os.getpid()
-    (found,) = Processes(root=staged(pid, **{f"pid_{pid}": groups})).read(card(pid))
+    (found,) = ProcessSampler(root=staged(pid, **{f"pid_{pid}": groups})).read(card(pid))
     assert found.container == container
 
 
-def test_a_number_of_another_namespace_is_not_taken_for_ours(family: Family, staged: Stage) -> None:
+def test_a_pid_of_another_namespace_is_not_confused_with_a_local_one(family: Family, staged: Stage) -> None:
     root = staged(family.pid)
     for link in (root / "proc" / str(family.pid) / "fd").iterdir():
         link.unlink()  # the process here of that number uses no card
-    found = Processes(root=root).read(card(family.pid, 2**22 + 1))
+    found = ProcessSampler(root=root).read(card(family.pid, 2**22 + 1))
     assert found == (ProcessSample(family.pid, here=False), ProcessSample(2**22 + 1, here=False))
 
 
-def test_a_kernel_that_was_known_before_it_used_a_card_is_found_on_it(family: Family, staged: Stage) -> None:
+def test_a_known_kernel_is_found_when_it_starts_to_use_a_card(family: Family, staged: Stage) -> None:
     root = staged(family.pid)
     link = root / "proc" / str(family.pid) / "fd" / "9"
     link.unlink()
-    processes = Processes(lambda: {family.pid: ANN}, root)
+    processes = ProcessSampler(lambda: {family.pid: ANN}, root)
     (before,) = processes.read([])
     link.symlink_to("/dev/nvidia0")
     (after,) = processes.read(card(family.pid))
     assert (before.pid, after.pid, after.owner, after.here) == (family.pid, family.pid, ANN, True)
 
 
-def test_processes_of_another_machine_keep_what_was_recorded_of_them(staged: Stage) -> None:
+def test_processes_of_another_machine_keep_their_recorded_properties(staged: Stage) -> None:
     pid = os.getpid()
     there = ProcessSample(pid, command="python train.py", user="ann", here=False)
-    assert Processes(root=staged(pid)).read(card(pid), {pid: there}) == (there,)
+    assert ProcessSampler(root=staged(pid)).read(card(pid), {pid: there}) == (there,)
 
 
-def test_nobody_is_looked_for_where_nobody_matters(tmp_path: Path) -> None:
-    assert Processes(root=tmp_path).read([]) == ()
-    assert Processes(root=tmp_path).read(card(1)) == (ProcessSample(1, here=False),)
+def test_without_processes_of_interest_proc_is_not_read(tmp_path: Path) -> None:
+    assert ProcessSampler(root=tmp_path).read([]) == ()
+    assert ProcessSampler(root=tmp_path).read(card(1)) == (ProcessSample(1, here=False),)
 
 
-def test_what_has_ended_is_forgotten(tmp_path: Path, staged: Stage, until: Callable[..., Any]) -> None:
+def test_ended_processes_are_forgotten(tmp_path: Path, staged: Stage, until: Callable[..., Any]) -> None:
     family = Family(tmp_path)
     root = staged(family.child)
-    processes: Any = Processes(root=root)
+    processes: Any = ProcessSampler(root=root)
     processes.read(card(family.child))
     family.parent.communicate(timeout=30)
     until(lambda: processes.read(card(family.child)) == (ProcessSample(family.child, here=False),))
-    assert (processes._described, processes._before, processes._on_cards) == ({}, {}, set())
+    assert (processes._properties, processes._before, processes._on_cards) == ({}, {}, set())

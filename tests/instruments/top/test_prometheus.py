@@ -1,4 +1,4 @@
-"""What Prometheus is told: names, units and labels, read back with its own parser; and who may ask."""
+"""Metrics for Prometheus: names, units and labels, read with its own parser; and access to the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ownlab.errors import InputError, LabError, UsageError
-from ownlab.instruments.top.metrics_server import MetricsServer, OnDemand, parse_address
+from ownlab.instruments.top.metrics_server import MetricsServer, ScrapeSampler, parse_address
 from ownlab.instruments.top.prometheus import CONTENT_TYPE, exposition
 from ownlab.instruments.top.records import (
     CardProcess,
@@ -57,25 +57,25 @@ SAMPLE = Sample(
     cards=(CARD, CardSample("GPU-2", 1, lost="GPU is lost")),
     processes=(
         ProcessSample(10, owner=ANN, user="ann", cpu=150.0, memory=4096, processes=3),
-        ProcessSample(11, owner=ANN, user="ann", cpu=50.0, memory=1024),  # a worker: a part of the first
+        ProcessSample(11, owner=ANN, user="ann", cpu=50.0, memory=1024),  # a worker, included in the first
         ProcessSample(20, owner=BOB, user="bob"),
         ProcessSample(30, user="eve", command="python"),
     ),
 )
 
 
-def read(text: bytes) -> list[tuple[str, dict[str, str], float]]:
+def read(exposed: bytes) -> list[tuple[str, dict[str, str], float]]:
     return [
-        (one.name, one.labels, one.value)
-        for family in text_string_to_metric_families(text.decode())
-        for one in family.samples
+        (metric.name, metric.labels, metric.value)
+        for family in text_string_to_metric_families(exposed.decode())
+        for metric in family.samples
     ]
 
 
 def values(name: str, label: str = "gpu", sample: Sample = SAMPLE) -> dict[str, float]:
-    """By the value of a label."""
-    said = read(exposition(sample, [Verdict("GPU-1", "small", "Small.")], hostname="host"))
-    return {labels[label]: value for each, labels, value in said if each == name}
+    """Return values by a label."""
+    metrics = read(exposition(sample, [Verdict("GPU-1", "small", "Small.")], hostname="host"))
+    return {labels[label]: value for known, labels, value in metrics if known == name}
 
 
 def test_names_units_and_labels_are_those_of_dcgm_exporter() -> None:
@@ -90,7 +90,7 @@ def test_names_units_and_labels_are_those_of_dcgm_exporter() -> None:
         "notebook": '/work/a "b"\\c.ipynb,/work/b.ipynb',
         "person": "ann,bob",
     }
-    assert values("DCGM_FI_DEV_GPU_UTIL") == {"0": 99.0}  # of the card that is lost nothing is said
+    assert values("DCGM_FI_DEV_GPU_UTIL") == {"0": 99.0}  # nothing for the lost card
     assert values("DCGM_FI_DEV_FB_USED") == {"0": 300.0}
     assert values("DCGM_FI_DEV_FB_FREE") == {"0": 690.0}
     assert values("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") == {"0": 12500.0}
@@ -99,13 +99,13 @@ def test_names_units_and_labels_are_those_of_dcgm_exporter() -> None:
     assert values("DCGM_FI_PROF_NVLINK_TX_BYTES") == {"0": 1e9}
 
 
-def test_what_is_not_known_is_not_said() -> None:
-    said = exposition(Sample(1.0, None, HostSample(), (CardSample("GPU-1", 0),), trouble=""), hostname="host")
-    assert {name for name, _, _ in read(said)} == {"ownlab_card_lost", "ownlab_cards_known"}
-    assert b"0.0\n" in said  # ownlab_card_lost
+def test_unknown_values_are_left_out() -> None:
+    exposed = exposition(Sample(1.0, None, HostSample(), (CardSample("GPU-1", 0),), trouble=""), hostname="host")
+    assert {name for name, _, _ in read(exposed)} == {"ownlab_card_lost", "ownlab_cards_known"}
+    assert b"0.0\n" in exposed  # ownlab_card_lost
 
 
-def test_what_dcgm_has_no_name_for() -> None:
+def test_metrics_that_dcgm_exporter_does_not_have() -> None:
     assert values("ownlab_card_lost") == {"0": 0.0, "1": 1.0}
     assert values("ownlab_card_verdict", "code") == {"small": 1.0}
     assert values("ownlab_card_throttled", "reason") == {"power_cap": 1.0}
@@ -114,7 +114,7 @@ def test_what_dcgm_has_no_name_for() -> None:
     assert values("ownlab_cards_known", "Hostname", Sample(1.0, None, HostSample(), trouble="NVML: no")) == {"host": 0}
 
 
-def test_cards_are_told_by_notebook_and_by_the_user_where_there_is_none() -> None:
+def test_use_of_cards_is_by_notebook_or_else_by_user() -> None:
     assert values("ownlab_card_memory_used_bytes", "person") == {"ann": 150.0 * MIB, "eve": 7.0 * MIB}
     assert values("ownlab_card_kernels_ratio", "person") == {"ann": 0.6}
     assert values("ownlab_runtime_cpu_cores", "runtime") == {"r1": 1.5}
@@ -122,7 +122,7 @@ def test_cards_are_told_by_notebook_and_by_the_user_where_there_is_none() -> Non
     assert values("ownlab_runtime_processes", "person") == {"ann": 3.0, "bob": 1.0}
 
 
-def test_an_instance_of_mig_has_its_cards_uuid_as_dcgm_says_it() -> None:
+def test_a_mig_instance_has_the_uuid_of_its_card_as_in_dcgm_exporter() -> None:
     sample = Sample(1.0, 1.0, HostSample(), (CardSample("MIG-1", 0, parent="GPU-1", memory_used=MIB),))
     assert values("DCGM_FI_DEV_FB_USED", "UUID", sample) == {"GPU-1": 1.0}
     assert values("DCGM_FI_DEV_FB_USED", "GPU_I_ID", sample) == {"MIG-1": 1.0}
@@ -133,13 +133,13 @@ def test_an_instance_of_mig_has_its_cards_uuid_as_dcgm_says_it() -> None:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., str]]:
-    """Starts servers; gives their address."""
+    """Start servers, and return their URLs."""
     with contextlib.ExitStack() as stack:
 
         def start(token_file: Path | None = None, address: str = "127.0.0.1:0") -> str:
             source = open_source({"OWNLAB_STREAM": str(STREAMS / "h200-tiny.ndjson")})
             stack.callback(source.close)
-            server = MetricsServer(OnDemand(source), address, token_file=token_file)
+            server = MetricsServer(ScrapeSampler(source), address, token_file=token_file)
             thread = threading.Thread(target=server.serve)
             thread.start()
             stack.callback(thread.join)
@@ -158,17 +158,17 @@ def test_a_recorded_card_is_served(serve: Callable[..., str]) -> None:
     assert url.endswith("/metrics")
     answer = get(url)
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
-    said = {name: value for name, _, value in read(answer.content)}
-    assert said["DCGM_FI_DEV_GPU_UTIL"] == 100.0
-    assert 0.007 < said["DCGM_FI_PROF_SM_ACTIVE"] < 0.008
-    assert said["ownlab_host_memory_bytes"] > MIB
+    metrics = {name: value for name, _, value in read(answer.content)}
+    assert metrics["DCGM_FI_DEV_GPU_UTIL"] == 100.0
+    assert 0.007 < metrics["DCGM_FI_PROF_SM_ACTIVE"] < 0.008
+    assert metrics["ownlab_host_memory_bytes"] > MIB
     assert get(url.replace("/metrics", "/")).status_code == 404
-    # A page of another site, whose name was made to point here.
+    # DNS rebinding: the name of another site that points here.
     assert get(url, Host="evil.example").status_code == 403
     assert get(url, Host="localhost:1").status_code == 200
 
 
-def test_a_token_in_a_file_is_asked_for(serve: Callable[..., str], tmp_path: Path) -> None:
+def test_a_token_in_a_file_is_required(serve: Callable[..., str], tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret\n")
     url = serve(file)
@@ -182,17 +182,17 @@ def test_a_token_in_a_file_is_asked_for(serve: Callable[..., str], tmp_path: Pat
     assert get(url, Authorization="Bearer").status_code == 401
 
 
-def test_what_cannot_be_served_is_said(serve: Callable[..., str], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no address to serve at"):
+def test_invalid_addresses_and_tokens_are_refused(serve: Callable[..., str], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not an address to serve at"):
         parse_address("here")
-    with pytest.raises(UsageError, match="can be reached from other machines"):
+    with pytest.raises(UsageError, match="is reachable from other machines"):
         serve(address="0.0.0.0:0")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read the token"):
         serve(tmp_path / "gone")
     taken = serve().removeprefix("http://").removesuffix("/metrics")
-    with pytest.raises(LabError, match="cannot be served at: Address already in use"):
+    with pytest.raises(LabError, match=r"cannot serve at .*: Address already in use"):
         serve(address=taken)
-    assert [parse_address(each) for each in ("9400", ":9400", "[::1]:9400", "10.0.0.1:1")] == [
+    assert [parse_address(address) for address in ("9400", ":9400", "[::1]:9400", "10.0.0.1:1")] == [
         ("127.0.0.1", 9400),
         ("127.0.0.1", 9400),
         ("::1", 9400),

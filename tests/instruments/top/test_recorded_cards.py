@@ -1,4 +1,4 @@
-"""Recordings and recorded machines that stand in for this machine's cards."""
+"""Recordings and recorded machines in place of this machine's cards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import InputError
-from ownlab.instruments.top.recorded_cards import RecordedCards
+from ownlab.instruments.top.recorded_cards import LoopedRecording
 from ownlab.instruments.top.records import CardProcess, CardSample, HostSample, Owner, ProcessSample, Sample
 from ownlab.instruments.top.source import StreamEnded, open_source, settle
 from ownlab.json_encoding import encode_json
@@ -24,7 +24,7 @@ def recorded(folder: Path, *samples: Sample) -> Path:
     return path
 
 
-def sample(used: int) -> Sample:
+def recorded_sample(used: int) -> Sample:
     # A process of this very number is here as well, and uses no card.
     running = CardProcess(os.getpid(), memory=used)
     whose = ProcessSample(os.getpid(), "python train.py", "ann", owner=Owner("r", "train.ipynb", "ann"))
@@ -33,20 +33,20 @@ def sample(used: int) -> Sample:
     )
 
 
-def test_a_stream_goes_round_with_this_hosts_own_figures(tmp_path: Path) -> None:
-    source = open_source({"OWNLAB_STREAM": str(recorded(tmp_path, sample(1), sample(2)))})
+def test_a_recording_is_repeated_with_the_values_of_this_host(tmp_path: Path) -> None:
+    source = open_source({"OWNLAB_STREAM": str(recorded(tmp_path, recorded_sample(1), recorded_sample(2)))})
     taken = [source.take() for _ in range(3)]
     source.close()
-    assert [one.cards[0].memory_used for one in taken] == [1, 2, 1]
+    assert [sample.cards[0].memory_used for sample in taken] == [1, 2, 1]
     assert taken[0].seconds is None
     assert taken[1].seconds is not None
-    assert {one.host.cores for one in taken} == {os.cpu_count()}
+    assert {sample.host.cores for sample in taken} == {os.cpu_count()}
     assert taken[0].at > 1e9
     (process,) = taken[0].processes
     assert process == ProcessSample(os.getpid(), "python train.py", "ann", here=False)
 
 
-def test_a_real_cards_stream_is_settled_at_once() -> None:
+def test_a_recorded_card_gives_a_complete_sample_at_once() -> None:
     source = open_source({"OWNLAB_STREAM": str(BF16)})
     found = settle(source)
     assert found.cards[0].name == "NVIDIA H200"
@@ -54,7 +54,7 @@ def test_a_real_cards_stream_is_settled_at_once() -> None:
     assert found.seconds is not None
 
 
-def test_a_recorded_machine_stands_still() -> None:
+def test_a_recorded_machine_does_not_change() -> None:
     source = open_source({"OWNLAB_MACHINE": str(TESTS / "machines" / "gtx1080ti-x4.json")})
     first, second = source.take(), source.take()
     assert first.cards == second.cards
@@ -63,16 +63,16 @@ def test_a_recorded_machine_stands_still() -> None:
     assert all(not process.here for process in first.processes)
 
 
-def test_a_recording_is_played_back_once(tmp_path: Path) -> None:
-    source = open_source({}, replay=recorded(tmp_path, sample(1)))
+def test_a_replay_ends_after_the_last_sample(tmp_path: Path) -> None:
+    source = open_source({}, replay=recorded(tmp_path, recorded_sample(1)))
     assert settle(source).cards[0].memory_used == 1
     with pytest.raises(StreamEnded):
         source.take()
 
 
-def test_what_is_no_stream_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_recordings_are_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty.ndjson"
     empty.write_text("")
     for path in (tmp_path / "absent.ndjson", empty, TESTS / "machines" / "h200.json"):
         with pytest.raises(InputError):
-            RecordedCards(path)
+            LoopedRecording(path)

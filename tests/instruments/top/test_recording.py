@@ -1,4 +1,4 @@
-"""Recordings: written, killed, continued, on a full disk, and read again; and files that are none."""
+"""Recordings: written, killed, continued, on a full disk, and read; and files that are not recordings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.instruments.top.samples import BEGUN, GIB, STREAMS, a_card, moments, stream, worked
 
 from ownlab.errors import InputError, OwnlabError, RecordError, UsageError
-from ownlab.instruments.top.fields import DEFAULT, header, pick
+from ownlab.instruments.top.fields import DEFAULT_FIELDS, format_header, parse_fields
 from ownlab.instruments.top.recording import Recorder, Replay, read
 from ownlab.instruments.top.records import Sample
 from ownlab.instruments.top.source import StreamEnded, open_source
@@ -22,23 +22,23 @@ DEADLINE = 30.0
 
 
 def record(path: Path, samples: list[Sample], fields: str | None = None) -> None:
-    with Recorder(path, pick(fields) if fields else None) as recorder:
+    with Recorder(path, parse_fields(fields) if fields else None) as recorder:
         for sample in samples:
             recorder.add(sample)
 
 
 @pytest.mark.parametrize("name", ["run.ndjson", "run.jsonl", "RUN.NDJSON"])
-def test_whole_samples_come_back_as_they_were(tmp_path: Path, name: str) -> None:
+def test_whole_samples_are_read_back_unchanged(tmp_path: Path, name: str) -> None:
     samples = stream("bf16") + moments(a_card(), a_card(0.0, index=1), begun=BEGUN + 1e6, cpu=50.0)
     record(tmp_path / name, samples)
     assert list(read(tmp_path / name)) == samples
 
 
-def test_a_csv_comes_back_as_far_as_its_fields_go(tmp_path: Path) -> None:
+def test_csv_is_read_back_with_its_fields(tmp_path: Path) -> None:
     samples = stream("transformer")
     record(tmp_path / "run.csv", samples)
     back = list(read(tmp_path / "run.csv"))
-    assert (tmp_path / "run.csv").read_text().splitlines()[0] == header(pick(DEFAULT))
+    assert (tmp_path / "run.csv").read_text().splitlines()[0] == format_header(parse_fields(DEFAULT_FIELDS))
     assert [round(each.at, 3) for each in back] == [round(each.at, 3) for each in samples]
     assert back[0].seconds is None
     assert back[3].seconds == pytest.approx(0.5, abs=0.01)
@@ -51,7 +51,7 @@ def test_a_csv_comes_back_as_far_as_its_fields_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["few.csv", "few.ndjson"])
-def test_chosen_fields_get_moment_and_card_in_front(tmp_path: Path, name: str) -> None:
+def test_selected_fields_get_time_and_card_as_first_columns(tmp_path: Path, name: str) -> None:
     both = moments(a_card(45.0), a_card(99.0, index=1, saturation=worked()), count=3, cpu=12.5)
     record(tmp_path / name, both, "utilization.gpu,sm.active,memory.used,host.cpu")
     first = (tmp_path / name).read_text().splitlines()[0]
@@ -64,7 +64,7 @@ def test_chosen_fields_get_moment_and_card_in_front(tmp_path: Path, name: str) -
     assert back[0].host.cpu == 12.5
 
 
-def test_a_recording_says_the_verdict_beside_the_figures(tmp_path: Path) -> None:
+def test_a_recording_can_contain_the_verdict(tmp_path: Path) -> None:
     record(tmp_path / "run.csv", stream("tiny"), "timestamp,index,verdict")
     assert (tmp_path / "run.csv").read_text().splitlines()[-1].endswith(", 0, small")
 
@@ -75,14 +75,14 @@ def test_without_cards_the_host_is_recorded(tmp_path: Path) -> None:
     assert [each.cards for each in read(tmp_path / "run.csv")] == [()] * 3
 
 
-# --- what happens to whoever writes -------------------------------------------------------------------------------------
+# --- failures while recording -----------------------------------------------------------------------------------------
 
-# Records the same sample again and again, and says how many are written.
+# Records the same sample repeatedly, and prints the number of written samples.
 WRITER = """
 import itertools, sys, resource
 from pathlib import Path
 from ownlab.errors import OwnlabError
-from ownlab.instruments.top.recording import Recorder, Replay, read
+from ownlab.instruments.top.recording import Recorder, read
 path, limit = Path(sys.argv[1]), int(sys.argv[2])
 sample = next(read(Path(sys.argv[3])))
 if limit:
@@ -103,27 +103,27 @@ def start_writer(path: Path, limit: int = 0) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("name", ["run.ndjson", "run.csv"])
-def test_a_killed_recorder_loses_nothing_that_it_had_written(tmp_path: Path, name: str) -> None:
+def test_a_killed_recorder_loses_no_written_sample(tmp_path: Path, name: str) -> None:
     writer = start_writer(tmp_path / name)
     assert writer.stdout is not None
-    said = [writer.stdout.readline() for _ in range(50)]
+    printed = [writer.stdout.readline() for _ in range(50)]
     os.kill(writer.pid, signal.SIGKILL)
-    said += writer.stdout.readlines()
+    printed += writer.stdout.readlines()
     writer.wait(DEADLINE)
     writer.stdout.close()
-    told = int([line for line in said if line.endswith("\n")][-1])
-    assert len(list(read(tmp_path / name))) in (told, told + 1)
+    count = int([line for line in printed if line.endswith("\n")][-1])
+    assert len(list(read(tmp_path / name))) in (count, count + 1)
     record(tmp_path / name, stream("copy")[:1])
-    assert len(list(read(tmp_path / name))) in (told + 1, told + 2)
+    assert len(list(read(tmp_path / name))) in (count + 1, count + 2)
 
 
 @pytest.mark.parametrize("name", ["run.ndjson", "run.csv"])
-def test_a_file_that_may_not_grow_keeps_what_it_has(tmp_path: Path, name: str) -> None:
+def test_a_file_at_its_maximum_size_keeps_its_samples(tmp_path: Path, name: str) -> None:
     writer = start_writer(tmp_path / name, limit=10_000)
-    said, _ = writer.communicate(timeout=DEADLINE)
-    *numbers, last = said.splitlines()
-    assert "the recording ends here: the file may not grow larger" in last
-    assert f"The {len(numbers)} samples before it are kept" in last
+    printed, _ = writer.communicate(timeout=DEADLINE)
+    *numbers, last = printed.splitlines()
+    assert "the recording stopped: the file has reached its maximum size" in last
+    assert f"The {len(numbers)} samples before that are saved." in last
     assert len(list(read(tmp_path / name))) == len(numbers)
     assert (tmp_path / name).read_bytes().endswith(b"\n")
 
@@ -131,12 +131,12 @@ def test_a_file_that_may_not_grow_keeps_what_it_has(tmp_path: Path, name: str) -
 def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "full.ndjson").symlink_to("/dev/full")
     recorder = Recorder(tmp_path / "full.ndjson")
-    with pytest.raises(OwnlabError, match="the recording ends here: the disk is full"):
+    with pytest.raises(OwnlabError, match="the recording stopped: the disk is full"):
         recorder.add(stream("idle")[0])
     recorder.close()
 
 
-def test_what_is_written_is_there_at_once(tmp_path: Path) -> None:
+def test_written_samples_can_be_read_at_once(tmp_path: Path) -> None:
     with Recorder(tmp_path / "run.ndjson") as recorder:
         for number, sample in enumerate(stream("idle"), 1):
             recorder.add(sample)
@@ -153,7 +153,7 @@ def test_a_recording_is_continued_after_the_last_whole_line(tmp_path: Path) -> N
     assert list(read(path)) == stream("idle")[:3] + stream("copy")[:2]
 
 
-def test_zeroes_of_a_power_cut_are_not_samples(tmp_path: Path) -> None:
+def test_zeroes_after_a_power_failure_are_not_samples(tmp_path: Path) -> None:
     path = tmp_path / "run.ndjson"
     record(path, stream("idle")[:3])
     with path.open("ab") as file:
@@ -169,26 +169,26 @@ def test_a_file_with_other_columns_is_not_continued(tmp_path: Path) -> None:
     assert len(list(read(tmp_path / "run.csv"))) == 2
 
 
-def test_nothing_else_is_written_into(tmp_path: Path) -> None:
+def test_a_file_with_other_content_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.ndjson").write_text("my notes\n")
-    with pytest.raises(InputError, match="is no recording"):
+    with pytest.raises(InputError, match="is not a recording"):
         Recorder(tmp_path / "notes.ndjson")
     assert (tmp_path / "notes.ndjson").read_text() == "my notes\n"
 
 
 @pytest.mark.parametrize("name", ["run.txt", "run", "run.json"])
-def test_another_kind_of_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_other_file_extensions_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=r"must end in \.csv or \.ndjson"):
         Recorder(tmp_path / name)
     assert not (tmp_path / name).exists()
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot record to .*: No such file or directory"):
         Recorder(tmp_path / "none" / "run.csv")
 
 
-# --- what others wrote --------------------------------------------------------------------------------------------------
+# --- files of other programs ------------------------------------------------------------------------------------------
 
 SMI = """\
 timestamp, name, index, utilization.gpu [%], utilization.memory [%], memory.total [MiB], memory.used [MiB], power.draw [W], power.limit [W], temperature.gpu, clocks.current.sm [MHz], clocks.max.sm [MHz], clocks_throttle_reasons.active, ecc.mode.current
@@ -199,7 +199,7 @@ timestamp, name, index, utilization.gpu [%], utilization.memory [%], memory.tota
 """
 
 
-def test_nvidia_smis_own_csv(tmp_path: Path) -> None:
+def test_csv_of_nvidia_smi_is_read(tmp_path: Path) -> None:
     (tmp_path / "smi.csv").write_text(SMI)
     first, second = read(tmp_path / "smi.csv")
     assert first.at == pytest.approx(time.mktime((2024, 5, 1, 10, 0, 0, 0, 0, -1)) + 0.123)
@@ -216,14 +216,14 @@ def test_a_table_without_times_is_read_as_one_row_a_second(tmp_path: Path) -> No
     assert [(each.at, each.cards[0].utilisation) for each in read(tmp_path / "smi.csv")] == [(0.0, 10.0), (1.0, 20.0)]
 
 
-def test_headers_in_between_are_no_samples(tmp_path: Path) -> None:
+def test_repeated_headers_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "smi.csv").write_text(SMI + SMI)
     assert len(list(read(tmp_path / "smi.csv"))) == 4
 
 
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+def test_a_damaged_line_is_reported_with_its_number(tmp_path: Path) -> None:
     (tmp_path / "smi.csv").write_text(SMI + "Unable to determine the device handle\n" + SMI)
-    with pytest.raises(RecordError, match="line 6: 1 columns where the header has 14"):
+    with pytest.raises(RecordError, match="line 6: 1 columns, but the header has 14"):
         list(read(tmp_path / "smi.csv"))
     lines = (STREAMS / "h200-idle.ndjson").read_text().splitlines()
     (tmp_path / "run.ndjson").write_text("\n".join([lines[0], '{"at": "soon"}', lines[1]]) + "\n")
@@ -232,53 +232,53 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "looks"),
+    ("content", "description"),
     [
         (b"", "an empty file"),
         (b"\x1f\x8b\x08\0\0", "a gzip file"),
-        (b"\x89PNG\r\n\x1a\n", "a picture"),
+        (b"\x89PNG\r\n\x1a\n", "an image"),
         (b"\0\1\2\3", "a binary file"),
         (b'{\n "cells": [],\n "nbformat": 4}', "a notebook"),
         (b'{"cells": [], "nbformat": 4}', "a notebook"),
-        (b'[{"a": 1}]', "some other JSON"),
-        (b'{"a": 1}\n', "some other JSON"),
+        (b'[{"a": 1}]', "other JSON"),
+        (b'{"a": 1}\n', "other JSON"),
         (b"3\n", "text that begins with '3'"),
         (b"Hello\nWorld\n", "text that begins with 'Hello'"),
-        (b"a,b,c\n1,2,3\n", "a CSV without a header that we know"),
-        (b"2024/05/01 10:00:00.123, 0, 98 %\n", "a CSV without a header that we know"),
+        (b"a,b,c\n1,2,3\n", "CSV without a known header"),
+        (b"2024/05/01 10:00:00.123, 0, 98 %\n", "CSV without a known header"),
         (b"# HELP DCGM_FI_DEV_GPU_UTIL x\n", "metrics for Prometheus"),
-        (b"Mon Jan  1\n+---+\n| NVIDIA-SMI 550.54 |\n", "what nvidia-smi prints"),
+        (b"Mon Jan  1\n+---+\n| NVIDIA-SMI 550.54 |\n", "the output of nvidia-smi"),
         (b"<?xml version='1.0'?>", "XML, perhaps of nvidia-smi -q -x"),
     ],
 )
-def test_a_file_that_is_no_recording_is_named(tmp_path: Path, content: bytes, looks: str) -> None:
+def test_the_format_of_another_file_is_named(tmp_path: Path, content: bytes, description: str) -> None:
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(InputError, match="is no recording: it looks like") as caught:
+    with pytest.raises(InputError, match="is not a recording: it looks like") as caught:
         read(tmp_path / "file")
-    assert looks in caught.value.message
+    assert description in caught.value.message
 
 
 @pytest.mark.parametrize(
     "line", [b'{"at": 1794770000.5, "seco', b'{"at":1794770000.5,"seco', b'{"timestamp":"2026/11/15 10']
 )
-def test_a_recording_that_was_cut_at_once_says_so(tmp_path: Path, line: bytes) -> None:
+def test_a_recording_without_a_complete_sample_is_reported(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "run.ndjson"
     path.write_bytes(line)
-    with pytest.raises(InputError, match="was cut within its first line"):
+    with pytest.raises(InputError, match="ends within its first line"):
         list(read(path))
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read(tmp_path / "none.ndjson")
     with pytest.raises(InputError, match="Is a directory"):
         read(tmp_path)
 
 
-# --- a recording as a source of samples
+# --- a recording as a source of samples -------------------------------------------------------------------------------
 
 
-def test_each_sample_once_and_then_the_end() -> None:
+def test_a_replay_gives_each_sample_once() -> None:
     source = open_source(replay=STREAMS / "h200-copy.ndjson")
     assert [source.take() for _ in range(16)] == stream("copy")
     with pytest.raises(StreamEnded):
@@ -286,7 +286,7 @@ def test_each_sample_once_and_then_the_end() -> None:
     source.close()
 
 
-def test_after_it_was_closed_nothing_comes() -> None:
+def test_a_closed_replay_gives_no_samples() -> None:
     source = Replay(STREAMS / "h200-copy.ndjson")
     source.take()
     source.close()
@@ -294,7 +294,7 @@ def test_after_it_was_closed_nothing_comes() -> None:
         source.take()
 
 
-def test_a_file_that_is_no_recording_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_replay_refuses_other_files_at_once(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("notes\n")
-    with pytest.raises(InputError, match="is no recording"):
+    with pytest.raises(InputError, match="is not a recording"):
         Replay(tmp_path / "notes.txt")

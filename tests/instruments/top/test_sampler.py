@@ -1,4 +1,4 @@
-"""Samples of this machine, with a stand-in of NVML where cards are needed."""
+"""Samples of this machine, with a fake NVML where cards are needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.top.nvml_child import CardsChild
+from ownlab.instruments.top.nvml_child import NvmlChild
 from ownlab.instruments.top.records import Owner
 from ownlab.instruments.top.sampler import Sampler
 from ownlab.instruments.top.source import settle
@@ -21,15 +21,15 @@ Fake = Callable[[dict[str, Any]], dict[str, str]]
 PRODUCT = {"1": 100.0, "2": 96.0, "3": 14.0, "5": 93.0, "10": 17.0, "20": 2.0, "21": 3.0}
 
 
-def sampler(*given: Any, **named: Any) -> contextlib.closing[Sampler]:
-    return contextlib.closing(Sampler(*given, **named))
+def sampler(*arguments: Any, **named: Any) -> contextlib.closing[Sampler]:
+    return contextlib.closing(Sampler(*arguments, **named))
 
 
-def test_a_settled_sample_has_saturation_and_rates(fake_nvml: Fake) -> None:
+def test_the_first_complete_sample_has_saturation_and_rates(fake_nvml: Fake) -> None:
     card = {"gpm": PRODUCT, "nvmlDeviceGetUtilizationRates": {"gpu": 99, "memory": 20}}
     environ = fake_nvml({"cards": [card]})
-    child = CardsChild(environ)
-    child.begin()  # as somebody does who is in a hurry
+    child = NvmlChild(environ)
+    child.begin()
     with sampler(environ=environ, child=child) as source:
         found = settle(source)
     (seen,) = found.cards
@@ -48,7 +48,7 @@ def test_a_settled_sample_has_saturation_and_rates(fake_nvml: Fake) -> None:
     assert found.host.cpu is not None
 
 
-def test_a_card_without_gpm_says_so(fake_nvml: Fake) -> None:
+def test_a_card_without_gpm_gives_the_reason(fake_nvml: Fake) -> None:
     with sampler(environ=fake_nvml({"cards": [{"gpm": None}]})) as source:
         (seen,) = settle(source).cards
     assert seen.saturation is None
@@ -73,27 +73,27 @@ def test_a_machine_without_a_card_has_a_host(fake_nvml: Fake, tmp_path: Path, un
     environ = {**fake_nvml({"init": 12, "cards": []}), "PATH": str(tmp_path)}
     root = tmp_path / "root"
     with sampler(environ=environ, root=root) as source:
-        found = until(lambda: (one := source.take()).trouble != "NVML has not answered yet" and one)
+        found = until(lambda: (sample := source.take()).trouble != "NVML has not answered yet" and sample)
     assert found.trouble == "no GPU was found on this machine"
     assert found.cards == ()
 
 
 @pytest.mark.parametrize(("vendor", "name"), [("0x1002", "2 × AMD"), ("0x8086", "2 × Intel")])
-def test_cards_of_others_are_named(
+def test_cards_of_other_vendors_are_named(
     vendor: str, name: str, fake_nvml: Fake, tmp_path: Path, until: Callable[..., Any]
 ) -> None:
     for number in range(2):
         folder = tmp_path / "root/sys/bus/pci/devices" / f"0000:0{number}:00.0"
         folder.mkdir(parents=True)
-        for file, text in (("class", "0x038000"), ("vendor", vendor), ("device", "0x74a1")):
-            (folder / file).write_text(f"{text}\n")
+        for file, content in (("class", "0x038000"), ("vendor", vendor), ("device", "0x74a1")):
+            (folder / file).write_text(f"{content}\n")
     environ = {**fake_nvml({"init": 12, "cards": []}), "PATH": str(tmp_path)}
     with sampler(environ=environ, root=tmp_path / "root") as source:
-        found = until(lambda: (one := source.take()).trouble != "NVML has not answered yet" and one)
+        found = until(lambda: (sample := source.take()).trouble != "NVML has not answered yet" and sample)
     assert name in found.trouble
 
 
-def test_a_driver_that_fails_is_quoted_where_there_is_one(
+def test_the_error_of_an_installed_driver_is_passed_on(
     fake_nvml: Fake, tmp_path: Path, until: Callable[..., Any]
 ) -> None:
     (tmp_path / "root/proc/driver/nvidia").mkdir(parents=True)

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from tests.instruments.top.scenes import scene
 
-from ownlab.instruments.top.records import Look
-from ownlab.instruments.top.terminal import show_look
+from ownlab.instruments.top.records import TopReading
+from ownlab.instruments.top.terminal import show_reading
 from ownlab.instruments.top.window import Window
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "top"
@@ -25,8 +25,8 @@ def test_golden_table(kinds: tuple[str, ...], width: int) -> None:
     for each in samples:
         window.add(each)
     sheet = io.StringIO()
-    show_look(
-        Look(samples[-1], window.verdicts()), Console(file=sheet, width=width, highlight=False, color_system=None)
+    show_reading(
+        TopReading(samples[-1], window.verdicts()), Console(file=sheet, width=width, highlight=False, color_system=None)
     )
     shown = "".join(f"{line.rstrip()}\n" for line in sheet.getvalue().splitlines())
     path = GOLDEN / f"{'-'.join(kinds) or 'no-gpu'}-{'pipe' if width > 1000 else width}.txt"

@@ -1,4 +1,4 @@
-"""verdicts.toml: complete, reachable, and the page that is made of it."""
+"""verdicts.toml: complete and reachable rules, and the generated part of docs/TOP.md."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ import pytest
 
 from ownlab.instruments.top.fields import FIELDS
 from ownlab.instruments.top.metrics import COLUMNS
-from ownlab.instruments.top.verdict_rules import Rule, because, find_rule, format_figure, load_rules, notes, say
+from ownlab.instruments.top.verdict_rules import (
+    Rule,
+    find_rule,
+    format_metric,
+    load_rules,
+    matching_notes,
+    render_sentence,
+    verdict_reasons,
+)
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "TOP.md"
 RULES = load_rules()
-# Filled in by the window, not by figures.
-WORDS = {"who", "held", "drawn", "hidden", "idle"}
+# Values from the window that are not metrics.
+VALUES = {"who", "held", "drawn", "hidden", "idle", "idle_at_least"}
 
 
 def names_in(sentence: str) -> set[str]:
@@ -25,51 +33,55 @@ def names_in(sentence: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule", RULES.verdicts, ids=lambda rule: rule.title)
-def test_a_rule_speaks_of_figures_that_there_are(rule: Rule) -> None:
-    assert {name for name, _, _ in rule.when} <= set(RULES.figures)
-    assert names_in(rule.sentence) <= set(RULES.figures) | WORDS
+def test_a_rule_uses_known_metrics(rule: Rule) -> None:
+    assert {name for name, _, _ in rule.when} <= set(RULES.metrics)
+    for template in (*rule.templates, rule.inferred_sentence):
+        assert names_in(template) <= set(RULES.metrics) | VALUES
+        assert template == "" or template.endswith(".")
     assert rule.code in RULES.titles
     assert rule.source
-    assert rule.sentence.endswith(".")
     assert (rule.measured is False) is rule.title.startswith("Probably")
+    if rule.inferred_sentence:
+        assert rule.inferred_sentence == f"Probably s{rule.templates[0][1:]}"
 
 
-def test_every_figure_is_measured_and_every_code_named() -> None:
-    assert set(RULES.figures) == {*COLUMNS, "holders", "desktop", "hidden_share", "fill", "fp64_part"}
-    assert set(RULES.titles) == {*(rule.code for rule in RULES.verdicts), *RULES.words}
+def test_every_metric_is_measured_and_every_code_has_a_title() -> None:
+    assert set(RULES.metrics) == {*COLUMNS, "holders", "desktop", "hidden_share", "fill", "fp64_part"}
+    assert set(RULES.titles) == {*(rule.code for rule in RULES.verdicts), *RULES.states}
     for note in RULES.notes:
-        assert {name for name, _, _ in note.when} | names_in(note.text) <= set(RULES.figures)
+        assert {name for name, _, _ in note.when} | names_in(note.text) <= set(RULES.metrics)
 
 
-def enough_for(rule: Rule) -> dict[str, float]:
-    """Figures at the rule's own limits."""
-    figures: dict[str, float] = {}
+def metrics_at_the_limits(rule: Rule) -> dict[str, float]:
+    metrics: dict[str, float] = {}
     for name, comparison, limit in rule.when:
-        figures[name] = limit if comparison == ">=" else figures.get(name, limit - 1)
-    return figures
+        metrics[name] = limit if comparison == ">=" else metrics.get(name, limit - 1)
+    return metrics
 
 
 @pytest.mark.parametrize("rule", RULES.verdicts, ids=lambda rule: rule.title)
-def test_a_rule_holds_at_its_limits_and_is_reached(rule: Rule) -> None:
-    figures = enough_for(rule)
-    assert find_rule(figures, measured=rule.measured is not False) is rule
-    assert len(because(rule, figures)) == len({name for name, _, _ in rule.when})
+def test_a_rule_matches_at_its_limits_and_is_reachable(rule: Rule) -> None:
+    metrics = metrics_at_the_limits(rule)
+    assert find_rule(metrics, measured=rule.measured is not False) is rule
+    assert len(verdict_reasons(rule, metrics)) == len({name for name, _, _ in rule.when})
 
 
-def test_a_figure_that_is_not_known_fulfils_nothing() -> None:
+def test_an_unknown_metric_matches_no_condition() -> None:
     assert find_rule({}, measured=True).code == "unknown"
-    assert notes({}) == ()
-    assert say("SMs {sm}", {}) == "SMs an unknown part"
+    assert matching_notes({}) == ()
+    assert render_sentence(("SMs {sm}",), {}) == "SMs an unknown share"
 
 
-def test_what_is_in_brackets_is_said_where_it_is_known() -> None:
-    sentence = "Hot[, at {temperature}][; clocks at {clock_share}]."
-    assert say(sentence, {"clock_share": 50.0}) == "Hot; clocks at 50 %."
-    assert say(sentence, {}) == "Hot."
+def test_the_first_sentence_with_known_values_is_used() -> None:
+    templates = ("Hot, at {temperature}; clocks at {clock_share}.", "Hot; clocks at {clock_share}.", "Hot.")
+    sentence = render_sentence(templates, {"clock_share": 50.0})
+    assert sentence == "Hot; clocks at 50 %."
+    assert (sentence.template, sentence.values) == (templates[1], {"clock_share": "50 %"})
+    assert render_sentence(templates, {}) == "Hot."
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "text"),
+    ("name", "value", "formatted"),
     [
         ("sm", 0.754, "0.75 %"),
         ("sm", 0.0001, "0 %"),
@@ -80,28 +92,28 @@ def test_what_is_in_brackets_is_said_where_it_is_known() -> None:
         ("holders", 2.0, "2"),
     ],
 )
-def test_figures_for_people(name: str, value: float, text: str) -> None:
-    assert format_figure(name, value) == text
+def test_metrics_are_formatted_with_their_unit(name: str, value: float, formatted: str) -> None:
+    assert format_metric(name, value) == formatted
 
 
 def conditions(rule: Rule) -> str:
-    words = {">=": "at least", "<": "below"}
-    said = (
-        f"{RULES.figures[name].words} {words[comparison]} {format_figure(name, limit)}"
+    comparisons = {">=": "at least", "<": "below"}
+    parts = (
+        f"{RULES.metrics[name].name}: {comparisons[comparison]} {format_metric(name, limit)}"
         for name, comparison, limit in rule.when
     )
-    return "; ".join(said) or "nothing else holds"
+    return "; ".join(parts) or "no other rule matches"
 
 
-def blanked(sentence: str) -> str:
-    return re.sub(r"(\w?){\w+}", lambda match: f"{match[1]} …" if match[1] else "…", re.sub(r"[][]", "", sentence))
+def blanked(template: str) -> str:
+    return re.sub(r"{\w+}", "…", template)
 
 
 def verdict_pages() -> Iterator[str]:
     for rule in RULES.verdicts:
         yield f"### {rule.title} (`{rule.code}`)"
         yield ""
-        yield f"*{blanked(rule.sentence)}*"
+        yield f"*{blanked(rule.templates[0])}*"
         yield ""
         yield f"**When.** {conditions(rule)[0].upper()}{conditions(rule)[1:]}."
         yield ""
@@ -109,21 +121,21 @@ def verdict_pages() -> Iterator[str]:
         yield ""
         yield f"**Source of the limits.** {rule.source}"
         yield ""
-    for code, words in RULES.words.items():
+    for code, state in RULES.states.items():
         yield f"### {RULES.titles[code].capitalize()} (`{code}`)"
         yield ""
-        yield f"*{blanked(words.sentence)}* {words.advice}".strip()
+        yield f"*{blanked(state.sentence)}* {state.advice}".strip()
         yield ""
 
 
 def field_lines() -> Iterator[str]:
-    yield "| field | unit | what it is |"
+    yield "| field | unit | meaning |"
     yield "|---|---|---|"
     for field in FIELDS.values():
         yield f"| `{field.name}` | {field.unit} | {field.meaning} |"
 
 
-def filled(page: str, mark: str, lines: Iterator[str]) -> str:
+def fill_section(page: str, mark: str, lines: Iterator[str]) -> str:
     begin, end = f"<!-- {mark}: made by make golden -->\n", f"<!-- end of {mark} -->\n"
     head, _, rest = page.partition(begin)
     _, _, tail = rest.partition(end)
@@ -131,9 +143,9 @@ def filled(page: str, mark: str, lines: Iterator[str]) -> str:
 
 
 def test_generated_page() -> None:
-    """docs/TOP.md, where it tells of verdicts and fields."""
+    """The sections of docs/TOP.md on verdicts and fields."""
     page = PAGE.read_text()
-    made = filled(filled(page, "verdicts", verdict_pages()), "fields", field_lines())
+    made = fill_section(fill_section(page, "verdicts", verdict_pages()), "fields", field_lines())
     if os.environ.get("OWNLAB_GOLDEN") == "write":
         PAGE.write_text(made)
     assert made == PAGE.read_text()

@@ -1,4 +1,4 @@
-"""`ownlab bench`: how fast is this machine, and against others."""
+"""`ownlab bench`: measure how fast this machine is, and compare results."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 
 from ownlab.cli.options import json_below, json_option
 from ownlab.errors import InputError, UsageError
+from ownlab.text import listing, sentences, text
 
 if TYPE_CHECKING:
     from ownlab.instruments.bench.records import BenchReport, Request
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _file = click.Path(path_type=Path, dir_okay=False)
-_plot_option = click.option("--plot", type=_file, metavar="FILE", help="Draw it into FILE.png, .svg or .html.")
+_plot_option = click.option("--plot", type=_file, metavar="FILE", help="Save a chart as FILE.png, .svg or .html.")
 
 
-class Wishes(NamedTuple):
-    """The options, by their names."""
+class Options(NamedTuple):
+    """The options of the command, by name."""
 
     quick: bool
     full: bool
@@ -40,43 +41,48 @@ class Wishes(NamedTuple):
 
 
 @click.group("bench", invoke_without_command=True)
-@click.option("--quick", is_flag=True, help="Under half a minute: the figures that people ask for first.")
-@click.option("--full", is_flag=True, help="A quarter of an hour: every size and type.")
-@click.option("--only", multiple=True, metavar="GROUP", help="products, memory, copies, cpu, disk …; may be repeated.")
+@click.option("--quick", is_flag=True, help="Under half a minute: the most important tests.")
+@click.option("--full", is_flag=True, help="A quarter of an hour: all sizes and types.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="GROUP",
+    help="Only this group: products, memory, copies, cpu, disk … Can be repeated.",
+)
 @click.option("--device", metavar="NAME", help="cuda:1, or cpu. Default: the first card, else the CPU.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Measure the disk that this folder is on. Default: the present one.",
+    help="Measure the disk of this folder. Default: the current folder.",
 )
-@click.option("--memory", metavar="SIZE", help="Take at most so much of the card: 4GiB.")
+@click.option("--memory", metavar="SIZE", help="Use at most this much memory of the card: 4GiB.")
 @click.option(
     "--budget",
     type=click.FloatRange(min=0, min_open=True, max=86400),
     metavar="SECONDS",
-    help="For all tests together.",
+    help="Time for all tests together.",
 )
-@click.option("--save", type=_file, metavar="FILE", help="Also keep the result in FILE.")
-@click.option("--keep/--no-keep", default=True, help="Keep the result in the state folder (the default).")
+@click.option("--save", type=_file, metavar="FILE", help="Also save the result in FILE.")
+@click.option("--keep/--no-keep", default=True, help="Save the result in the state folder (default).")
 @_plot_option
 @click.option("--python", metavar="PATH", help="The Python that has torch. Default: the active environment.")
 @json_option
 @click.pass_context
-def command(context: click.Context, /, **given: Any) -> None:
-    """Measure this machine: products, memory, copies, training steps, CPU, disk; and say how that compares.
+def command(context: click.Context, /, **values: Any) -> None:
+    """Measure this machine: matrix products, memory, copies, training steps, CPU, disk; and compare it with others.
 
-    Every figure is a median with its interval, next to what is possible: above it is a measuring error, far below it
-    says why that may be. Ctrl-C ends it and keeps what was measured.
+    Every result is a median with its confidence interval, next to the theoretical limit. A result above the limit is a
+    measurement error; for a result far below it, possible causes are listed. Ctrl-C stops and keeps the results so far.
 
-    Exit code: 0 measured; 1 not complete: the guest died or hung, or nothing could be measured; 130 interrupted.
+    Exit code: 0 measured; 1 incomplete: the benchmark died or hung, or nothing could be measured; 130 interrupted.
     """
-    wishes = Wishes(**given)
+    options = Options(**values)
     if context.invoked_subcommand is not None:
-        json_below(context, wishes.as_json)
+        json_below(context, options.as_json)
         return
-    request = _request(wishes)
-    report = _measured(request, wishes)
-    _finish(report, wishes)
+    request = _request(options)
+    report = _measure(request, options)
+    _finish(report, options)
     context.exit(_exit_code(report))
 
 
@@ -85,30 +91,32 @@ def command(context: click.Context, /, **given: Any) -> None:
 @_plot_option
 @json_option
 def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
-    """Put results beside each other: ratios to the first, and whether what differs is more than noise.
+    """Compare results: ratios to the first, and whether a difference is more than noise.
 
-    Each is a file, a name that `ownlab bench list` shows, or `last`.
+    Each result is a file, a name from `ownlab bench list`, or `last`.
     """
     from ownlab.instruments.bench.comparison import compare_reports
     from ownlab.instruments.bench.report_files import find_report
 
     if len(names) < 2:
-        raise UsageError("two results at least are to be compared", hint="ownlab bench compare A.json B.json; or: last")
-    found = compare_reports([(_label(name), find_report(name)) for name in names])
+        raise UsageError(
+            text("at least two results are needed"), hint=text("Example: ownlab bench compare A.json last")
+        )
+    comparison = compare_reports([(_label(name), find_report(name)) for name in names])
     if plot is not None:
         from ownlab.instruments.bench.chart import comparison_chart
         from ownlab.render.charts import save_chart
 
-        save_chart(comparison_chart(found), plot)
+        save_chart(comparison_chart(comparison), plot)
     if as_json:
         from ownlab.render.documents import echo_record
 
-        echo_record(found)
+        echo_record(comparison)
         return
     from ownlab.instruments.bench.terminal import show_comparison
     from ownlab.render.console import console
 
-    show_comparison(found, console())
+    show_comparison(comparison, console())
 
 
 @command.command("show")
@@ -116,7 +124,7 @@ def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
 @_plot_option
 @json_option
 def show(name: str, plot: Path | None, as_json: bool) -> None:
-    """Show a result again: a file, a name that `ownlab bench list` shows, or `last`."""
+    """Show a saved result: a file, a name from `ownlab bench list`, or `last`."""
     from ownlab.instruments.bench.report_files import find_report
 
     _show(find_report(name), plot, as_json=as_json)
@@ -125,152 +133,156 @@ def show(name: str, plot: Path | None, as_json: bool) -> None:
 @command.command("list")
 @json_option
 def list_results(as_json: bool) -> None:
-    """List the results that came with ownlab, and one's own."""
+    """List the reference results of ownlab, and your own."""
     from ownlab.instruments.bench.report_files import list_reports
 
-    found = list_reports()
+    reports = list_reports()
     if as_json:
         from ownlab.render.documents import echo_record
 
-        echo_record(found)
+        echo_record(reports)
         return
     from ownlab.instruments.bench.terminal import show_reports
     from ownlab.render.console import console
 
-    show_reports(found, console())
+    show_reports(reports, console())
 
 
-def _request(wishes: Wishes) -> Request:
+def _request(options: Options) -> Request:
     from ownlab.instruments.bench.measurement import BUDGETS
     from ownlab.instruments.bench.records import Profile, Request
 
-    if wishes.quick and wishes.full:
-        raise UsageError("--quick and --full exclude each other")
-    if wishes.budget is not None and not math.isfinite(wishes.budget):
-        raise UsageError(f"--budget {wishes.budget}: a number of seconds is wanted")
-    profile: Profile = "quick" if wishes.quick else "full" if wishes.full else "default"
-    _check_writable(wishes)
+    if options.quick and options.full:
+        raise UsageError(text("--quick cannot be combined with --full"))
+    if options.budget is not None and not math.isfinite(options.budget):
+        raise UsageError(text("--budget {value} is not a finite number of seconds", value=options.budget))
+    profile: Profile = "quick" if options.quick else "full" if options.full else "default"
+    _check_writable(options)
     return Request(
         profile=profile,
-        groups=_groups(wishes.only),
-        device=_device(wishes.device),
-        folder=os.path.abspath(wishes.folder or "."),
-        budget_seconds=wishes.budget or BUDGETS[profile],
-        memory_bytes=_size(wishes.memory),
+        groups=_parse_groups(options.only),
+        device=_parse_device(options.device),
+        folder=os.path.abspath(options.folder or "."),
+        budget_seconds=options.budget or BUDGETS[profile],
+        memory_bytes=_parse_memory(options.memory),
     )
 
 
-def _groups(only: tuple[str, ...]) -> tuple[str, ...] | None:
+def _parse_groups(only: tuple[str, ...]) -> tuple[str, ...] | None:
     import difflib
 
     from ownlab.instruments.bench.records import GROUPS
 
-    words = [word for each in only for word in each.split(",") if word]
-    if only and not words:
-        raise UsageError("--only names no group", hint=f"There are {', '.join(GROUPS)}.")
-    for word in words:
-        if word not in GROUPS:
-            close = difflib.get_close_matches(word, GROUPS, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
-            raise UsageError(f"--only {word}: there is no such group", hint=f"{hint}There are {', '.join(GROUPS)}.")
-    return tuple(words) or None
+    groups = [group for value in only for group in value.split(",") if group]
+    hint = text("The groups are {groups}.", groups=listing(GROUPS))
+    if only and not groups:
+        raise UsageError(text("--only contains no group"), hint=hint)
+    for group in groups:
+        if group not in GROUPS:
+            close = difflib.get_close_matches(group, GROUPS, n=1)
+            if close:
+                hint = sentences(text("Did you mean {group}?", group=close[0]), hint)
+            raise UsageError(text("--only {group}: unknown group", group=group), hint=hint)
+    return tuple(groups) or None
 
 
-def _device(asked: str | None) -> str | None:
+def _parse_device(name: str | None) -> str | None:
     import re
 
-    if asked is None or re.fullmatch(r"cpu|cuda:\d+", asked):
-        return asked
-    if asked == "cuda":
+    if name is None or re.fullmatch(r"cpu|cuda:\d+", name):
+        return name
+    if name == "cuda":
         return "cuda:0"
-    raise UsageError(f"--device {asked} is neither cpu nor a card", hint="Write cuda:0, cuda:1 … or cpu.")
+    raise UsageError(
+        text("--device {name} is neither cpu nor a card", name=name), hint=text("Use cuda:0, cuda:1 … or cpu.")
+    )
 
 
-def _size(asked: str | None) -> int | None:
+def _parse_memory(value: str | None) -> int | None:
     from ownlab.units import parse_bytes
 
-    if asked is None:
+    if value is None:
         return None
     try:
-        size = parse_bytes(asked)
+        size = parse_bytes(value)
     except ValueError as exc:
-        raise UsageError(f"--memory: {exc}") from exc
+        raise UsageError(text("--memory: {error}", error=exc)) from exc
     if size <= 0:
-        raise UsageError("--memory 0 leaves nothing to measure with")
+        raise UsageError(text("--memory must be greater than 0"))
     return size
 
 
-def _check_writable(wishes: Wishes) -> None:
-    """Minutes of measuring are not to be lost to a folder that is not there."""
-    if wishes.plot is not None:
+def _check_writable(options: Options) -> None:
+    """Check before minutes of measuring are lost."""
+    if options.plot is not None:
         from ownlab.render.charts import drawn_kind
 
-        drawn_kind(wishes.plot)
-    for path in (wishes.save, wishes.plot):
+        drawn_kind(options.plot)
+    for path in (options.save, options.plot):
         if path is not None and not os.access(path.absolute().parent, os.W_OK):
-            raise InputError(f"{path} cannot be written: its folder is not there, or may not be written to")
+            raise InputError(text("cannot write {path}: its folder does not exist or is not writable", path=path))
 
 
-def _measured(request: Request, wishes: Wishes) -> BenchReport:
-    """All of it, or what there was when it was interrupted."""
+def _measure(request: Request, options: Options) -> BenchReport:
+    """Measure, and return the report, also after an interruption."""
     from ownlab.config.target import resolve_machine_options
-    from ownlab.instruments.bench.measurement import Gathered, ask_events, gather, report_of
-    from ownlab.instruments.bench.terminal import following
+    from ownlab.instruments.bench.measurement import Progress, build_report, collect_events, run_guest
+    from ownlab.instruments.bench.terminal import show_progress
     from ownlab.machine.reader import read_machine
     from ownlab.render.console import working
 
-    options = resolve_machine_options(python=wishes.python)
-    with working("Looking at the machine"):
-        machine = read_machine(options)
-    gathered = Gathered()
-    if options.machine_file is not None:
-        gathered.notes.append(
-            f"The machine is not the one that was measured: {options.machine_origin} stands in for it."
+    target = resolve_machine_options(python=options.python)
+    with working(text("Reading the machine")):
+        machine = read_machine(target)
+    progress = Progress()
+    if target.machine_file is not None:
+        progress.notes.append(
+            text("The machine is not the measured one: it was read from {file}.", file=target.machine_origin)
         )
     try:
-        with following("Starting") as heard, closing(ask_events(request, options.python)) as events:
-            gather(events, gathered, heard)
+        with show_progress(text("Starting")) as on_event, closing(run_guest(request, target.python)) as events:
+            collect_events(events, progress, on_event)
     except KeyboardInterrupt:
-        return report_of(gathered, request, machine)
-    except SystemExit:  # a time limit, a closed terminal: nobody reads, but the result is kept
-        if gathered.results:
-            _keep(report_of(gathered, request, machine), wishes)
+        return build_report(progress, request, machine)
+    except SystemExit:  # a time limit, a closed terminal: save the result
+        if progress.results:
+            _save(build_report(progress, request, machine), options)
         raise
-    return report_of(gathered, request, machine)
+    return build_report(progress, request, machine)
 
 
-def _finish(report: BenchReport, wishes: Wishes) -> None:
-    """Kept first, so that a closed pipe does not lose it; shown whatever becomes of files."""
+def _finish(report: BenchReport, options: Options) -> None:
+    """Save first, so that a closed pipe loses nothing; show the report even if saving fails."""
     from ownlab.errors import OwnlabError
 
-    kept, refused = [], None
+    saved, failure = [], None
     try:
-        kept = _keep(report, wishes) if report.results else []
+        saved = _save(report, options) if report.results else []
     except OwnlabError as exc:
-        refused = exc
-    _show(report, wishes.plot, as_json=wishes.as_json)
-    for path in kept:
-        click.echo(f"Kept in {path}", err=True)
-    if refused is not None:
-        raise refused
+        failure = exc
+    _show(report, options.plot, as_json=options.as_json)
+    for path in saved:
+        click.echo(text("Saved as {path}", path=path), err=True)
+    if failure is not None:
+        raise failure
 
 
-def _keep(report: BenchReport, wishes: Wishes) -> list[Path]:
+def _save(report: BenchReport, options: Options) -> list[Path]:
     from ownlab.errors import OwnlabError
-    from ownlab.instruments.bench.report_files import save_report, where_kept
+    from ownlab.instruments.bench.report_files import new_report_path, save_report
 
-    kept = []
-    if wishes.keep:
+    saved = []
+    if options.keep:
         try:
-            path = where_kept(report)
+            path = new_report_path(report)
             save_report(report, path)
-            kept.append(path)
-        except OwnlabError as exc:  # nobody asked for this file by name: it is no failure
-            click.echo(f"ownlab: the result was not kept: {exc.message}", err=True)
-    if wishes.save is not None:
-        save_report(report, wishes.save)
-        kept.append(wishes.save)
-    return kept
+            saved.append(path)
+        except OwnlabError as exc:  # not an error: this file was not requested
+            click.echo(text("ownlab: the result was not saved: {reason}", reason=exc.message), err=True)
+    if options.save is not None:
+        save_report(report, options.save)
+        saved.append(options.save)
+    return saved
 
 
 def _show(report: BenchReport, plot: Path | None, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Several reports beside each other: ratios to the first, and whether what differs is more than noise."""
+"""Comparison of reports: ratios to the first and whether a difference is more than noise; references; rank of the card."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ownlab.catalog.card_speeds import WORKLOADS, Speed, Workload, ranked_speeds
 from ownlab.errors import InputError
 from ownlab.instruments.bench.records import GROUPS, BenchReport, Measure, Unit, device_kind
 from ownlab.instruments.bench.report_files import references
-from ownlab.instruments.bench.statistics import least_chance, rank_test
+from ownlab.instruments.bench.statistics import rank_test, smallest_p_value
+from ownlab.text import text
 
 __all__ = [
     "METHOD",
@@ -31,19 +32,21 @@ __all__ = [
 
 Difference = Literal["differs", "likely", "same", "other-size", "unknown"]
 
-# Two runs on one machine lie so far apart; less than that is no difference, however small the spread within each run.
+# Two runs on the same machine differ by this much. A smaller difference counts as none, however small the spread.
 NOISE = 0.015
-_CHANCE = 0.01
-METHOD = (
-    f"Differs: Mann and Whitney's rank test over the repetitions of both gives less than {100 * _CHANCE:g} %, and the medians "
-    f"are more than {100 * NOISE:g} % apart. Likely: too few repetitions for that test, and no value of the one reaches the other's."
+_P_VALUE = 0.01
+METHOD = text(
+    "Differs: the Mann-Whitney U test over the repetitions of both gives p < {p:g} %, and the medians are more than "
+    "{noise:g} % apart. Likely: too few repetitions for that test, and the values of both do not overlap.",
+    p=100 * _P_VALUE,
+    noise=100 * NOISE,
 )
 
 Key = tuple[str, str, Unit]
 
 
 class Side(Struct, frozen=True):
-    """One of the reports."""
+    """One of the compared reports."""
 
     label: str
     when: str
@@ -52,19 +55,19 @@ class Side(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """A test on one side."""
+    """One test on one side."""
 
     median: float
     low: float
     high: float
-    ratio: float  # how many times as fast as on the first side that has the test
+    ratio: float  # speed relative to the first side that has the test
     difference: Difference  # from the first
-    chance: float | None = None  # of such ranks where both were the same
-    above_limit: bool = False  # a measuring error: its ratio means nothing
+    chance: float | None = None  # p-value of the rank test
+    above_limit: bool = False  # a measurement error: the ratio is meaningless
 
 
 class Row(Struct, frozen=True):
-    """A test that at least two sides have; None where a side has it not."""
+    """A test that at least two sides have; None for a side without it."""
 
     name: str
     group: str
@@ -87,35 +90,36 @@ class Comparison(Struct, frozen=True):
     sides: tuple[Side, ...]
     rows: tuple[Row, ...]
     means: tuple[Mean, ...]
-    only: tuple[tuple[str, ...], ...]  # for each side the tests that no other has
-    method: str = METHOD
+    only: tuple[tuple[str, ...], ...]  # for each side, the tests that no other side has
+    method: str = ""
 
 
 def compare_reports(named: Sequence[tuple[str, BenchReport]]) -> Comparison:
-    """Reports with their labels, against the first of them."""
+    """Compare labelled reports with the first of them."""
     tables = [{_key(measure): measure for measure in report.results} for _, report in named]
     keys = sorted(dict.fromkeys(key for table in tables for key in table), key=lambda key: _sort_key(key, tables))
     shared = [key for key in keys if sum(key in table for table in tables) > 1]
     if not shared:
         raise InputError(
-            "these results have no test in common", hint="Measure with the same profile: ownlab bench --only …"
+            text("these results have no test in common"), hint=text("Measure with the same profile and groups.")
         )
     rows = tuple(_row(key, [table.get(key) for table in tables]) for key in shared)
     return Comparison(
         sides=tuple(Side(label, report.when, report.machine.description, report.complete) for label, report in named),
         rows=rows,
         means=tuple(_means(rows)),
+        method=METHOD,
         only=tuple(tuple(key[0] for key in table if key not in shared) for table in tables),
     )
 
 
 def _key(measure: Measure) -> Key:
-    """What makes two measures the same test. A card's number and a disk's path do not."""
+    """Return what identifies a test. The number of a card and the path of a disk do not matter."""
     return (measure.name, device_kind(measure.device), measure.unit)
 
 
 def _sort_key(key: Key, tables: list[dict[Key, Measure]]) -> tuple[int, int]:
-    """By group, then as measured."""
+    """Sort by group, then in the order of measurement."""
     for table in tables:
         if key in table:
             group = table[key].group
@@ -140,56 +144,56 @@ def _cell(measure: Measure, first: Measure) -> Cell:
 
 
 def _difference(measure: Measure, first: Measure, ratio: float, chance: float | None) -> Difference:
-    if not _is_alike(measure, first):
+    if not _is_same_work(measure, first):
         return "other-size"
     if chance is None:
         return "unknown"
     if abs(math.log(ratio)) <= math.log1p(NOISE):
         return "same"
-    if least_chance(len(first.seconds), len(measure.seconds)) < _CHANCE:
-        return "differs" if chance < _CHANCE else "same"
+    if smallest_p_value(len(first.seconds), len(measure.seconds)) < _P_VALUE:
+        return "differs" if chance < _P_VALUE else "same"
     apart = max(first.seconds) < min(measure.seconds) or max(measure.seconds) < min(first.seconds)
     return "likely" if apart else "same"
 
 
-def _is_alike(measure: Measure, first: Measure) -> bool:
-    """Whether as much was done. How many workers there are belongs to a machine; a slow disk's file ends a little earlier."""
+def _is_same_work(measure: Measure, first: Measure) -> bool:
+    """Whether both did the same work. The number of workers depends on the machine; the file of a slow disk is smaller."""
     if measure.group == "loader":
         return True
-    ours, theirs = dict(measure.shape), dict(first.shape)
+    shape, first_shape = dict(measure.shape), dict(first.shape)
     if measure.group == "disk":
-        sizes = (ours.pop("bytes", 0), theirs.pop("bytes", 0))
-        return ours == theirs and max(sizes) <= 2 * min(sizes)
-    return ours == theirs
+        sizes = (shape.pop("bytes", 0), first_shape.pop("bytes", 0))
+        return shape == first_shape and max(sizes) <= 2 * min(sizes)
+    return shape == first_shape
 
 
 def _means(rows: Sequence[Row]) -> list[Mean]:
     means = []
     for group in dict.fromkeys(row.group for row in rows):
-        whole = [
+        complete = [
             [cell.ratio for cell in row.cells if cell is not None]
             for row in rows
             if row.group == group and all(cell is not None and not cell.above_limit for cell in row.cells)
         ]
-        if whole:
-            logs = [sum(map(math.log, column)) / len(whole) for column in zip(*whole, strict=True)]
-            means.append(Mean(group, len(whole), tuple(math.exp(each) for each in logs)))
+        if complete:
+            logs = [sum(map(math.log, column)) / len(complete) for column in zip(*complete, strict=True)]
+            means.append(Mean(group, len(complete), tuple(math.exp(log) for log in logs)))
     return means
 
 
 class Ranking(Struct, frozen=True):
-    """Where a card stands for one kind of work."""
+    """The rank of a card for one kind of work."""
 
     workload: str
     speed: Speed
     rank: int  # 1: the fastest
     of: int
-    next_above: str  # the card just above it; "" for the fastest
+    next_above: str  # the next faster card; "" for the fastest
     next_below: str
 
 
 class ReferenceRatios(Struct, frozen=True):
-    """One's own report against one that came with ownlab: how many times as fast, by group."""
+    """A report against a reference result: relative speed by group."""
 
     name: str
     machine: str
@@ -197,19 +201,19 @@ class ReferenceRatios(Struct, frozen=True):
 
 
 def rank_card(report: BenchReport) -> tuple[Ranking, ...]:
-    """For each kind of work; none where the card that was measured is not in the catalogue."""
+    """Rank the measured card for each kind of work; empty if it is not in the catalogue."""
     limits = [measure.limit for measure in report.results if device_kind(measure.device) == "cuda" and measure.limit]
     name = next((limit.card for limit in limits if limit.card), None)
     if name is None:
         return ()
-    found = (_rank(name, workload) for workload in WORKLOADS)
-    return tuple(place for place in found if place is not None)
+    ranks = (_rank(name, workload) for workload in WORKLOADS)
+    return tuple(rank for rank in ranks if rank is not None)
 
 
 def _rank(card: str, workload: Workload) -> Ranking | None:
     steps = ranked_speeds(workload)
     names = [step.card for step in steps]
-    if card not in names:  # nothing can be said of it
+    if card not in names:  # its speed is unknown
         return None
     at = names.index(card)
     below = names[at + 1] if at + 1 < len(names) else ""
@@ -217,14 +221,14 @@ def _rank(card: str, workload: Workload) -> Ranking | None:
 
 
 def compare_with_references(report: BenchReport) -> tuple[ReferenceRatios, ...]:
-    """Against each reference that has tests in common with it, but itself."""
-    found = []
+    """Compare with each reference that has tests in common, except itself."""
+    ratios = []
     for name, reference in references().items():
         if reference == report:
             continue
         try:
             comparison = compare_reports([(name, reference), ("here", report)])
-        except InputError:  # no test in common: nothing to say of this one
+        except InputError:  # no test in common
             continue
-        found.append(ReferenceRatios(name, comparison.sides[0].machine, comparison.means))
-    return tuple(found)
+        ratios.append(ReferenceRatios(name, comparison.sides[0].machine, comparison.means))
+    return tuple(ratios)

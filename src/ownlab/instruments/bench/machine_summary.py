@@ -1,4 +1,4 @@
-"""A machine in few words, and the card that a guest's "cuda:0" means."""
+"""The summary of a machine for a report, and the card behind a guest's "cuda:0"."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from ownlab.instruments.bench.records import CardSummary, MachineSummary
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Card, Framework, FrameworkDevice, Machine
 from ownlab.machine.visible_devices import visible_devices
+from ownlab.text import text
 
-__all__ = ["card_of", "disk_of", "known_card", "notes_on", "summarise", "torch_of"]
+__all__ = ["catalogue_card", "describe_disk", "find_card", "find_torch", "machine_notes", "summarise"]
 
 
 def summarise(machine: Machine) -> MachineSummary:
-    """What a report says of the machine on which it was made."""
-    torch, host = torch_of(machine), machine.host
+    """Summarise the machine of a measurement."""
+    torch, host = find_torch(machine), machine.host
     return MachineSummary(
-        cards=tuple(_card(card) for card in _accelerators(machine)),
+        cards=tuple(_summarise_card(card) for card in _accelerators(machine)),
         cpu=value_of(host.cpu.model),
         cores=value_of(host.cpu.usable_cores),
         memory_bytes=value_of(host.memory.total),
@@ -31,13 +32,14 @@ def summarise(machine: Machine) -> MachineSummary:
     )
 
 
-def torch_of(machine: Machine) -> Framework | None:
-    """torch, as it answered in the interpreter that was asked."""
-    return next((each for each in value_of(machine.interpreter.frameworks) or () if each.name == "torch"), None)
+def find_torch(machine: Machine) -> Framework | None:
+    """Return torch as found in the interpreter."""
+    frameworks = value_of(machine.interpreter.frameworks) or ()
+    return next((framework for framework in frameworks if framework.name == "torch"), None)
 
 
-def card_of(machine: Machine, device: str, environ: Mapping[str, str] = os.environ) -> Card | None:
-    """The card behind "cuda:1": torch's second device. CUDA may count otherwise than the driver, so names must agree."""
+def find_card(machine: Machine, device: str, environ: Mapping[str, str] = os.environ) -> Card | None:
+    """Return the card behind torch's "cuda:1". CUDA may number cards differently from the driver, so names must agree."""
     kind, _, number = device.partition(":")
     if kind != "cuda":
         return None
@@ -51,15 +53,15 @@ def card_of(machine: Machine, device: str, environ: Mapping[str, str] = os.envir
         if name is None or value_of(card.name) == name:
             return card
     alike = [card for card in cards if name is None or value_of(card.name) == name]
-    if not alike and len(cards) == len(seen) == 1:  # by whatever name: AMD's tool and torch do not agree on it
+    if not alike and len(cards) == len(seen) == 1:  # by any name: AMD's tool and torch use different ones
         return cards[0]
     return alike[min(at, len(alike) - 1)] if alike else None
 
 
-def disk_of(machine: Machine, folder: str) -> str:
-    """The disk that a folder is on: results are passed on, and paths hold people's names."""
+def describe_disk(machine: Machine, folder: str) -> str:
+    """Return the disk of a folder. Results are shared, and paths contain names of people."""
     disks = [disk for disk in value_of(machine.host.disks) or () if _holds(disk.mount, folder)]
-    disk = max(disks, key=lambda each: len(each.mount), default=None)
+    disk = max(disks, key=lambda disk: len(disk.mount), default=None)
     if disk is None:
         return "disk"
     return disk.filesystem if disk.remote else f"{disk.filesystem} on {disk.device}"
@@ -69,27 +71,34 @@ def _holds(mount: str, folder: str) -> bool:
     return folder == mount or folder.startswith(mount.rstrip("/") + "/")
 
 
-def known_card(card: Card) -> catalogue.Card | None:
-    """The same card in the catalogue, with its peaks."""
+def catalogue_card(card: Card) -> catalogue.Card | None:
+    """Return the card in the catalogue, with its peak rates."""
     name = value_of(card.name)
     return None if name is None else catalogue.find_card(name, value_of(card.memory_total))
 
 
-def notes_on(machine: Machine) -> tuple[str, ...]:
-    """What is to be known before any figure is looked at."""
-    cards, torch = _accelerators(machine), torch_of(machine)
-    notes = []
+def machine_notes(machine: Machine) -> tuple[str, ...]:
+    """Return notes that qualify all results."""
+    cards, torch = _accelerators(machine), find_torch(machine)
+    notes: list[str] = []
     if cards and torch is not None and not _devices(machine):
-        built = value_of(torch.build)
-        why = "is built for the CPU alone" if built == "cpu" else "sees no card"
-        notes.append(
-            f"There is a card, and torch {value_of(torch.version) or ''} {why}: `ownlab doctor` says what to mend."
-        )
+        version = value_of(torch.version) or ""
+        if value_of(torch.build) == "cpu":
+            notes.append(
+                text("torch {version} is a CPU build and cannot use the card: see `ownlab doctor`.", version=version)
+            )
+        else:
+            notes.append(text("torch {version} does not see the card: see `ownlab doctor`.", version=version))
     for card in cards:
-        others = [each for each in value_of(card.processes) or () if each.kind == "compute" and each.pid != os.getpid()]
+        processes = value_of(card.processes) or ()
+        others = [process for process in processes if process.kind == "compute" and process.pid != os.getpid()]
         if others:
-            who = ", ".join(sorted({value_of(each.command) or f"process {each.pid}" for each in others}))
-            notes.append(f"Others use card {card.index} ({who}): figures on it are what is left over.")
+            names = ", ".join(sorted({value_of(other.command) or f"process {other.pid}" for other in others}))
+            notes.append(
+                text(
+                    "Other processes use card {index} ({names}): its results are lower.", index=card.index, names=names
+                )
+            )
     return tuple(notes)
 
 
@@ -98,14 +107,14 @@ def _accelerators(machine: Machine) -> list[Card]:
 
 
 def _devices(machine: Machine) -> tuple[FrameworkDevice, ...]:
-    torch = torch_of(machine)
+    torch = find_torch(machine)
     return () if torch is None else value_of(torch.devices) or ()
 
 
-def _card(card: Card) -> CardSummary:
-    known = known_card(card)
+def _summarise_card(card: Card) -> CardSummary:
+    known = catalogue_card(card)
     return CardSummary(
-        name=value_of(card.name) or "a card without a name",
+        name=value_of(card.name) or text("unnamed card"),
         memory_bytes=value_of(card.memory_total),
         catalogue=None if known is None else known.name,
     )

@@ -1,4 +1,4 @@
-"""One run: events of the guest gathered into a report, whole or as far as it came."""
+"""One measurement: starts the guest, reads its events, and builds the report, complete or not."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from msgspec.structs import replace
 import ownlab
 from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.guest_client import last_line
-from ownlab.instruments.bench.assessment import judge_all
-from ownlab.instruments.bench.machine_summary import notes_on, summarise
+from ownlab.instruments.bench.assessment import assess_results
+from ownlab.instruments.bench.machine_summary import machine_notes, summarise
 from ownlab.instruments.bench.records import (
     BenchReport,
     Done,
@@ -37,16 +37,17 @@ from ownlab.json_encoding import encode_json
 from ownlab.machine.interpreter import GUEST_ENVIRONMENT
 from ownlab.machine.records import Machine
 from ownlab.processes.runner import describe_exit
+from ownlab.text import text
 
-__all__ = ["BUDGETS", "INTERRUPTED", "CutOff", "Gathered", "ask_events", "gather", "report_of"]
+__all__ = ["BUDGETS", "INTERRUPTED", "GuestDied", "Progress", "build_report", "collect_events", "run_guest"]
 
-# Seconds; the guest starts no test that would not end in them. Starting torch and reading the machine come on top.
+# Seconds. The guest starts no test that would exceed them. Importing torch and reading the machine are not included.
 BUDGETS = {"quick": 18.0, "default": 150.0, "full": 900.0}
-INTERRUPTED = "it was interrupted"
+INTERRUPTED = text("it was interrupted")
 
 
-class Gathered:
-    """What the guest has said so far."""
+class Progress:
+    """The events of the guest so far."""
 
     def __init__(self) -> None:
         self.plan: Plan | None = None
@@ -57,8 +58,8 @@ class Gathered:
         self.begun = time.monotonic()
         self.when = datetime.now(timezone.utc).isoformat(timespec="seconds")
 
-    def take(self, event: Event) -> None:
-        """Keep what is to be kept of an event."""
+    def add(self, event: Event) -> None:
+        """Add an event."""
         if isinstance(event, Plan):
             self.plan = event
         elif isinstance(event, Result):
@@ -67,139 +68,143 @@ class Gathered:
             self.skipped.append(event)
 
 
-def gather(events: Iterable[Event], gathered: Gathered, heard: Callable[[Event], None]) -> None:
-    """Take in events to their end. A guest that dies or hangs leaves what it said; Ctrl-C leaves it too, and is passed on."""
+def collect_events(events: Iterable[Event], progress: Progress, on_event: Callable[[Event], None]) -> None:
+    """Collect all events. If the guest dies or hangs, or at Ctrl-C, which is raised, `progress` keeps what came before."""
     try:
         for event in events:
-            gathered.take(event)
-            heard(event)
-    except (CutOff, DeadlineError) as exc:
-        gathered.trouble = exc.message
+            progress.add(event)
+            on_event(event)
+    except (GuestDied, DeadlineError) as exc:
+        progress.trouble = exc.message
     except (KeyboardInterrupt, SystemExit):
-        gathered.trouble = INTERRUPTED
+        progress.trouble = INTERRUPTED
         raise
 
 
-def report_of(gathered: Gathered, request: Request, machine: Machine) -> BenchReport:
-    """The report of what was gathered."""
-    plan = gathered.plan or Plan(())
+def build_report(progress: Progress, request: Request, machine: Machine) -> BenchReport:
+    """Build the report from the events so far."""
+    plan = progress.plan or Plan(())
     groups = {test.name: test.group for test in plan.tests}
     return BenchReport(
-        when=gathered.when,
+        when=progress.when,
         ownlab=ownlab.__version__,
         profile=request.profile,
-        seconds=round(time.monotonic() - gathered.begun, 1),
-        machine=_where(machine, plan),
-        complete=not gathered.trouble,
-        trouble=gathered.trouble,
-        notes=(*gathered.notes, *_notes(machine, plan)),
-        results=judge_all([_without(plan.note, result) for result in gathered.results], machine),
+        seconds=round(time.monotonic() - progress.begun, 1),
+        machine=_summarise(machine, plan),
+        complete=not progress.trouble,
+        trouble=progress.trouble,
+        notes=(*progress.notes, *_notes(machine, plan)),
+        results=assess_results([_without_note(plan.note, result) for result in progress.results], machine),
         skipped=tuple(
             Skipped(skip.name, skip.group or groups.get(skip.name, ""), skip.reason, skip.message)
-            for skip in gathered.skipped
+            for skip in progress.skipped
         ),
     )
 
 
-def _where(machine: Machine, plan: Plan) -> MachineSummary:
-    """The guest has the last word on what it measured with."""
-    seen = summarise(machine)
+def _summarise(machine: Machine, plan: Plan) -> MachineSummary:
+    """The versions that the guest reports take precedence."""
+    summary = summarise(machine)
     if plan.torch is None:
-        return replace(seen, numpy=plan.numpy)
-    return replace(seen, torch=plan.torch, cuda=plan.cuda, numpy=plan.numpy)
+        return replace(summary, numpy=plan.numpy)
+    return replace(summary, torch=plan.torch, cuda=plan.cuda, numpy=plan.numpy)
 
 
-def _without(note: str, result: Result) -> Result:
-    """What holds for the whole run is said once."""
-    said = [part for part in result.note.split("; ") if part and part != note]
-    return replace(result, note="; ".join(said))
+def _without_note(note: str, result: Result) -> Result:
+    """Remove the note on the whole run, which the report has once."""
+    notes = [part for part in result.note.split("; ") if part and part != note]
+    return replace(result, note="; ".join(notes))
 
 
 def _notes(machine: Machine, plan: Plan) -> tuple[str, ...]:
-    said = plan.note[:1].upper() + plan.note[1:] + "." if plan.note else ""
-    return (said,) if said else notes_on(machine)
+    note = plan.note[:1].upper() + plan.note[1:] + "." if plan.note else ""
+    return (note,) if note else machine_notes(machine)
 
 
 _LAUNCH = Path(__file__).resolve().parents[3] / "ownlab_guest" / "launch.py"
-# One test takes seconds. A guest that says nothing for so long hangs, in a driver or on a dead disk.
+# A test takes seconds. A guest that is silent for longer than this hangs in a driver or on a dead disk.
 _SILENT_SECONDS = 180.0
-# Beyond its budget: frameworks take their time to start, and the test that is under way is finished.
+# Beyond the budget: frameworks take time to start, and the running test is finished.
 _LATE_SECONDS = 240.0
-# So that it can remove the file of the disk's test; one that is stuck in the driver is killed then.
+# For a clean exit; a guest that is stuck in the driver is killed after that.
 _GRACE_SECONDS = 5.0
 _STDERR_KEPT = 4000
 _EVENTS = msgspec.json.Decoder(Event)
 
 
-class CutOff(OwnlabError):
-    """The guest ended before it was done: what it said until then holds."""
+class GuestDied(OwnlabError):
+    """The guest ended early. Its events until then are valid."""
 
 
-def ask_events(
+def run_guest(
     request: Request, python: str, *, silence: float = _SILENT_SECONDS, late: float = _LATE_SECONDS
 ) -> Generator[Event, None, None]:
-    """What the guest says in `python`, as it says it. Raises CutOff or DeadlineError where it ends too early or not at all."""
+    """Run the guest in `python` and yield its events. Raises GuestDied if it ends early, DeadlineError if it hangs."""
     deadline = time.monotonic() + request.budget_seconds + late
-    # Neither file has a name: nothing stays of them, even where we are killed.
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as errors:
-        asked.write(encode_json(request))
-        asked.seek(0)
-        child = _start([python, str(_LAUNCH), "bench.run", "-"], asked, errors, request.budget_seconds + late)
+    # Unnamed files: nothing remains, even if this process is killed.
+    with tempfile.TemporaryFile() as question, tempfile.TemporaryFile() as errors:
+        question.write(encode_json(request))
+        question.seek(0)
+        child = _start([python, str(_LAUNCH), "bench.run", "-"], question, errors, request.budget_seconds + late)
         try:
-            heard = done = False
+            answered = done = False
             for line in _lines(child, deadline, silence):
                 event = _decode(line)
                 done = done or isinstance(event, Done)
                 if event is not None:
-                    heard = True
+                    answered = True
                     yield event
             if not done:
                 child.wait()
-                how = _how_it_ended(child, errors.fileno())
-                raise CutOff(how) if heard else InterpreterError(f"{python}: {how}")
+                ending = _describe_end(child, errors.fileno())
+                raise GuestDied(ending) if answered else InterpreterError(f"{python}: {ending}")
         finally:
             _end(child)
 
 
-def _start(command: list[str], asked: IO[bytes], errors: IO[bytes], seconds: float) -> subprocess.Popen[bytes]:
+def _start(command: list[str], question: IO[bytes], errors: IO[bytes], seconds: float) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
-            stdin=asked,
+            stdin=question,
             stdout=subprocess.PIPE,
             stderr=errors,
             env={**os.environ, **GUEST_ENVIRONMENT, "OWNLAB_GUEST_SECONDS": f"{seconds:g}"},
-            start_new_session=True,  # Ctrl-C in a terminal is meant for us, and the guest's own children end with it
+            start_new_session=True,  # Ctrl-C must not reach the guest; its own children end with it
         )
     except OSError as exc:
-        raise InterpreterError(f"{command[0]} is not a Python that can be run: {exc.strerror}") from exc
+        raise InterpreterError(
+            text("cannot run the Python {path}: {reason}", path=command[0], reason=exc.strerror)
+        ) from exc
 
 
 def _lines(child: subprocess.Popen[bytes], deadline: float, silence: float) -> Iterator[bytes]:
     assert child.stdout is not None
-    said, heard = bytearray(), time.monotonic()
+    buffer, last = bytearray(), time.monotonic()
     with selectors.DefaultSelector() as waiting:
         waiting.register(child.stdout, selectors.EVENT_READ)
         while True:
-            until = min(deadline, heard + silence)
+            until = min(deadline, last + silence)
             if not waiting.select(max(0.0, until - time.monotonic())):
-                why = f"said nothing for {silence:g} s" if until < deadline else "took far longer than its budget"
-                raise DeadlineError(
-                    f"the guest {why}: it was ended", hint="Is a driver or a disk hanging? ownlab doctor"
+                message = (
+                    text("the benchmark process sent nothing for {seconds:g} s and was stopped", seconds=silence)
+                    if until < deadline
+                    else text("the benchmark process exceeded its budget by far and was stopped")
                 )
+                raise DeadlineError(message, hint=text("A driver or a disk may hang. See: ownlab doctor"))
             part = os.read(child.stdout.fileno(), 1 << 16)
             if not part:
                 break
-            said += part
-            heard = time.monotonic()
-            *whole, rest = bytes(said).split(b"\n")
-            said = bytearray(rest)
+            buffer += part
+            last = time.monotonic()
+            *whole, rest = bytes(buffer).split(b"\n")
+            buffer = bytearray(rest)
             yield from whole
-    yield bytes(said)  # the last line may have no end
+    yield bytes(buffer)  # the last line may have no end
 
 
 def _decode(line: bytes) -> Event | None:
-    """None for what is no event: a library that writes to stdout, or a line that was cut."""
+    """Return None for a line that is not an event: output of a library, or a truncated line."""
     try:
         event: Event = _EVENTS.decode(line)
     except msgspec.DecodeError:
@@ -207,22 +212,24 @@ def _decode(line: bytes) -> Event | None:
     return event
 
 
-def _how_it_ended(child: subprocess.Popen[bytes], errors: int) -> str:
+def _describe_end(child: subprocess.Popen[bytes], errors: int) -> str:
     size = os.fstat(errors).st_size
-    said = os.pread(errors, _STDERR_KEPT, max(0, size - _STDERR_KEPT)).decode(errors="replace")
-    words = last_line(said)
-    return f"the guest {describe_exit(child.returncode)} before it was done" + (f": {words}" if words else "")
+    output = os.pread(errors, _STDERR_KEPT, max(0, size - _STDERR_KEPT)).decode(errors="replace")
+    ending, message = describe_exit(child.returncode), last_line(output)
+    if message:
+        return text("the benchmark process {ending} early: {message}", ending=ending, message=message)
+    return text("the benchmark process {ending} early", ending=ending)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """First asked, then made to; one that is stuck in the kernel is left behind."""
+    """Terminate, then kill. A process that is stuck in the kernel is left behind."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if child.poll() is None:
-            with contextlib.suppress(OSError):  # it ended by itself meanwhile
+            with contextlib.suppress(OSError):  # it has ended meanwhile
                 os.killpg(child.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_GRACE_SECONDS)
     if child.stdout is not None:
         child.stdout.close()
     if child.returncode is None:
-        child.returncode = -signal.SIGKILL  # so that Python does not warn of it
+        child.returncode = -signal.SIGKILL  # avoids a warning of Python

@@ -1,6 +1,6 @@
-"""What a guest says while it measures, and what becomes of it: a report that is kept, shown and compared.
+"""The events of the guest while it measures, and the report that is saved, shown and compared.
 
-Rates are in the unit that stands beside them (FLOP/s, B/s, images/s …), times in seconds. Fields are only ever added:
+Rates are in the unit of their record (FLOP/s, B/s, images/s …), times in seconds. Fields are only added, never removed:
 saved reports stay readable.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct, field
+
+from ownlab.text import text
 
 __all__ = [
     "GROUPS",
@@ -37,7 +39,7 @@ Profile = Literal["quick", "default", "full"]
 Unit = Literal["FLOP/s", "B/s", "s", "images/s", "tokens/s", "reads/s"]
 Verdict = Literal["fine", "above-limit", "low", "unjudged"]
 
-# What is measured, in the order in which it is shown.
+# The groups of tests, in the order of display.
 GROUPS = (
     "products",
     "memory",
@@ -54,21 +56,21 @@ GROUPS = (
 
 
 class Request(Struct, frozen=True):
-    """What the guest is asked to measure."""
+    """What the guest should measure."""
 
     profile: Profile = "default"
     groups: tuple[str, ...] | None = None  # None: all
     device: str | None = None  # cuda:0, cpu; None: the first card, else the CPU
-    folder: str = ""  # for the file of the disk's test
+    folder: str = ""  # for the file of the disk test
     budget_seconds: float = 150.0
-    memory_bytes: int | None = None  # of the card, at most; None: the guest's own choice
+    memory_bytes: int | None = None  # maximum on the card; None: the guest decides
 
 
-# --- what the guest says ----------------------------------------------------------------------------------------------
+# --- events of the guest ----------------------------------------------------------------------------------------------
 
 
 class State(Struct, frozen=True):
-    """What a card did at one moment."""
+    """The state of a card at one moment."""
 
     clock_mhz: float | None = None
     temperature_c: float | None = None
@@ -77,21 +79,21 @@ class State(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """A test that is to come."""
+    """A planned test."""
 
     name: str
     group: str = ""
 
 
 class Plan(Struct, frozen=True, tag="plan", tag_field="event"):
-    """Everything that is to come, and where: the first event."""
+    """All planned tests, and the device: the first event."""
 
     tests: tuple[Planned, ...]
     device: str = ""
     torch: str | None = None
-    cuda: str | None = None  # that torch was built with
+    cuda: str | None = None  # version that torch was built with
     numpy: str | None = None
-    note: str = ""  # others are on the card, say
+    note: str = ""  # for example that others use the card
 
 
 class Started(Struct, frozen=True, tag="begin", tag_field="event"):
@@ -101,7 +103,7 @@ class Started(Struct, frozen=True, tag="begin", tag_field="event"):
 
 
 class Result(Struct, frozen=True, tag="result", tag_field="event"):
-    """How long one test took: `seconds` for each repetition, in which `work` was done."""
+    """The result of one test: `seconds` of each repetition, which did `work`."""
 
     name: str
     group: str
@@ -119,7 +121,7 @@ class Result(Struct, frozen=True, tag="result", tag_field="event"):
 
 
 class Skip(Struct, frozen=True, tag="skipped", tag_field="event"):
-    """A test that was not made; or all of a group, whose name it has then."""
+    """A test that was skipped, or a whole group, by its name."""
 
     name: str
     reason: str
@@ -128,36 +130,36 @@ class Skip(Struct, frozen=True, tag="skipped", tag_field="event"):
 
 
 class Done(Struct, frozen=True, tag="done", tag_field="event"):
-    """Everything was measured: the last event."""
+    """All tests are finished: the last event."""
 
 
 Event = Plan | Started | Result | Skip | Done
 
 
-# --- what becomes of it -----------------------------------------------------------------------------------------------
+# --- the report -------------------------------------------------------------------------------------------------------
 
 
 class CardSummary(Struct, frozen=True):
-    """A card, as its driver names it."""
+    """A card by the name that its driver gives."""
 
     name: str
     memory_bytes: int | None = None
-    catalogue: str | None = None  # the name under which `ownlab gpus` knows it
+    catalogue: str | None = None  # its name in `ownlab gpus`
 
 
 class MachineSummary(Struct, frozen=True):
-    """Where it was measured, in few words; None: not known."""
+    """The machine of the measurement; None: unknown."""
 
     cards: tuple[CardSummary, ...] = ()
     cpu: str | None = None
-    cores: float | None = None  # that programs may use
+    cores: float | None = None  # usable by programs
     memory_bytes: int | None = None
     system: str | None = None
     kernel: str | None = None
     driver: str | None = None
     python: str | None = None
     torch: str | None = None
-    cuda: str | None = None  # that torch was built with
+    cuda: str | None = None  # version that torch was built with
     numpy: str | None = None
 
     @property
@@ -170,22 +172,22 @@ class MachineSummary(Struct, frozen=True):
 
 
 class Limit(Struct, frozen=True):
-    """What no such measurement can exceed, and who says so."""
+    """The maximum that is possible, with its source."""
 
     value: float  # in FLOP/s or B/s
     what: str  # "bf16 peak", "PCIe 5.0 x16"
     source: str
-    card: str = ""  # as `ownlab gpus` names it, where the figure is from there
-    slack: float = 0.0  # by which share a true figure may lie above it
+    card: str = ""  # name in `ownlab gpus`, if the value comes from there
+    slack: float = 0.0  # share by which a correct result may exceed it
 
     @property
     def named(self) -> str:
-        """In a sentence."""
-        return f"{self.what} of the {self.card}" if self.card else self.what
+        """Its name in a sentence."""
+        return text("{limit} of the {card}", limit=self.what, card=self.card) if self.card else self.what
 
 
 class Measure(Struct, frozen=True):
-    """One test: the median of its repetitions, and between which figures the true median lies."""
+    """One test: the median of its repetitions and the confidence interval."""
 
     name: str
     group: str
@@ -196,10 +198,10 @@ class Measure(Struct, frozen=True):
     median: float
     low: float
     high: float
-    confidence: float  # that the true median lies between the two: 0.95, less with few repetitions
+    confidence: float  # of the interval: 0.95, less with few repetitions
     count: int
-    seconds: tuple[float, ...] = ()  # each repetition; none where only the figures were published
-    percentiles: dict[str, float] = field(default_factory=dict)  # of a latency, in seconds
+    seconds: tuple[float, ...] = ()  # of each repetition; empty if only the result was published
+    percentiles: dict[str, float] = field(default_factory=dict)  # of a latency
     share_of_peak: float | None = None  # of `limit`
     limit: Limit | None = None
     verdict: Verdict = "unjudged"
@@ -210,7 +212,7 @@ class Measure(Struct, frozen=True):
 
 
 class Skipped(Struct, frozen=True):
-    """A test that was not made, and why."""
+    """A test that was skipped, with the reason."""
 
     name: str
     group: str
@@ -219,23 +221,23 @@ class Skipped(Struct, frozen=True):
 
 
 class BenchReport(Struct, frozen=True):
-    """`ownlab bench --json`, and the file that it saves."""
+    """`ownlab bench --json`, and the saved file."""
 
     version: int = 1
     when: str = ""  # ISO 8601, UTC
     ownlab: str = ""
     profile: str = "default"
-    seconds: float = 0.0  # that it took
+    seconds: float = 0.0  # duration of the run
     machine: MachineSummary = MachineSummary()
     complete: bool = True
-    trouble: str = ""  # why it is not complete
-    notes: tuple[str, ...] = ()  # others on the card, a torch that sees none …
+    trouble: str = ""  # why it is incomplete
+    notes: tuple[str, ...] = ()  # for example others on the card, or a torch without CUDA
     results: tuple[Measure, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    source: str = ""  # of a reference that was published; "": measured with ownlab
+    source: str = ""  # of a published reference; "": measured with ownlab
 
 
 def device_kind(device: str) -> str:
-    """ "cuda:1" -> "cuda": results of different machines are joined by the kind, not by the number."""
+    """Return "cuda" for "cuda:1": results of different machines are matched by kind, not by number."""
     head = device.partition(":")[0]
     return head if head in ("cuda", "cpu", "mps", "xpu") else "disk" if device else ""

@@ -1,4 +1,4 @@
-"""Reports as files: where they are kept, how one is found by name, and the reference results that came with ownlab."""
+"""Report files: saved results and the reference results of ownlab; finding them by name, and listing them."""
 
 from __future__ import annotations
 
@@ -15,97 +15,110 @@ from ownlab.errors import InputError, LabError, OwnlabError, RecordError
 from ownlab.files import write_file
 from ownlab.instruments.bench.records import BenchReport
 from ownlab.json_encoding import encode_json
+from ownlab.text import listing, sentences, text
 
 __all__ = [
     "FORMAT",
-    "Listed",
+    "ReportEntry",
     "ReportList",
     "find_report",
-    "kept_reports",
     "list_reports",
     "load_report",
+    "new_report_path",
     "reference_files",
     "references",
     "save_report",
-    "where_kept",
+    "saved_reports",
 ]
 
 FORMAT = 1
 _LIBRARY = Path(__file__).with_name("library")
-# Nothing that is measured lies outside: a picosecond, a million of the fastest cards.
+# Results outside of this range are damaged: below a picosecond, above a million of the fastest cards.
 _LEAST, _MOST = 1e-12, 1e24
-# The newest of one's own.
+# The name of the newest saved result.
 _LAST = "last"
 
 
 def save_report(report: BenchReport, path: Path) -> None:
-    """Write a report, whole or not at all."""
+    """Write a report atomically."""
     write_file(path, msgspec.json.format(encode_json(report), indent=1) + b"\n")
 
 
-def where_kept(report: BenchReport) -> Path:
-    """A new file in the state folder: `2026-11-15T22-40-03-h200.json`."""
+def new_report_path(report: BenchReport) -> Path:
+    """Return a new file name in the state folder: `2026-11-15T22-40-03-h200.json`."""
     folder = _folder()
     try:
         folder.mkdir(exist_ok=True)
     except OSError as exc:
-        raise LabError(f"{folder} cannot be made: {exc.strerror}", hint="Name a file yourself: --save FILE") from exc
+        raise LabError(
+            text("cannot create {folder}: {reason}", folder=folder, reason=exc.strerror),
+            hint=text("Choose a file yourself: --save FILE"),
+        ) from exc
     machine = report.machine
-    what = machine.cards[0].name if machine.cards else "cpu"
-    short = re.sub(r"[^a-z0-9]+", "-", what.lower().removeprefix("nvidia ")).strip("-")
+    name = machine.cards[0].name if machine.cards else "cpu"
+    short = re.sub(r"[^a-z0-9]+", "-", name.lower().removeprefix("nvidia ")).strip("-")
     begun = re.sub(r"[^0-9T-]", "-", report.when.partition("+")[0])
     return folder / f"{begun}-{short}.json"
 
 
-def kept_reports() -> list[Path]:
-    """One's own, the newest last."""
+def saved_reports() -> list[Path]:
+    """Return the saved results, the newest last."""
     return sorted(_folder(make=False).glob("*.json"))
 
 
 def reference_files() -> list[Path]:
-    """What came with ownlab: measured by us, or published by others, which `source` says."""
+    """Return the files of the reference results: measured with ownlab, or published by others (`source`)."""
     return sorted(_LIBRARY.glob("*.json"))
 
 
 def references() -> dict[str, BenchReport]:
-    """What came with ownlab, by name. One that cannot be read is a bug of ours, and raises."""
+    """Load the reference results by name. An unreadable one is a bug of ours and raises."""
     return {path.stem: load_report(path) for path in reference_files()}
 
 
 def find_report(name: str) -> BenchReport:
-    """A file; the name of one that was kept or came with ownlab; or "last"."""
+    """Load a file, a saved or reference result by its name, or "last"."""
     if os.path.exists(name) or os.sep in name or name.endswith(".json"):
         return load_report(Path(name))
-    known = {path.stem: path for path in (*reference_files(), *kept_reports())}
-    if name == _LAST and kept_reports():
-        return load_report(kept_reports()[-1])
+    known = {path.stem: path for path in (*reference_files(), *saved_reports())}
+    if name == _LAST and saved_reports():
+        return load_report(saved_reports()[-1])
     if name in known:
         return load_report(known[name])
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    hint = f"Did you mean {' or '.join(close)}? " if close else ""
-    raise InputError(f"there is no result {name!r}", hint=f"{hint}Name a file, or what `ownlab bench list` shows.")
+    hint = text("Give a file, or a name from `ownlab bench list`.")
+    if close:
+        hint = sentences(text("Did you mean {names}?", names=listing(close, "{items} or {last}")), hint)
+    raise InputError(text("no result is called {name!r}", name=name), hint=hint)
 
 
 def load_report(path: Path) -> BenchReport:
-    """Read a report that was saved."""
+    """Read a report from a file."""
     try:
         data = path.read_bytes()
     except OSError as exc:
         raise InputError(
-            f"{path} cannot be read: {exc.strerror}", hint="Make one with: ownlab bench --save FILE"
+            text("cannot read {path}: {reason}", path=path, reason=exc.strerror),
+            hint=text("Create one with: ownlab bench --save FILE"),
         ) from exc
     try:
         version = msgspec.json.decode(data, type=_Versioned).version
         if version > FORMAT:
-            raise RecordError(f"{path} has format {version}; this ownlab reads up to {FORMAT}", hint="Update ownlab.")
+            raise RecordError(
+                text(
+                    "{path} has format {version}; this ownlab reads up to {known}",
+                    path=path,
+                    version=version,
+                    known=FORMAT,
+                ),
+                hint=text("Update ownlab."),
+            )
         report = msgspec.json.decode(data, type=BenchReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise RecordError(f"{path} is no result of ownlab bench: {exc}") from exc
+        raise RecordError(text("{path} is not a result of ownlab bench: {error}", path=path, error=exc)) from exc
     for measure in report.results:
         if not all(_LEAST < figure < _MOST for figure in (measure.median, measure.low, measure.high)):
-            raise RecordError(
-                f"{path} is damaged: {measure.name} has a figure of zero or less, or one beyond all measure"
-            )
+            raise RecordError(text("{path} is damaged: {test} has an impossible value", path=path, test=measure.name))
     return report
 
 
@@ -118,38 +131,38 @@ class _Versioned(msgspec.Struct):
     results: list[msgspec.Raw]
 
 
-class Listed(Struct, frozen=True):
-    """One result, by the name that `compare` and `show` take."""
+class ReportEntry(Struct, frozen=True):
+    """One result, with the name for `compare` and `show`."""
 
     name: str
     path: str
-    reference: bool  # it came with ownlab
+    reference: bool  # part of ownlab
     when: str = ""
     machine: str = ""
     results: int = 0
     complete: bool = False
     source: str = ""
-    trouble: str = ""  # why it cannot be read
+    trouble: str = ""  # why it is unreadable
 
 
 class ReportList(Struct, frozen=True):
     """`ownlab bench list --json`."""
 
-    reports: tuple[Listed, ...]
+    reports: tuple[ReportEntry, ...]
 
 
 def list_reports() -> ReportList:
-    """All of them, the newest last; one that cannot be read says why."""
-    listed = []
-    for path in (*reference_files(), *kept_reports()):
-        own = path in kept_reports()
+    """List all results, the newest last, including unreadable ones."""
+    entries = []
+    for path in (*reference_files(), *saved_reports()):
+        own = path in saved_reports()
         try:
             report = load_report(path)
         except OwnlabError as exc:
-            listed.append(Listed(path.stem, str(path), not own, trouble=exc.message))
+            entries.append(ReportEntry(path.stem, str(path), not own, trouble=exc.message))
             continue
-        listed.append(
-            Listed(
+        entries.append(
+            ReportEntry(
                 path.stem,
                 str(path),
                 not own,
@@ -160,4 +173,4 @@ def list_reports() -> ReportList:
                 report.source,
             )
         )
-    return ReportList(tuple(listed))
+    return ReportList(tuple(entries))

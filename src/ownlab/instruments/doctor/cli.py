@@ -1,4 +1,4 @@
-"""`ownlab doctor`: what is here, and what is wrong."""
+"""`ownlab doctor`: parse the command, choose the machine, show the diagnosis or a rule's page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ownlab.instruments.doctor.queries import has_accelerator
 from ownlab.instruments.doctor.records import Case, Diagnosis, ProductCheck
 from ownlab.instruments.doctor.rule import RuleList, RulePage
 from ownlab.instruments.doctor.rules import RULES, find_rule
-from ownlab.instruments.doctor.terminal import show_diagnosis, show_page, show_rules
+from ownlab.instruments.doctor.terminal import show_diagnosis, show_rule_list, show_rule_page
 from ownlab.instruments.doctor.verification import verify
 from ownlab.machine.facts import Unknown
 from ownlab.machine.reader import read_machine
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 
 __all__ = ["command"]
 
@@ -26,57 +27,61 @@ __all__ = ["command"]
 @json_option
 @machine_options
 @click.option(
-    "--from", "source", metavar="FILE", help="Diagnose another machine from a text its owner pasted; - is stdin."
+    "--from", "source", metavar="FILE", help="Diagnose another machine from text pasted from it; - reads stdin."
 )
-@click.option("--verify", "prove", is_flag=True, help="Prove that each accelerator computes, against the CPU's result.")
-@click.option("--require-gpu", is_flag=True, help="End with exit code 1 unless GPU work will run.")
-@click.option("--explain", metavar="CODE", help="Show the page of a finding's code; `all` lists every code.")
+@click.option(
+    "--verify", "verify_devices", is_flag=True, help="Compute on each accelerator and compare with the CPU's result."
+)
+@click.option("--require-gpu", is_flag=True, help="Exit with code 1 unless GPU work will run.")
+@click.option("--explain", metavar="CODE", help="Explain a finding by its code; `all` lists every code.")
 def command(
     as_json: bool,
     python: str | None,
     machine: str | None,
     source: str | None,
-    prove: bool,
+    verify_devices: bool,
     require_gpu: bool,
     explain: str | None,
 ) -> None:
-    """Say in one sentence whether GPU work will run here, then what was found and what mends it.
+    """Check whether the GPU can be used, and how to fix it if not.
 
-    With --from, the same for a machine elsewhere: paste a saved machine, `python -m torch.utils.collect_env`,
+    The first line is the verdict; the findings follow, each with its evidence and its fix.
+
+    --from diagnoses another machine from pasted text: a saved machine, `python -m torch.utils.collect_env`,
     `nvidia-smi` (plain, -q, -q -x, -L, CSV), `npu-smi info`, `rocm-smi`, `amd-smi`, `lspci -k`, `dmesg`, `pip list`,
     several of them in any order, or just an error message.
 
-    Exit code: 0 fine, or no accelerator; 1 an accelerator is there and cannot be used; 2 wrong use; 3 input that cannot
-    be read; 4 a Python that cannot be run.
+    Exit codes: 0 no problem, or no accelerator; 1 an accelerator cannot be used; 2 wrong usage; 3 unreadable input; 4
+    Python cannot be run.
     """
     if explain is not None:
         _explain(explain, as_json)
         return
-    case = _case(source, python, machine, prove)
+    case = _case(source, python, machine, verify_devices)
     checks: tuple[ProductCheck, ...] = ()
-    if prove:
-        with working("Multiplying matrices on every accelerator"):
+    if verify_devices:
+        with working(text("Multiplying matrices on every accelerator")):
             checks = verify(case.machine.interpreter)
     diagnosis = diagnose(case, checks)
     if as_json:
         echo_record(diagnosis)
     else:
-        show_diagnosis(diagnosis, console(), verified=prove)
+        show_diagnosis(diagnosis, console(), verified=verify_devices)
     click.get_current_context().exit(_exit_code(diagnosis, require_gpu))
 
 
-def _case(source: str | None, python: str | None, machine: str | None, prove: bool) -> Case:
-    if source is not None and (prove or python or machine):
-        raise UsageError("--from speaks of another machine; it does not go with --verify, --python or --machine")
+def _case(source: str | None, python: str | None, machine: str | None, verify_devices: bool) -> Case:
+    if source is not None and (verify_devices or python or machine):
+        raise UsageError(text("--from cannot be combined with --verify, --python or --machine"))
     if python and machine:
-        raise UsageError("a saved machine has its Python in it; --python does not go with --machine")
+        raise UsageError(text("--python cannot be combined with --machine: a saved machine includes its Python"))
     if source is None:
         options = resolve_machine_options(python=python, machine=machine)
-        if prove and options.machine_file is not None:
-            raise UsageError("--verify computes on the machine in front of you; a saved machine cannot compute")
-        with working("Looking at this machine"):
+        if verify_devices and options.machine_file is not None:
+            raise UsageError(text("--verify needs a live machine: a saved machine cannot compute"))
+        with working(text("Reading this machine")):
             return case_of(read_machine(options))
-    # Imported here: the readers of pasted text are a third of the start-up time, and mostly not needed.
+    # Imported here: the parsers of pasted text take a third of the start-up time, and most calls do not need them.
     from ownlab.instruments.doctor.paste.reader import read_file, read_paste
 
     return read_paste(read_file(source), name="stdin" if source == "-" else source)
@@ -87,23 +92,23 @@ def _explain(code: str, as_json: bool) -> None:
         if as_json:
             echo_record(RuleList(tuple(RulePage.of(rule) for rule in RULES)))
         else:
-            show_rules(RULES, console())
+            show_rule_list(RULES, console())
         return
     rule = find_rule(code.lower())
     if as_json:
         echo_record(RulePage.of(rule))
     else:
-        show_page(rule, console())
+        show_rule_page(rule, console())
 
 
 def _exit_code(diagnosis: Diagnosis, require_gpu: bool) -> int:
     machine = diagnosis.machine
     python = machine.interpreter
-    silent = [fact for fact in (python.version, python.frameworks) if isinstance(fact, Unknown)]
-    if machine.origin == "live" and silent:
+    unknown = [fact for fact in (python.version, python.frameworks) if isinstance(fact, Unknown)]
+    if machine.origin == "live" and unknown:
         return InterpreterError.exit_code
-    trouble = any(finding.blocks for finding in diagnosis.findings) or has_accelerator(machine)
-    unusable = diagnosis.verdict.gpu_work == "no" and trouble
+    expected = any(finding.blocks for finding in diagnosis.findings) or has_accelerator(machine)
+    unusable = diagnosis.verdict.gpu_work == "no" and expected
     if unusable or (require_gpu and diagnosis.verdict.gpu_work != "yes"):
         return DeviceUnusable.exit_code
     return 0

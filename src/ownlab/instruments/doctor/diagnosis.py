@@ -1,4 +1,4 @@
-"""From a case to a diagnosis: every rule looks at it, then the verdict is drawn."""
+"""From a case to a diagnosis: run every rule, sort the findings, decide the verdict."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ownlab.catalog.versions import major_minor, parse_version
-from ownlab.instruments.doctor.queries import accelerator_on_bus, accelerators_of, has_accelerator, is_wsl, name_cards
+from ownlab.instruments.doctor.queries import (
+    accelerator_on_bus,
+    accelerators_of,
+    frameworks_of,
+    has_accelerator,
+    is_wsl,
+    name_cards,
+)
 from ownlab.instruments.doctor.records import Case, Diagnosis, Finding, Message, ProductCheck, Verdict
 from ownlab.instruments.doctor.rules import RULES
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine
+from ownlab.text import listing, plural, sentences, text
 from ownlab.units import format_bytes
 
 __all__ = ["case_of", "decide_verdict", "diagnose"]
@@ -19,10 +27,10 @@ _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
 def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
-    """Findings, worst first and in the order of causes, and the verdict over them."""
-    found = [finding for rule in RULES for finding in rule().check(case)]
-    # Rules stand in the order of causes; sorting keeps it within a severity, and puts what blocks first.
-    findings: tuple[Finding, ...] = tuple(sorted(found, key=lambda one: (_ORDER[one.severity], not one.blocks)))
+    """Run every rule over a case; return the findings, worst first and causes before effects, and the verdict."""
+    unsorted = [finding for rule in RULES for finding in rule().check(case)]
+    # RULES lists causes before effects. The stable sort keeps that order within a severity, blocking findings first.
+    findings = tuple(sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], not finding.blocks)))
     return Diagnosis(
         verdict=decide_verdict(case, findings, checks),
         findings=findings,
@@ -34,7 +42,7 @@ def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
 
 
 def case_of(machine: Machine) -> Case:
-    """The case of a machine that was read: all that its programs said is listened to."""
+    """Return the case of a machine that was read, with every message its facts contain."""
     return Case(machine=machine, messages=tuple(_messages_of(machine)))
 
 
@@ -47,132 +55,155 @@ def _messages_of(machine: Machine) -> Iterator[Message]:
         if health and health != "OK":
             yield Message(health, f"card {card.index}")
     no_card = isinstance(machine.cards, Known) and not has_accelerator(machine) and not is_wsl(machine)
-    for framework in value_of(machine.interpreter.frameworks) or ():
-        # Where there is no card, a framework's complaint that it finds none ("insufficient driver") is no sign of trouble.
+    for framework in frameworks_of(machine):
+        # Without a card, a framework's complaint that it finds none ("insufficient driver") is no problem.
         if framework.error and (framework.failure or not no_card):
             yield Message(framework.error, framework.name)
     for line in value_of(machine.host.kernel_log) or ():
         yield Message(line, "kernel log")
 
 
-# First words of titles that are no names.
-_PLAIN_WORDS = {"A", "An", "Another", "Each", "It", "No", "Parts", "Some", "The", "There", "This", "Two"}
-
-
 def decide_verdict(case: Case, findings: Iterable[Finding], checks: tuple[ProductCheck, ...] = ()) -> Verdict:
-    """The verdict over a case and what was found in it."""
+    """Return the verdict for a case, its findings and the results of --verify."""
     machine = case.machine
     cards = accelerators_of(machine)
-    found = tuple(findings)
-    blocking = [finding for finding in found if finding.blocks]
-    if blocking:
-        return Verdict("no", f"GPU work will not run, because {_inline(blocking[0].title)}.")
+    findings = tuple(findings)
+    blocking = next((finding for finding in findings if finding.blocks), None)
+    if blocking is not None:
+        return Verdict("no", text("GPU work will not run. {problem}.", problem=blocking.title))
     wrong = next((check for check in checks if check.wrong), None)
     if wrong is not None:
-        where = f"{wrong.name} ({wrong.device})"
-        return Verdict("no", f"GPU work will not run right: {wrong.framework} computed wrongly on {where}.")
-    working = [framework for framework in _frameworks(machine) if value_of(framework.devices)]
+        return Verdict(
+            "no",
+            text(
+                "GPU work will not run correctly: {framework} computed a wrong result on {card} ({device}).",
+                framework=wrong.framework,
+                card=wrong.name,
+                device=wrong.device,
+            ),
+        )
+    working = [framework for framework in frameworks_of(machine) if value_of(framework.devices)]
     if working:
-        return _with_frameworks(machine, cards, working, checks)
+        return _verdict_with_frameworks(machine, cards, working, checks)
     if cards:
-        return _with_cards(machine, cards, found)
-    if _surely_none(machine):
-        return Verdict("no", f"There is no accelerator here; work runs on the CPU{_cpu(machine)}.")
-    if case.messages and not found:
-        return Verdict("unknown", "No rule knows these words; whether GPU work will run cannot be told from them.")
-    return _cannot_tell(found, "Whether GPU work will run cannot be told from this alone.")
+        return _verdict_with_cards(machine, cards, findings)
+    if isinstance(machine.cards, Known) and not accelerator_on_bus(machine):
+        return Verdict("no", _cpu_only(machine))
+    if case.messages and not findings:
+        return Verdict(
+            "unknown", text("No rule recognises these messages. They do not show whether GPU work will run.")
+        )
+    return _unknown_verdict(findings, text("The available facts do not show whether GPU work will run."))
 
 
-def _cannot_tell(found: tuple[Finding, ...], sentence: str) -> Verdict:
-    """Where a trouble was found that stops one program, that comes first: it is what was asked about."""
-    if found and found[0].severity != "note":
-        return Verdict("unknown", f"{found[0].title}. {sentence}")
+def _unknown_verdict(findings: tuple[Finding, ...], sentence: str) -> Verdict:
+    """Put the first problem before the sentence: it is what the user asked about, though it stops one program only."""
+    if findings and findings[0].severity != "note":
+        return Verdict("unknown", sentences(text("{problem}.", problem=findings[0].title), sentence))
     return Verdict("unknown", sentence)
 
 
-def _with_frameworks(
+def _verdict_with_frameworks(
     machine: Machine, cards: tuple[Card, ...], working: list[Framework], checks: tuple[ProductCheck, ...]
 ) -> Verdict:
-    """Frameworks that see a device; where they were put to the proof, what failed is told apart."""
+    """Decide where frameworks see a device; after --verify, name those that failed to compute."""
     failed = {(check.framework, check.device) for check in checks if not check.passed}
-    proven = {(check.framework, check.device) for check in checks} - failed
-    able = [one for one in working if not checks or any(name == one.name for name, _ in proven)]
-    lame = " and ".join(sorted({name for name, _ in failed} - {one.name for one in able}))
+    passed = {(check.framework, check.device) for check in checks} - failed
+    able = [framework for framework in working if not checks or any(name == framework.name for name, _ in passed)]
+    able_names = {framework.name for framework in able}
+    unable = sorted({name for name, _ in failed} - able_names)
     if not able:
-        return Verdict("no", f"GPU work will not run: {lame} failed to compute on the device.")
-    partly = [
-        f"{name} failed to compute on {device}"
-        for name, device in sorted(failed)
-        if any(one.name == name for one in able)
-    ]
-    but = [f"{lame} failed to compute there"] if lame else []
+        return Verdict(
+            "no",
+            text("GPU work will not run: {frameworks} failed to compute on the device.", frameworks=listing(unable)),
+        )
     return Verdict(
-        "yes", "; but ".join([f"GPU work will run: {_what_runs(machine, cards, able)}", *but, *partly]) + "."
+        "yes",
+        sentences(
+            text("GPU work will run: {setup}.", setup=_describe_setup(machine, cards, able)),
+            text("However, {frameworks} failed to compute.", frameworks=listing(unable)) if unable else None,
+            *(
+                text("However, {framework} failed to compute on {device}.", framework=name, device=device)
+                for name, device in sorted(failed)
+                if name in able_names
+            ),
+        ),
     )
 
 
-def _with_cards(machine: Machine, cards: tuple[Card, ...], found: tuple[Finding, ...]) -> Verdict:
-    """Cards without a framework that was seen to use them."""
-    named = name_cards(cards)
-    builds = [framework for framework in _frameworks(machine) if value_of(framework.build) not in (None, "cpu")]
+def _verdict_with_cards(machine: Machine, cards: tuple[Card, ...], findings: tuple[Finding, ...]) -> Verdict:
+    """Decide where there are cards, and no framework is known to see one."""
+    names = name_cards(cards)
+    builds = [framework for framework in frameworks_of(machine) if value_of(framework.build) not in (None, "cpu")]
     driver = value_of(machine.nvidia.driver)
     if isinstance(machine.interpreter.frameworks, Known) and not machine.interpreter.frameworks.value:
-        path = value_of(machine.interpreter.path) or "this Python"
-        return Verdict("unknown", f"There is {named}, but {path} has no framework to use it with.")
-    blind = [framework for framework in _frameworks(machine) if value_of(framework.devices) == ()]
+        python = value_of(machine.interpreter.path)
+        if python is None:
+            return Verdict(
+                "unknown", text("This machine has {cards}, but this Python has no framework to use it.", cards=names)
+            )
+        return Verdict(
+            "unknown",
+            text("This machine has {cards}, but {python} has no framework to use it.", cards=names, python=python),
+        )
+    blind = [framework.name for framework in frameworks_of(machine) if value_of(framework.devices) == ()]
     if blind:
-        names = " and ".join(framework.name for framework in blind)
-        return Verdict("no", f"GPU work will not run: {names} sees none of {named}, and no rule says why.")
+        return Verdict(
+            "no",
+            text(
+                "GPU work will not run: {frameworks} did not find {cards}, and no rule explains why.",
+                frameworks=listing(blind),
+                cards=names,
+            ),
+        )
     if machine.origin == "pasted" and builds and driver:
-        # Nothing that is known stands in the way, though nobody saw a framework reach the card.
-        return Verdict("yes", f"GPU work should run: {_what_runs(machine, cards, builds)}.")
+        # No known problem, though the paste does not show a framework that uses the card.
+        return Verdict("yes", text("GPU work should run: {setup}.", setup=_describe_setup(machine, cards, builds)))
     if driver:
-        serves = f"Driver {driver} serves {named}; whether work runs depends on the framework, not known here."
-        return _cannot_tell(found, serves)
-    return _cannot_tell(found, f"Whether GPU work will run on {named} cannot be told from this alone.")
+        return _unknown_verdict(
+            findings,
+            text(
+                "Driver {driver} supports {cards}. Whether GPU work will run depends on the framework, which is unknown.",
+                driver=driver,
+                cards=names,
+            ),
+        )
+    return _unknown_verdict(
+        findings, text("The available facts do not show whether GPU work will run on {cards}.", cards=names)
+    )
 
 
-def _what_runs(machine: Machine, cards: tuple[Card, ...], frameworks: list[Framework]) -> str:
-    if not cards:
-        seen = Counter(device.name for device in value_of(frameworks[0].devices) or ())
-        named = ", ".join(f"{count} × {name}" for name, count in seen.items())
+def _describe_setup(machine: Machine, cards: tuple[Card, ...], frameworks: list[Framework]) -> str:
+    """ "1 × NVIDIA H200, torch 2.11 (CUDA 13.0) on driver 580"."""
+    if cards:
+        names = name_cards(cards)
     else:
-        named = name_cards(cards)
-    said = [named, *(_name_framework(framework) for framework in frameworks)]
-    driver = value_of(machine.nvidia.driver)
-    version = parse_version(driver) if driver else ()
-    return ", ".join(said) + (f" on driver {version[0]}" if version else "")
+        counted = Counter(device.name for device in value_of(frameworks[0].devices) or ())
+        names = ", ".join(f"{count} × {name}" for name, count in counted.items())
+    versions = ", ".join(_framework_version(framework) for framework in frameworks)
+    driver = parse_version(value_of(machine.nvidia.driver) or "")
+    if driver:
+        return text("{cards}, {frameworks} on driver {driver}", cards=names, frameworks=versions, driver=driver[0])
+    return text("{cards}, {frameworks}", cards=names, frameworks=versions)
 
 
-def _name_framework(framework: Framework) -> str:
+def _framework_version(framework: Framework) -> str:
     version = value_of(framework.version)
     cuda, rocm = value_of(framework.cuda), value_of(framework.rocm)
     built = f" (CUDA {major_minor(cuda)})" if cuda else f" (ROCm {major_minor(rocm)})" if rocm else ""
     return f"{framework.name} {major_minor(version) if version else ''}".rstrip() + built
 
 
-def _frameworks(machine: Machine) -> tuple[Framework, ...]:
-    return value_of(machine.interpreter.frameworks) or ()
-
-
-def _surely_none(machine: Machine) -> bool:
-    """Whether every place where an accelerator would show itself was looked at."""
-    return isinstance(machine.cards, Known) and not accelerator_on_bus(machine)
-
-
-def _cpu(machine: Machine) -> str:
+def _cpu_only(machine: Machine) -> str:
     cpu, memory = machine.host.cpu, machine.host.memory
-    parts = [part for part in (value_of(cpu.model),) if part]
+    parts: list[str] = [model for model in (value_of(cpu.model),) if model]
     cores = value_of(cpu.usable_cores)
     if cores is not None:
-        parts.append(f"{cores:g} usable core{'' if cores == 1 else 's'}")
+        singular = 1 if cores == 1 else 2
+        parts.append(plural(singular, "{cores} usable core", "{cores} usable cores", cores=f"{cores:g}"))
     limits = [size for size in (value_of(memory.cgroup_limit), value_of(memory.total)) if size is not None]
     if limits:
-        parts.append(f"{format_bytes(min(limits))} of memory")
-    return f": {', '.join(parts)}" if parts else ""
-
-
-def _inline(title: str) -> str:
-    """A title inside a sentence: "The driver is too old" -> "the driver is too old"; names stay as they are."""
-    first, _, rest = title.partition(" ")
-    return f"{first.lower()} {rest}" if first in _PLAIN_WORDS else title
+        parts.append(text("{size} of memory", size=format_bytes(min(limits))))
+    if not parts:
+        return text("This machine has no accelerator; work runs on the CPU.")
+    return text("This machine has no accelerator; work runs on the CPU: {cpu}.", cpu=listing(parts, "{items}, {last}"))

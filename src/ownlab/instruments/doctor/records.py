@@ -1,4 +1,4 @@
-"""What the doctor is given and what it says."""
+"""The records of the doctor: what it is given (`Case`) and what it returns (`Diagnosis`)."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ Severity = Literal["error", "warning", "note"]
 
 
 class Message(Struct, frozen=True):
-    """Words that a program said: an error, a log line, a traceback. Rules look for known signs in them."""
+    """Output of a program: an error, a log line, a traceback. Rules search it for known patterns."""
 
     text: str
     where: str  # "torch", "nvidia-smi", "kernel log", "pasted text"
 
 
 class Case(Struct, frozen=True):
-    """One machine (live, recorded or rebuilt from pasted text) and everything that was said on it."""
+    """One machine (live, recorded or rebuilt from pasted text) and the messages that programs printed on it."""
 
     machine: Machine
     messages: tuple[Message, ...] = ()
-    recognised: tuple[str, ...] = ()  # kinds of text that were found in a paste: "collect_env", "nvidia-smi table", …
-    missing: tuple[str, ...] = ()  # what else to paste, for a fuller answer
+    recognised: tuple[str, ...] = ()  # the kinds of text found in a paste: "collect_env", "nvidia-smi table", …
+    missing: tuple[str, ...] = ()  # what else to paste for a more complete diagnosis
 
 
 class Finding(Struct, frozen=True):
-    """One thing that a rule found."""
+    """One problem, or one noteworthy fact, that a rule found."""
 
     code: str
     severity: Severity
     title: str
-    evidence: tuple[str, ...]  # what was seen, with where
+    evidence: tuple[str, ...]  # the facts and messages behind it, each with its source
     meaning: str
-    fix: tuple[str, ...]  # what mends it here: commands, or sentences where no command can
-    blocks: bool = False  # True: with this, GPU work cannot run
+    fix: tuple[str, ...]  # the steps that fix it on this machine: commands, or sentences where no command can
+    blocks: bool = False  # True: GPU work cannot run because of it
 
 
 class Verdict(Struct, frozen=True):
@@ -50,13 +50,13 @@ class ProductCheck(Struct, frozen=True):
     """A matrix product on one device, compared with the same product on the CPU (`--verify`)."""
 
     framework: str
-    device: str  # as the framework names it: cuda:0
+    device: str  # the framework's name for it: cuda:0
     name: str  # the card's name
     passed: bool
-    wrong: bool = False  # it computed, and what it computed is not right; else it did not compute at all
+    wrong: bool = False  # True: the device computed a wrong result; False with passed=False: it did not compute at all
     largest_error: float | None = None  # relative to the largest element
     tolerance: float | None = None
-    ran_on: str | None = None  # where the result really was
+    ran_on: str | None = None  # the device on which the result was found
     error: str | None = None
     dtype: str = "float32"  # of the matrices: float32 without TF32, float16, bfloat16
 

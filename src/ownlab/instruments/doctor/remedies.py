@@ -1,4 +1,7 @@
-"""What mends a trouble here: the commands of this system, and who can run them (a host, Windows, nobody).
+"""Commands that fix a problem on this system: driver installation, packages, variables, pip wheels.
+
+They depend on the system, and on who can run them: root, the host of a container, Windows around WSL, or nobody on a
+rented platform.
 
 Package names: NVIDIA Driver Installation Guide (docs.nvidia.com/datacenter/tesla/driver-installation-guide, R610), and
 the distributions' own packages, read 2026-11.
@@ -24,6 +27,7 @@ from ownlab.instruments.doctor.queries import (
 )
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Machine
+from ownlab.text import text
 
 __all__ = [
     "as_root",
@@ -46,9 +50,8 @@ __all__ = [
 # R580 is NVIDIA's long-term branch (to 2028-06), the first for CUDA 13 and the last for Maxwell, Pascal and Volta.
 _LONG_TERM = 580
 _GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
-_FROM_NVIDIA = f"   # from NVIDIA's package repository: {_GUIDE}"
 _DOWNLOADS = "https://www.nvidia.com/drivers"
-# Platforms whose driver belongs to the provider: nothing that runs in the notebook can change it.
+# Platforms whose provider manages the driver: a notebook cannot change it.
 _RENTED = {"colab": "Colab", "kaggle": "Kaggle", "sagemaker": "SageMaker", "gradient": "Gradient", "runpod": "RunPod"}
 
 _INSTALL = {
@@ -66,29 +69,29 @@ _INITRAMFS = {
 
 
 def rented_platform(machine: Machine) -> str | None:
-    """The platform whose driver is its provider's affair, by its name; None on a machine of one's own."""
+    """Return the name of the platform whose provider manages the driver; None on a machine of one's own."""
     return _RENTED.get(value_of(machine.host.platform) or "")
 
 
 def as_root(machine: Machine, command: str) -> str:
-    """The command with sudo, unless we are root already; being root in a container says nothing of its host."""
+    """Return the command with sudo, unless the user is root; root in a container is not root on its host."""
     root = value_of(machine.host.user_is_root) and container_kind(machine) is None
     return command if root else f"sudo {command}"
 
 
-def on_host(machine: Machine, sentence: str) -> str:
-    """A sentence marked as work for the host, where we are in a container."""
-    return f"On the host, outside this container: {sentence}" if container_kind(machine) else sentence
+def on_host(machine: Machine, step: str) -> str:
+    """Mark a step as work for the host if this is a container."""
+    return text("On the host, outside this container: {step}", step=step) if container_kind(machine) else step
 
 
 def install_command(machine: Machine, package: str) -> str | None:
-    """The command that installs a package with this system's package manager; None where that is not known."""
+    """Return the command that installs a system package; None if the package manager is unknown."""
     manager = _INSTALL.get(value_of(machine.host.package_manager) or "")
     return as_root(machine, f"{manager} {package}") if manager else None
 
 
 def initramfs_command(machine: Machine) -> str:
-    """The command that renews the boot image, so that a list of forbidden or preset modules counts at boot."""
+    """Return the command that rebuilds the boot image, so that changes in /etc/modprobe.d apply at boot."""
     known = _INITRAMFS.get(value_of(machine.host.package_manager) or "")
     if known:
         return as_root(machine, known)
@@ -96,41 +99,47 @@ def initramfs_command(machine: Machine) -> str:
 
 
 def modprobe_option(machine: Machine, file: str, *lines: str) -> str:
-    """The command that writes lines to a file in /etc/modprobe.d."""
-    text = r"\n".join(lines)
-    return f"printf '{text}\\n' | {as_root(machine, f'tee /etc/modprobe.d/{file}')}"
+    """Return the command that writes lines to a file in /etc/modprobe.d."""
+    content = r"\n".join(lines)
+    return f"printf '{content}\\n' | {as_root(machine, f'tee /etc/modprobe.d/{file}')}"
 
 
 def set_variable(machine: Machine, assignment: str) -> str:
-    """The command that sets an environment variable in the shell of this system."""
+    """Return the command that sets an environment variable in the shell of this system."""
     name, _, value = assignment.partition("=")
     return f"set {name}={value}" if value_of(machine.host.family) == "windows" else f"export {name}={value}"
 
 
 def driver_remedy(machine: Machine, *, floor: str | None = None, flavour: str | None = None) -> tuple[str, ...]:
-    """How a driver (at least `floor`, with kernel modules of this `flavour`) is had on this machine."""
-    wanted = f"NVIDIA's driver {floor} or newer" if floor else "NVIDIA's driver"
+    """Return the steps that install a driver (at least `floor`, with kernel modules of this `flavour`)."""
+    wanted = text("NVIDIA driver {floor} or newer", floor=floor) if floor else text("the NVIDIA driver")
     platform = rented_platform(machine)
     if platform:
-        return (f"The driver of {platform} is its provider's: it cannot be changed from here.",)
+        return (text("The provider of {platform} manages the driver. You cannot change it.", platform=platform),)
     if is_wsl(machine):
         return (
-            f"On Windows, not in WSL: install {wanted} from {_DOWNLOADS}",
-            "Then, in PowerShell: wsl --shutdown",
+            text("On Windows, not in WSL, install {driver} from {url}", driver=wanted, url=_DOWNLOADS),
+            text("Then run in PowerShell: wsl --shutdown"),
         )
     if container_kind(machine):
-        return (f"On the host, outside this container: install {wanted} ({_GUIDE}), then start the container anew.",)
+        return (
+            text(
+                "On the host, outside this container, install {driver} ({url}), then restart the container.",
+                driver=wanted,
+                url=_GUIDE,
+            ),
+        )
     if value_of(machine.host.family) == "windows":
-        return (f"Install {wanted} from {_DOWNLOADS}",)
-    command = _driver_command(machine, flavour or _flavour(machine))
+        return (text("Install {driver} from {url}", driver=wanted, url=_DOWNLOADS),)
+    command = _driver_command(machine, flavour or _module_flavour(machine))
     if command is None:
-        return (f"Install {wanted}: {_GUIDE}",)
+        return (text("Install {driver}: {url}", driver=wanted, url=_GUIDE),)
     return (command, as_root(machine, "reboot"))
 
 
-def _flavour(machine: Machine) -> str | None:
-    """The flavour of kernel module that the cards here need, or can use; None where they are not known."""
-    known = [found.open_modules for found in map(architecture, nvidia_cards(machine)) if found is not None]
+def _module_flavour(machine: Machine) -> str | None:
+    """Return the flavour of kernel module that the cards need ("any": both work); None if the cards are unknown."""
+    known = [family.open_modules for family in map(architecture, nvidia_cards(machine)) if family is not None]
     if "impossible" in known:
         return "proprietary"
     if not known:  # a card that only the bus shows may be of any age
@@ -149,22 +158,39 @@ def _driver_command(machine: Machine, flavour: str | None) -> str | None:
     streams = manager == "dnf" and re.search(r"\b[89](?:\.\d+)?\b", system)
     if flavour == "proprietary":
         if streams:
-            return as_root(machine, f"dnf module install -y nvidia-driver:{_LONG_TERM}-dkms{_FROM_NVIDIA}")
-        return f"Install driver branch R{_LONG_TERM} with proprietary kernel modules, the last for this card: {_GUIDE}"
+            return _with_source(as_root(machine, f"dnf module install -y nvidia-driver:{_LONG_TERM}-dkms"), manager)
+        return text(
+            "Install driver branch R{branch} with proprietary kernel modules, the last one for this card: {url}",
+            branch=_LONG_TERM,
+            url=_GUIDE,
+        )
     if streams:
-        command, where = "dnf module install -y nvidia-driver:open-dkms", _FROM_NVIDIA
+        command = "dnf module install -y nvidia-driver:open-dkms"
     elif manager == "dnf" and "Fedora" in system:
-        command, where = "dnf install -y akmod-nvidia", "   # from RPM Fusion's nonfree repository"
+        command, manager = "dnf install -y akmod-nvidia", "rpmfusion"
     elif manager in ("apt", "dnf", "zypper"):
-        command, where = f"{_INSTALL[manager]} nvidia-open", _FROM_NVIDIA
+        command = f"{_INSTALL[manager]} nvidia-open"
     elif manager == "pacman":
-        command, where = "pacman -S --needed nvidia-open", ""
+        command = "pacman -S --needed nvidia-open"
     else:
         return None
     command = as_root(machine, command)
     if flavour is None:
-        return f"Turing (GTX 16, RTX 20) and newer: {command}; older cards: the proprietary R{_LONG_TERM} driver{where}"
-    return command + where
+        command = text(
+            "Turing (GTX 16, RTX 20) and newer: {command}; older cards: the proprietary R{branch} driver",
+            command=command,
+            branch=_LONG_TERM,
+        )
+    return _with_source(command, manager)
+
+
+def _with_source(command: str, manager: str | None) -> str:
+    """Add the repository that has the package, where it is not the distribution's own."""
+    if manager == "pacman":
+        return command
+    if manager == "rpmfusion":
+        return text("{command}   # from RPM Fusion's nonfree repository", command=command)
+    return text("{command}   # from NVIDIA's package repository: {url}", command=command, url=_GUIDE)
 
 
 _INDEX = "https://download.pytorch.org/whl"
@@ -172,7 +198,7 @@ _CPU = f"pip install torch --index-url {_INDEX}/cpu"
 
 
 def torch_wheel(machine: Machine, capability: str | None = None, driver: str | None = None) -> Wheel | None:
-    """The newest torch for the cards and the driver here (or for these); None where no table says, or none can run."""
+    """Return the newest torch for these cards and this driver; None if the tables are silent, or none can run."""
     return None if is_musl(machine) else _wheel(machine, capability, driver)
 
 
@@ -187,54 +213,80 @@ def _wheel(machine: Machine, capability: str | None, driver: str | None, *, any_
 
 
 def torch_command(machine: Machine, capability: str | None = None) -> str | None:
-    """The pip line for that torch."""
+    """Return the pip command for that torch."""
     wheel = torch_wheel(machine, capability)
     return wheel.command if wheel else None
 
 
 def no_wheel_advice(machine: Machine, capability: str | None = None, name: str = "torch") -> str:
-    """What can be done where no pip line is known: another system, another Python, a newer driver, or the CPU."""
+    """Say what to do where no pip command is known: another system, another Python, a newer driver, or the CPU."""
     if is_musl(machine):
-        return "No wheel of a framework runs on musl: use a system or an image with glibc (see the finding musl)."
+        return text("Framework wheels do not run on musl. Use a system or an image with glibc (see the finding musl).")
     if name != "torch":
-        return f"No {name} for CUDA is known that runs on this card with this driver: compute on the CPU with it."
-    found = capability or oldest_capability(machine)
-    card = f"this card (compute capability {found})" if found else "this card"
+        return text(
+            "No CUDA build of {framework} is known to run on this card with this driver. Use {framework} on the CPU.",
+            framework=name,
+        )
+    number = capability or oldest_capability(machine)
+    card = text("this card (compute capability {number})", number=number) if number else text("this card")
     other = _wheel(machine, capability, None, any_python=True)
     python = value_of(machine.interpreter.version)
     if other is not None and python is not None:
-        wanted = f"Python {other.python[0]} to {other.python[1]}" if other.python else "another Python"
-        return f"No torch for {card} has wheels for Python {python}: with {wanted}, {other.command}"
-    if wheel_for(found, None, platform=torch_platform(machine), family=driver_family(machine)) is not None:
-        return f"No torch wheel runs on {card} with this driver: install a newer driver; until then the CPU: {_CPU}"
-    return f"No torch wheel of our table (1.7 and newer) has code for {card}: compute on the CPU, {_CPU}"
+        return _other_python_advice(other, card, python)
+    if wheel_for(number, None, platform=torch_platform(machine), family=driver_family(machine)) is not None:
+        return text(
+            "No torch wheel runs on {card} with this driver. Install a newer driver; until then use the CPU: {command}",
+            card=card,
+            command=_CPU,
+        )
+    return text(
+        "No known torch wheel (1.7 and newer) has code for {card}. Use the CPU: {command}", card=card, command=_CPU
+    )
+
+
+def _other_python_advice(wheel: Wheel, card: str, python: str) -> str:
+    if wheel.python:
+        return text(
+            "No torch for {card} has wheels for Python {python}. Use Python {first} to {last}: {command}",
+            card=card,
+            python=python,
+            first=wheel.python[0],
+            last=wheel.python[1],
+            command=wheel.command,
+        )
+    return text(
+        "No torch for {card} has wheels for Python {python}. Use another Python: {command}",
+        card=card,
+        python=python,
+        command=wheel.command,
+    )
 
 
 def framework_command(machine: Machine, name: str) -> str | None:
-    """The pip line for a framework's CUDA build on this card and driver; None where none is known."""
+    """Return the pip command for a framework's CUDA build on this card and driver; None if none is known."""
     if name == "torch" or is_musl(machine):
         return torch_command(machine)
     if name == "tensorflow":
-        return "pip install 'tensorflow[and-cuda]'" + (
-            "   # in WSL2: on Windows itself TensorFlow uses no GPU since 2.11"
-            if value_of(machine.host.family) == "windows"
-            else ""
-        )
+        if value_of(machine.host.family) == "windows":
+            return text(
+                "pip install 'tensorflow[and-cuda]'   # in WSL2: TensorFlow uses no GPU on Windows itself since 2.11"
+            )
+        return "pip install 'tensorflow[and-cuda]'"
     if name == "jax":
         card = parse_version(oldest_capability(machine) or "")
         for row in jax_extras():
             enough = not card or card >= parse_version(row.min_compute_capability)
-            if enough and _serves(machine, row.cuda_major):
+            if enough and _supports_cuda(machine, row.cuda_major):
                 return f"pip install -U 'jax[{row.extra}]'"
     if name == "cupy":
         for package in cupy_packages():
-            if _serves(machine, package.cuda_major):
+            if _supports_cuda(machine, package.cuda_major):
                 return f"pip install {package.package}"
     return None
 
 
-def _serves(machine: Machine, cuda_major: int) -> bool:
-    """Whether driver and cards here run programs of a CUDA major, as far as they are known."""
+def _supports_cuda(machine: Machine, cuda_major: int) -> bool:
+    """Whether driver and cards run programs of a CUDA major version, as far as they are known."""
     driver = value_of(machine.nvidia.driver)
     floor = driver_floor(f"{cuda_major}.0", driver_family(machine))
     if driver and floor and parse_version(driver) < parse_version(floor):
@@ -246,17 +298,17 @@ def _serves(machine: Machine, cuda_major: int) -> bool:
 
 
 def rocm_requirement() -> str:
-    """torch for AMD's cards, as arguments of pip."""
+    """Return the pip arguments for torch on AMD cards."""
     return f"torch --index-url {_INDEX}/rocm{newest_rocm()}"
 
 
 def xpu_requirement() -> str:
-    """torch for Intel's cards, as arguments of pip."""
+    """Return the pip arguments for torch on Intel cards."""
     return f"torch --index-url {_INDEX}/xpu"
 
 
 def torch_platform(machine: Machine) -> str:
-    """The platform as the table of wheels names it: linux-x86_64, linux-aarch64, windows-x86_64."""
+    """Return the platform as the table of wheels names it: linux-x86_64, linux-aarch64, windows-x86_64."""
     system = "windows" if value_of(machine.host.family) == "windows" else "linux"
     architecture = value_of(machine.host.cpu.architecture)
     return f"{system}-{'aarch64' if architecture in ('aarch64', 'arm64') else 'x86_64'}"

@@ -1,7 +1,8 @@
-"""What a rule is.
+"""The base classes of the doctor's rules.
 
-A rule is a class with a stable code. Its docstring is its page: the first line says what it finds, then come "Why it
-matters", "What to do" and "Sources". `ownlab doctor --explain CODE` shows it, and docs/RULES.md is made of them.
+A rule is a class with a stable code. Its docstring is its page: the first line says what the rule finds, then follow
+"Why it matters", "What to do" and "Sources". `ownlab doctor --explain CODE` shows the page; docs/RULES.md is generated
+from all pages.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from ownlab.instruments.doctor.records import Case, Finding, Message, Severity
 
 __all__ = ["QUOTES_SHOWN", "FixedMessageRule", "MessageRule", "Rule", "RuleList", "RulePage", "quote"]
 
-# A quoted line longer than this is cut: evidence is to be read.
+# Longer lines are shortened around the match, so that evidence stays readable.
 _QUOTE_LENGTH = 240
-# Of one error: a run on eight cards says it eight times.
+# A run on eight cards prints the same error eight times; show it this many times.
 QUOTES_SHOWN = 3
 
 
 class Rule(ABC):
-    """Looks at a case and says what it finds. Called by `diagnose()`, once a case; keeps no state."""
+    """Checks a case for one kind of problem. `diagnose()` calls it once per case; it keeps no state."""
 
     code: ClassVar[str]
     severity: ClassVar[Severity]
@@ -35,11 +36,11 @@ class Rule(ABC):
 
     @abstractmethod
     def check(self, case: Case) -> Iterable[Finding]:
-        """Yield a finding for each separate thing that is wrong; usually none or one."""
+        """Yield one finding per separate problem; usually none or one."""
 
     @classmethod
     def page(cls) -> str:
-        """The rule's page, as Markdown."""
+        """Return the rule's page as Markdown."""
         return inspect.cleandoc(cls.__doc__ or "")
 
     def finding(
@@ -52,7 +53,7 @@ class Rule(ABC):
         severity: Severity | None = None,
         blocks: bool | None = None,
     ) -> Finding:
-        """A finding of this rule; what is not given is the rule's own."""
+        """Return a finding of this rule; title, severity and blocks default to the rule's own."""
         return Finding(
             code=self.code,
             severity=severity or self.severity,
@@ -65,44 +66,44 @@ class Rule(ABC):
 
 
 class MessageRule(Rule):
-    """A rule that knows its trouble by the words that programs say."""
+    """A rule that recognises a problem by messages that programs print."""
 
-    patterns: ClassVar[tuple[str, ...]]  # regular expressions, matched line by line, without regard to case
+    patterns: ClassVar[tuple[str, ...]]  # regular expressions, matched line by line, ignoring case
 
     def matches(self, case: Case) -> Iterator[tuple[Message, re.Match[str]]]:
-        """Each message that bears a sign, with the first match in it."""
-        pattern = re.compile("|".join(f"(?:{sign})" for sign in self.patterns), re.IGNORECASE)
+        """Yield each message that matches a pattern, with the first match in it."""
+        pattern = re.compile("|".join(f"(?:{pattern})" for pattern in self.patterns), re.IGNORECASE)
         for message in case.messages:
             match = pattern.search(message.text)
             if match is not None:
                 yield message, match
 
     def quotes(self, case: Case) -> tuple[str, ...]:
-        """The lines that bear a sign, each once, as evidence."""
+        """Return the matching lines as evidence, without duplicates."""
         return tuple(dict.fromkeys(quote(message, match) for message, match in self.matches(case)))
 
 
 class FixedMessageRule(MessageRule):
-    """A rule whose words tell it whole: they mean the same, and want the same, wherever they are said."""
+    """A message rule whose meaning and fix do not depend on the machine."""
 
     meaning: ClassVar[str]
     fix: ClassVar[tuple[str, ...]]
 
     def check(self, case: Case) -> Iterable[Finding]:
-        """A finding with the first lines that bear a sign."""
+        """Yield one finding with the first matching lines."""
         quotes = self.quotes(case)
         if quotes:
             yield self.finding(evidence=quotes[:QUOTES_SHOWN], meaning=self.meaning, fix=self.fix)
 
 
 def quote(message: Message, match: re.Match[str]) -> str:
-    """The line of the message in which the match stands, with where it was said; a long one is cut around the match."""
+    """Return the matching line with its source, shortened around the match if it is long."""
     start = message.text.rfind("\n", 0, match.start()) + 1
     end = message.text.find("\n", match.end())
     end = end if end >= 0 else len(message.text)
     first = max(start, match.start() - _QUOTE_LENGTH // 2)
     last = min(end, first + _QUOTE_LENGTH)
-    line = " ".join(message.text[first:last].split())  # a match may run over wrapped lines
+    line = " ".join(message.text[first:last].split())  # a match may span wrapped lines
     return f"{message.where}: {'…' if first > start else ''}{line}{'…' if last < end else ''}"
 
 
@@ -116,7 +117,7 @@ class RulePage(Struct, frozen=True):
 
     @classmethod
     def of(cls, rule: type[Rule]) -> RulePage:
-        """The page of a rule."""
+        """Return the page of a rule."""
         return cls(rule.code, rule.severity, rule.title, rule.page())
 
 

@@ -1,4 +1,4 @@
-"""Proves that the accelerators compute: a product on every device of every framework, against the CPU's."""
+"""Verification that the accelerators compute: a matrix product on every device, compared with the CPU's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ownlab.instruments.doctor.records import ProductCheck
 from ownlab.machine.facts import value_of
 from ownlab.machine.interpreter import GUEST_ENVIRONMENT
 from ownlab.machine.records import Framework, FrameworkDevice, Interpreter
+from ownlab.text import text
 
 __all__ = ["verify"]
 
@@ -17,15 +18,15 @@ __all__ = ["verify"]
 def verify(
     interpreter: Interpreter, *, deadline: float = 120.0, env: Mapping[str, str] | None = None
 ) -> tuple[ProductCheck, ...]:
-    """A check for each device and type, in each framework that sees a device; none where none does.
+    """Return a check for each device and data type, in each framework that sees a device.
 
-    `deadline` is in seconds, for each framework by itself. They compute one after the other, so that none takes the
-    memory, or in exclusive mode the whole card, from another. `env` is added to ours.
+    `deadline` is in seconds and applies to each framework separately. Frameworks compute one after the other, because
+    each may take the memory or, in exclusive mode, the whole card. `env` is added to the current environment.
     """
     python = value_of(interpreter.path)
     if python is None:
         return ()
-    able = [each for each in value_of(interpreter.frameworks) or () if value_of(each.devices)]
+    able = [framework for framework in value_of(interpreter.frameworks) or () if value_of(framework.devices)]
     return tuple(check for framework in able for check in _verify_framework(python, framework, deadline, env))
 
 
@@ -41,9 +42,11 @@ def _verify_framework(
             deadline=deadline,
             env={**GUEST_ENVIRONMENT, "CUPY_TF32": "0", **(env or {})},
         )
-    except OwnlabError as exc:  # it crashed or hung: so none of its devices is proved
+    except OwnlabError as exc:  # it crashed or hung, so none of its devices is verified
         return _all_failed(framework, exc.message)
-    return checks or _all_failed(framework, f"{framework.name} saw this device before, and sees none now")
+    return checks or _all_failed(
+        framework, text("{framework} found this device earlier, but finds none now", framework=framework.name)
+    )
 
 
 def _all_failed(framework: Framework, error: str) -> tuple[ProductCheck, ...]:

@@ -1,4 +1,4 @@
-"""The chart of a `top` recording: per card its verdicts, its work and its limits over time; the host below."""
+"""The chart of a recording: verdicts, activity and limits of each card over time, and the host below."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from ownlab.instruments.top.fields import format_time
 from ownlab.instruments.top.report import CardReport, Point, Report
 from ownlab.instruments.top.verdict_rules import load_rules
 from ownlab.render.charts import SCHEMA, Spec
+from ownlab.text import text
 from ownlab.units import format_seconds
 
 __all__ = ["report_chart"]
 
 _WIDTH = 720
-_PAUSE_SECONDS = 1.0  # in which nothing was recorded: less than this is a sample that came late
+_PAUSE_SECONDS = 1.0  # a shorter gap is a late sample
 
-# Colours that people with any sight tell apart (Okabe and Ito, 2008), grey for nothing, red for trouble.
+# Colours for all kinds of colour vision (Okabe and Ito, 2008); grey for idle, red for problems.
 _VERDICTS = {
     "tensor": "#009E73",
     "fine": "#66C2A5",
@@ -38,33 +39,33 @@ _VERDICTS = {
     "lost": "#252525",
 }
 _LINES = {
-    "busy": ("anything ran", "#999999"),
+    "busy": ("busy", "#999999"),
     "sm": ("SMs", "#0072B2"),
     "tensor": ("tensor cores", "#009E73"),
     "dram": ("memory bandwidth", "#56B4E9"),
     "fp32": ("FP32 units", "#E69F00"),
 }
 _INFERRED = {"busy": _LINES["busy"], "memory_utilisation": ("memory accessed", "#56B4E9")}
-_AROUND = {
-    "power_share": ("power, of its limit", "#D55E00"),
-    "memory_share": ("memory taken", "#CC79A7"),
-    "clock_share": ("SM clock, of its maximum", "#666666"),
+_LIMITS = {
+    "power_share": ("power, of the limit", "#D55E00"),
+    "memory_share": ("memory used", "#CC79A7"),
+    "clock_share": ("SM clock, of the maximum", "#666666"),
     "pcie_share": ("PCIe link", "#0072B2"),
 }
 _HOST = {"host_cpu": ("CPU", "#E69F00"), "io_wait": ("waiting for disks", "#D55E00")}
 
 
 def report_chart(report: Report) -> Spec:
-    """The Vega-Lite specification of a report: for each card its verdicts, its work and what is around it; the host below."""
-    scale = _Scale(report)
-    parts = [part for card in report.cards for part in _card(card, scale)]
+    """Return the Vega-Lite specification of a report."""
+    axis = _TimeAxis(report)
+    parts = [part for card in report.cards for part in _card_panels(card, axis)]
     if any(point.figures for point in report.host.points):
-        parts.append(scale.lines("host", report.host.points, _HOST, height=60))
+        parts.append(axis.lines("host", report.host.points, _HOST, height=60))
     for part in parts[:-1]:
         part["encoding"]["x"]["axis"]["title"] = None
     if not parts:
         raise InputError(
-            "nothing in this recording can be drawn", hint="It has figures neither of cards nor of the host."
+            text("this recording cannot be drawn"), hint=text("It has no metrics of cards or of the host.")
         )
     return {
         "$schema": SCHEMA,
@@ -78,21 +79,21 @@ def report_chart(report: Report) -> Spec:
     }
 
 
-class _Scale:
-    """Time from the recording's beginning, in the unit that suits its length."""
+class _TimeAxis:
+    """Time since the start of the recording, in a unit that suits its length."""
 
     def __init__(self, report: Report) -> None:
         self.begun = report.begun
         length = report.ended - report.begun
         self.unit, self.seconds = next(
-            (each for each in (("h", 3600.0), ("min", 60.0)) if length >= 3 * each[1]), ("s", 1.0)
+            (unit for unit in (("h", 3600.0), ("min", 60.0)) if length >= 3 * unit[1]), ("s", 1.0)
         )
         self.end = round(length / self.seconds, 4) or 1.0
 
     def at(self, moment: float) -> float:
         return round((moment - self.begun) / self.seconds, 4)
 
-    def axis(self, *, labels: bool) -> Spec:
+    def encoding(self, *, labels: bool) -> Spec:
         return {
             "field": "at",
             "type": "quantitative",
@@ -101,13 +102,13 @@ class _Scale:
         }
 
     def lines(self, title: str, points: Iterable[Point], drawn: dict[str, tuple[str, str]], *, height: int) -> Spec:
-        """Shares over time, each a line."""
+        """Return a panel with one line per metric, in percent."""
         points = list(points)
-        known = {name: words for name, words in drawn.items() if any(name in point.figures for point in points)}
+        known = {name: style for name, style in drawn.items() if any(name in point.figures for point in points)}
         values = [
-            {"at": self.at(at), "what": words, "share": figures and round(figures[name], 2)}
+            {"at": self.at(at), "what": label, "share": figures and round(figures[name], 2)}
             for at, figures, point in _with_gaps(points)
-            for name, (words, _) in known.items()
+            for name, (label, _) in known.items()
             if name in point.figures
         ]
         return {
@@ -122,7 +123,7 @@ class _Scale:
                 "point": len(points) < 2,
             },
             "encoding": {
-                "x": self.axis(labels=True),
+                "x": self.encoding(labels=True),
                 "y": {"field": "share", "type": "quantitative", "title": f"{title} (%)", "scale": {"domain": [0, 100]}},
                 "color": _colours("what", dict(known.values()), {"labelLimit": 240}),
             },
@@ -130,7 +131,7 @@ class _Scale:
 
 
 def _with_gaps(points: Iterable[Point]) -> Iterator[tuple[float, dict[str, float] | None, Point]]:
-    """The moments of a line, each with its figures. After a pause it begins anew: None ends what was before."""
+    """Yield the points of a line with their values. After a pause the line restarts: None ends the part before."""
     before: float | None = None
     for point in points:
         begun = point.at - point.seconds
@@ -141,20 +142,20 @@ def _with_gaps(points: Iterable[Point]) -> Iterator[tuple[float, dict[str, float
         before = point.at
 
 
-def _card(card: CardReport, scale: _Scale) -> Iterator[Spec]:
-    yield _strip(card, scale)
+def _card_panels(card: CardReport, axis: _TimeAxis) -> Iterator[Spec]:
+    yield _verdict_band(card, axis)
     measured = any("sm" in point.figures for point in card.points)
-    yield scale.lines("work", card.points, _LINES if measured else _INFERRED, height=130)
-    yield scale.lines("around it", card.points, _AROUND, height=70)
+    yield axis.lines("activity", card.points, _LINES if measured else _INFERRED, height=130)
+    yield axis.lines("limits", card.points, _LIMITS, height=70)
 
 
-def _strip(card: CardReport, scale: _Scale) -> Spec:
-    """What the card's time went into, as a band."""
+def _verdict_band(card: CardReport, axis: _TimeAxis) -> Spec:
+    """Return the verdicts of a card as a coloured band."""
     titles = load_rules().titles
     values = [
         {
-            "at": scale.at(span.begun),
-            "until": scale.at(span.begun + span.seconds),
+            "at": axis.at(span.begun),
+            "until": axis.at(span.begun + span.seconds),
             "verdict": titles[span.code],
             "sentence": span.sentence,
         }
@@ -175,7 +176,7 @@ def _strip(card: CardReport, scale: _Scale) -> Spec:
         "data": {"values": values},
         "mark": {"type": "rect", "clip": True},
         "encoding": {
-            "x": scale.axis(labels=False),
+            "x": axis.encoding(labels=False),
             "x2": {"field": "until"},
             "color": _colours("verdict", colours, {"orient": "bottom", "columns": 4, "labelLimit": 240}),
             "tooltip": {"field": "sentence", "type": "nominal"},

@@ -1,6 +1,6 @@
-"""`ownlab top`: what the GPUs really do, live, once, into a file, or for Prometheus.
+"""`ownlab top`: what the GPUs do, as a full screen, a table, a recording, or for Prometheus.
 
-Imports little: the child that asks the driver is started first, and what else is needed is loaded while it starts.
+Imports little: the child process that queries the driver is started first, and the rest loads while it starts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import click
 from ownlab.cli.options import json_below, json_option
 from ownlab.errors import DeviceUnusable, UsageError
 from ownlab.json_encoding import encode_json
+from ownlab.text import text
 
 if TYPE_CHECKING:
-    from ownlab.instruments.top.records import Look, Owner, Sample
+    from ownlab.instruments.top.records import Owner, Sample, TopReading
     from ownlab.instruments.top.source import Source
     from ownlab.instruments.top.window import Window
 
@@ -31,8 +32,8 @@ _LEAST_INTERVAL = 0.1
 _INTERVAL = 1.0
 
 
-class Wishes(NamedTuple):
-    """The options, by their names."""
+class Options(NamedTuple):
+    """The options of the command, by name."""
 
     once: bool
     as_json: bool
@@ -56,26 +57,26 @@ class Wishes(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether lines are wanted, and no full screen."""
+        """Whether to print lines instead of the full screen."""
         lines = self.once or self.as_json or self.watch is not None or self.query is not None
-        can_be_filled = sys.stdout.isatty() and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        return lines or not can_be_filled
+        is_terminal = sys.stdout.isatty() and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        return lines or not is_terminal
 
     @property
-    def looks_once(self) -> bool:
-        """Whether this moment is all that is wanted."""
+    def single(self) -> bool:
+        """Whether to take a single reading."""
         once = self.record is None or self.once or self.as_json or self.query is not None
         return self.plain and self.serve is None and self.watch is None and once
 
 
 class _Finite(click.FloatRange):
-    """Neither "inf" nor "nan", which no range keeps out."""
+    """A range without "inf" and "nan", which click accepts."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
-            self.fail(f"{value} is no length of time.", param, ctx)
-        return found
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(text("{value} is not a finite number.", value=value), param, ctx)
+        return number
 
 
 _path = click.Path(path_type=Path, dir_okay=False)
@@ -83,7 +84,9 @@ _seconds = _Finite(min=_LEAST_INTERVAL)
 
 
 @click.group("top", invoke_without_command=True)
-@click.option("--once", is_flag=True, help="Print a table once, over 0.1 s or --interval. So it is in a pipe too.")
+@click.option(
+    "--once", is_flag=True, help="Print one table, over 0.1 s or --interval. Also the default when output is piped."
+)
 @json_option
 @click.option(
     "--watch",
@@ -92,130 +95,136 @@ _seconds = _Finite(min=_LEAST_INTERVAL)
     "watch",
     type=_seconds,
     metavar="SECONDS",
-    help="Print it again and again; with --json, a line each time.",
+    help="Print repeatedly; with --json, one line each time.",
 )
 @click.option(
     "--interval",
     type=_seconds,
     metavar="SECONDS",
-    help="Between two samples; 1, 0.1 at least. A single look (--once, --json, --query) takes 0.1 s without it.",
+    help="Time between two samples. Default: 1; for a single reading (--once, --json, --query) 0.1. Minimum: 0.1.",
 )
-@click.option("--window", type=_seconds, default=30.0, metavar="SECONDS", help="What a verdict is drawn from; 30.")
-@click.option("--cards", "-i", "--id", "cards", metavar="0,1", help="Only these: numbers, or UUIDs.")
-@click.option("--query", "--query-gpu", metavar="FIELDS", help="Print fields by nvidia-smi's names; `help` lists all.")
-@click.option("--format", "form", metavar="csv[,noheader][,nounits]", help="How --query prints; as in nvidia-smi.")
-@click.option("--record", type=_path, metavar="FILE", help="Keep samples in FILE.ndjson or FILE.csv.")
-@click.option("--fields", metavar="FIELDS", help="What --record keeps in a CSV file; the names of --query.")
+@click.option(
+    "--window", type=_seconds, default=30.0, metavar="SECONDS", help="Time that a verdict is based on. Default: 30."
+)
+@click.option("--cards", "-i", "--id", "cards", metavar="0,1", help="Only these cards: numbers or UUIDs.")
+@click.option(
+    "--query", "--query-gpu", metavar="FIELDS", help="Print fields by their names in nvidia-smi; `help` lists all."
+)
+@click.option("--format", "form", metavar="csv[,noheader][,nounits]", help="Format of --query, as in nvidia-smi.")
+@click.option("--record", type=_path, metavar="FILE", help="Record samples in FILE.ndjson or FILE.csv.")
+@click.option("--fields", metavar="FIELDS", help="The fields that --record writes; names as for --query.")
 @click.option("--replay", type=_path, metavar="FILE", help="Show a recording instead of this machine.")
-@click.option("--speed", type=_Finite(min=0.01), metavar="X", help="Of --replay; 10: ten times as fast.")
-@click.option("--serve", metavar="ADDRESS:PORT", help="Answer Prometheus at /metrics, with dcgm-exporter's names.")
-@click.option("--token-file", type=_path, metavar="FILE", help="With --serve: who asks must have the token in it.")
+@click.option("--speed", type=_Finite(min=0.01), metavar="X", help="Speed of --replay; 10: ten times as fast.")
+@click.option(
+    "--serve", metavar="ADDRESS:PORT", help="Serve metrics for Prometheus at /metrics, with the names of dcgm-exporter."
+)
+@click.option("--token-file", type=_path, metavar="FILE", help="With --serve: require the token in FILE.")
 @click.pass_context
-def command(context: click.Context, /, **given: Any) -> None:
-    """Show what each GPU's time goes into: not only whether something runs, but how much of the card works.
+def command(context: click.Context, /, **values: Any) -> None:
+    """Show what the GPUs do: not only whether something runs, but how much of each card is active.
 
-    In a terminal it fills the screen (? shows its keys). Each card gets a sentence that says what limits its work, and
-    what to try; processes are named by their notebook.
+    In a terminal it fills the screen (? shows the keys). Each card gets a sentence that names what limits its work, and
+    advice. Processes are shown with their notebook.
     """
-    wishes = Wishes(**given)
+    options = Options(**values)
     if context.invoked_subcommand is not None:
-        json_below(context, wishes.as_json)
+        json_below(context, options.as_json)
         return
-    _refuse(wishes)
-    if wishes.query == "help":
+    _check(options)
+    if options.query == "help":
         _list_fields()
         return
     with ExitStack() as stack:
-        if wishes.serve is not None:
-            _serve(wishes, stack)
-        elif wishes.plain:
-            _print(wishes, stack)
+        if options.serve is not None:
+            _serve(options, stack)
+        elif options.plain:
+            _print(options, stack)
         else:
-            _fill_screen(wishes, stack)
+            _run_screen(options, stack)
 
 
 @command.command("report")
 @click.argument("file", type=_path)
-@click.option("--save", type=_path, metavar="FILE", help="Draw it into FILE.png, FILE.svg or FILE.html.")
+@click.option("--save", type=_path, metavar="FILE", help="Save a chart as FILE.png, FILE.svg or FILE.html.")
 @json_option
 def report(file: Path, save: Path | None, as_json: bool) -> None:
-    """Say what the GPUs' time went into in a recording: verdicts over time, means, peaks and energy."""
+    """Summarise a recording: verdicts over time, means, peaks and energy."""
     from ownlab.instruments.top.recording import read
-    from ownlab.instruments.top.report import report as report_of
+    from ownlab.instruments.top.report import build_report
     from ownlab.render.documents import echo_record
 
-    found = report_of(read(file))
+    summary = build_report(read(file))
     if save is not None:
         from ownlab.instruments.top.chart import report_chart
         from ownlab.render.charts import save_chart
 
-        save_chart(report_chart(found), save)
+        save_chart(report_chart(summary), save)
     if as_json:
-        echo_record(found)
+        echo_record(summary)
         return
     from ownlab.instruments.top.report_terminal import show_report
     from ownlab.render.console import console
 
-    show_report(found, console())
+    show_report(summary, console())
     if save is not None:
-        click.echo(f"Drawn into {save}.")
+        click.echo(text("Chart saved as {file}.", file=save))
 
 
-def _refuse(wishes: Wishes) -> None:
-    """What does not go together is said before anything starts."""
-    wrong = (
-        (wishes.once and wishes.watch is not None, "--once prints once; --watch again and again"),
-        (wishes.speed is not None and wishes.replay is None, "--speed is that of a recording: give --replay FILE too"),
-        (wishes.fields is not None and wishes.record is None, "--fields says what --record keeps: give --record too"),
-        (wishes.form is not None and wishes.query is None, "--format says how --query prints: give --query too"),
-        (wishes.query is not None and wishes.as_json, "--query prints CSV; it does not go with --json"),
+def _check(options: Options) -> None:
+    """Refuse invalid combinations before anything starts."""
+    conflicts = (
+        (options.once and options.watch is not None, text("--once cannot be combined with --watch")),
+        (options.speed is not None and options.replay is None, text("--speed needs --replay FILE")),
+        (options.fields is not None and options.record is None, text("--fields needs --record FILE")),
+        (options.form is not None and options.query is None, text("--format needs --query FIELDS")),
+        (options.query is not None and options.as_json, text("--query prints CSV and cannot be combined with --json")),
         (
-            wishes.record is not None and wishes.replay is not None,
-            "a recording that is shown again is not recorded anew",
+            options.record is not None and options.replay is not None,
+            text("--record cannot be combined with --replay"),
         ),
-        (wishes.token_file is not None and wishes.serve is None, "--token-file goes with --serve"),
+        (options.token_file is not None and options.serve is None, text("--token-file needs --serve ADDRESS:PORT")),
         (
-            wishes.serve is not None
-            and (wishes.once or wishes.as_json or wishes.query or wishes.record or wishes.replay),
-            "--serve answers Prometheus and does nothing else",
+            options.serve is not None
+            and (options.once or options.as_json or options.query or options.record or options.replay),
+            text("--serve cannot be combined with --once, --json, --query, --record or --replay"),
         ),
     )
-    for is_so, why in wrong:
-        if is_so:
-            raise UsageError(why)
+    for applies, message in conflicts:
+        if applies:
+            raise UsageError(message)
 
 
-# -- where samples come from ---------------------------------------------------------------------------------------------
+# -- the source of samples ---------------------------------------------------------------------------------------------
 
 
-def _source(wishes: Wishes, stack: ExitStack) -> Source:
+def _open_source(options: Options, stack: ExitStack) -> Source:
     source: Source
-    if wishes.replay is not None:
+    if options.replay is not None:
         from ownlab.instruments.top.recording import Replay
 
-        source = Replay(wishes.replay)
+        source = Replay(options.replay)
     else:
-        from ownlab.instruments.top.nvml_child import take_hastened
+        from ownlab.instruments.top.nvml_child import take_prestarted
         from ownlab.instruments.top.sampler import Sampler
 
-        source = sampler = Sampler(_owners(stack), child=take_hastened())
-        if wishes.looks_once:
+        source = sampler = Sampler(_owners(stack), child=take_prestarted())
+        if options.single:
             sampler.begin()
     stack.callback(source.close)
-    if wishes.cards is not None:
-        from ownlab.instruments.top.source import ChosenCards
+    if options.cards is not None:
+        from ownlab.instruments.top.source import CardFilter
 
-        source = ChosenCards(source, wishes.cards)
+        source = CardFilter(source, options.cards)
     return source
 
 
 def _owners(stack: ExitStack) -> Callable[[], Mapping[int, Owner]]:
-    """Whose runtimes there are. What reads a store is a third of the start-up time: not without any sign of one."""
+    """Return the owners of processes. Reading a store is a third of the start-up time, so look for traces of one first."""
     from ownlab.config.paths import SYSTEM_CONFIG, config_file, state_folder
 
-    local = f"/var/tmp/ownlab-{os.geteuid()}"  # noqa: S108  # only looked for; lab.store.places says whose it must be
-    signs = (state_folder(make=False) / "store", config_file(), SYSTEM_CONFIG, "/var/lib/ownlab", local)
-    if "OWNLAB_STORE" not in os.environ and not any(os.path.lexists(sign) for sign in signs):
+    local = f"/var/tmp/ownlab-{os.geteuid()}"  # noqa: S108  # existence check only; lab.store.places checks its owner
+    traces = (state_folder(make=False) / "store", config_file(), SYSTEM_CONFIG, "/var/lib/ownlab", local)
+    if "OWNLAB_STORE" not in os.environ and not any(os.path.lexists(trace) for trace in traces):
         return dict
     from ownlab.lab.runtimes.process_owners import StoreOwners
 
@@ -224,14 +233,14 @@ def _owners(stack: ExitStack) -> Callable[[], Mapping[int, Owner]]:
     return owners
 
 
-def _recorder(wishes: Wishes, stack: ExitStack) -> Callable[[Sample], None]:
-    """Takes samples into the file; where none is wanted, nowhere."""
-    if wishes.record is None:
+def _open_recorder(options: Options, stack: ExitStack) -> Callable[[Sample], None]:
+    """Return a function that records a sample; without --record it does nothing."""
+    if options.record is None:
         return lambda sample: None
-    from ownlab.instruments.top.fields import pick
+    from ownlab.instruments.top.fields import parse_fields
     from ownlab.instruments.top.recording import Recorder
 
-    recorder = Recorder(wishes.record, pick(wishes.fields) if wishes.fields is not None else None)
+    recorder = Recorder(options.record, parse_fields(options.fields) if options.fields is not None else None)
     stack.callback(recorder.close)
     return recorder.add
 
@@ -239,49 +248,49 @@ def _recorder(wishes: Wishes, stack: ExitStack) -> Callable[[Sample], None]:
 # -- lines ---------------------------------------------------------------------------------------------------------------
 
 
-def _print(wishes: Wishes, stack: ExitStack) -> None:
-    source = _source(wishes, stack)
-    record = _recorder(wishes, stack)
-    show = _shower(wishes)
-    if wishes.looks_once:
-        for look in _one_look(wishes, source):
-            record(look.sample)
-            show(look)
+def _print(options: Options, stack: ExitStack) -> None:
+    source = _open_source(options, stack)
+    record = _open_recorder(options, stack)
+    show = _printer(options)
+    if options.single:
+        reading = _single_reading(options, source)
+        record(reading.sample)
+        show(reading)
         return
-    if wishes.watch is None:
-        click.echo(f"Recording into {wishes.record}; Ctrl-C ends it.", err=True)
+    if options.watch is None:
+        click.echo(text("Recording to {file}. Stop with Ctrl-C.", file=options.record), err=True)
     due = 0.0
-    for look in _looks(wishes, source):
-        record(look.sample)
-        if wishes.watch is None or look.sample.at < due - wishes.every / 2:  # a sample is never quite in time
+    for reading in _readings(options, source):
+        record(reading.sample)
+        if options.watch is None or reading.sample.at < due - options.every / 2:  # samples are never exactly on time
             continue
-        due = max(due + wishes.watch, look.sample.at)
-        show(look)
+        due = max(due + options.watch, reading.sample.at)
+        show(reading)
         sys.stdout.flush()
 
 
-def _one_look(wishes: Wishes, source: Source) -> Iterator[Look]:
-    """This moment; of a recording, its end."""
-    from ownlab.instruments.top.records import Look
+def _single_reading(options: Options, source: Source) -> TopReading:
+    """Return a reading of this moment, or of the end of a recording."""
+    from ownlab.instruments.top.records import TopReading
     from ownlab.instruments.top.source import settle
     from ownlab.instruments.top.window import Window
 
-    window = Window(wishes.window)
-    if wishes.replay is None:
+    window = Window(options.window)
+    if options.replay is None:
         sample = settle(source)
         window.add(sample)
-        left = (wishes.interval or 0.0) - (sample.seconds or 0.0)
-        if left > 0:
-            time.sleep(left)
+        remaining = (options.interval or 0.0) - (sample.seconds or 0.0)
+        if remaining > 0:
+            time.sleep(remaining)
             sample = source.take()
             window.add(sample)
     else:
-        sample = _last(source, window)
-    yield Look(sample, window.verdicts())
+        sample = _last_sample(source, window)
+    return TopReading(sample, window.verdicts())
 
 
-def _last(source: Source, window: Window) -> Sample:
-    """The last sample of a recording, with all that were before it in the window."""
+def _last_sample(source: Source, window: Window) -> Sample:
+    """Return the last sample of a recording, and add all samples to the window."""
     from ownlab.errors import InputError
     from ownlab.instruments.top.source import StreamEnded
 
@@ -292,82 +301,85 @@ def _last(source: Source, window: Window) -> Sample:
             window.add(sample)
     except StreamEnded:
         if sample is None:
-            raise InputError("the recording has no sample in it") from None
+            raise InputError(text("the recording contains no sample")) from None
         return sample
 
 
-def _looks(wishes: Wishes, source: Source) -> Iterator[Look]:
-    """One after the other, in their time."""
-    from ownlab.instruments.top.records import Look
+def _readings(options: Options, source: Source) -> Iterator[TopReading]:
+    """Yield readings at their times."""
+    from ownlab.instruments.top.records import TopReading
     from ownlab.instruments.top.source import follow
     from ownlab.instruments.top.window import Window
 
-    window = Window(wishes.window)
-    interval = min(wishes.every, wishes.watch or wishes.every)
-    for sample in follow(source, interval=interval, speed=_speed(wishes)):
+    window = Window(options.window)
+    interval = min(options.every, options.watch or options.every)
+    for sample in follow(source, interval=interval, speed=_speed(options)):
         window.add(sample)
-        if sample.seconds is not None or wishes.replay is not None:  # a first one has no rates
-            yield Look(sample, window.verdicts())
+        if sample.seconds is not None or options.replay is not None:  # the first sample has no rates
+            yield TopReading(sample, window.verdicts())
 
 
-def _speed(wishes: Wishes) -> float | None:
-    return None if wishes.replay is None else wishes.speed or 1.0
+def _speed(options: Options) -> float | None:
+    return None if options.replay is None else options.speed or 1.0
 
 
-def _shower(wishes: Wishes) -> Callable[[Look], None]:
-    """How a look is printed."""
-    if wishes.query is not None:
-        return _csv_shower(wishes)
-    if wishes.as_json:
-        return lambda look: _echo_json(look, indented=wishes.watch is None)
-    from ownlab.instruments.top.terminal import show_look
+def _printer(options: Options) -> Callable[[TopReading], None]:
+    """Return the function that prints a reading."""
+    if options.query is not None:
+        return _csv_printer(options)
+    if options.as_json:
+        return lambda reading: _echo_json(reading, indented=options.watch is None)
+    from ownlab.instruments.top.terminal import show_reading
     from ownlab.render.console import console
 
     out = console()
 
-    def show(look: Look) -> None:
-        if wishes.watch is not None:
-            out.print(time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(look.sample.at)), style="dim")
-        show_look(look, out)
-        if wishes.watch is not None:
+    def show(reading: TopReading) -> None:
+        if options.watch is not None:
+            out.print(time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(reading.sample.at)), style="dim")
+        show_reading(reading, out)
+        if options.watch is not None:
             out.print()
 
     return show
 
 
-def _echo_json(look: Look, *, indented: bool) -> None:
-    # Not show.document: it knows the records of all commands, and loads them.
+def _echo_json(reading: TopReading, *, indented: bool) -> None:
     import msgspec
 
-    document = encode_json(look)
+    document = encode_json(reading)
     click.echo(msgspec.json.format(document, indent=1) if indented else document)
 
 
-def _csv_shower(wishes: Wishes) -> Callable[[Look], None]:
-    """Lines as nvidia-smi prints them; its header comes once."""
-    from ownlab.instruments.top.fields import header, pick, rows, speak_of_cards
+def _csv_printer(options: Options) -> Callable[[TopReading], None]:
+    """Return a printer of CSV in nvidia-smi's format, with one header line."""
+    from ownlab.instruments.top.fields import format_header, format_rows, has_card_fields, parse_fields
 
-    how = {word.strip() for word in (wishes.form or "csv").split(",")}
-    if not how <= {"csv", "noheader", "nounits"}:
-        raise UsageError(f"there is no format {wishes.form!r}", hint="Write csv, csv,noheader or csv,noheader,nounits.")
-    fields = pick(wishes.query or "")
-    units = "nounits" not in how
-    title = "" if "noheader" in how else header(fields) if units else ", ".join(field.name for field in fields)
-    of_cards = speak_of_cards(fields)
+    flags = {word.strip() for word in (options.form or "csv").split(",")}
+    if not flags <= {"csv", "noheader", "nounits"}:
+        raise UsageError(
+            text("unknown format {format!r}", format=options.form),
+            hint=text("Use csv, csv,noheader or csv,noheader,nounits."),
+        )
+    fields = parse_fields(options.query or "")
+    units = "nounits" not in flags
+    title = "" if "noheader" in flags else format_header(fields) if units else ", ".join(field.name for field in fields)
+    needs_cards = has_card_fields(fields)
     shown = False
 
-    def show(look: Look) -> None:
+    def show(reading: TopReading) -> None:
         nonlocal shown
-        if of_cards and not look.sample.cards:
-            trouble = f"no GPU to ask: {look.sample.trouble or 'this machine has none that NVML knows'}"
+        if needs_cards and not reading.sample.cards:
+            reason = reading.sample.trouble or text("NVML finds none on this machine")
+            message = text("no GPU to query: {reason}", reason=reason)
             if not shown:
-                raise DeviceUnusable(trouble)
-            click.echo(f"ownlab: {trouble}", err=True)  # it may come back
+                raise DeviceUnusable(message)
+            click.echo(f"ownlab: {message}", err=True)  # it may come back
             return
         if title and not shown:
             click.echo(title)
         shown = True
-        for line in rows(fields, look.sample, look.verdicts, units=units):
+        for line in format_rows(fields, reading.sample, reading.verdicts, units=units):
             click.echo(line)
 
     return show
@@ -378,41 +390,46 @@ def _list_fields() -> None:
 
     width = max(map(len, FIELDS))
     for field in FIELDS.values():
-        click.echo(f"{field.name:<{width}}  {field.meaning}{f' ({field.unit})' if field.unit else ''}")
+        unit = f" ({field.unit})" if field.unit else ""
+        click.echo(f"{field.name:<{width}}  {text(field.meaning)}{unit}")
 
 
 # -- Prometheus, and the full screen -------------------------------------------------------------------------------------
 
 
-def _serve(wishes: Wishes, stack: ExitStack) -> None:
-    source = _source(wishes, stack)
-    from ownlab.instruments.top.metrics_server import MetricsServer, OnDemand
+def _serve(options: Options, stack: ExitStack) -> None:
+    source = _open_source(options, stack)
+    from ownlab.instruments.top.metrics_server import MetricsServer, ScrapeSampler
 
-    assert wishes.serve is not None
-    server = MetricsServer(OnDemand(source, wishes.window), wishes.serve, token_file=wishes.token_file)
-    click.echo(f"Figures for Prometheus at {server.url}; Ctrl-C ends it.", err=True)
+    assert options.serve is not None
+    server = MetricsServer(ScrapeSampler(source, options.window), options.serve, token_file=options.token_file)
+    click.echo(text("Serving metrics for Prometheus at {url}. Stop with Ctrl-C.", url=server.url), err=True)
     server.serve()
 
 
-def _fill_screen(wishes: Wishes, stack: ExitStack) -> None:
-    source = _source(wishes, stack)
-    record = _recorder(wishes, stack)
+def _run_screen(options: Options, stack: ExitStack) -> None:
+    source = _open_source(options, stack)
+    record = _open_recorder(options, stack)
     from ownlab.instruments.top.screen.app import run_screen
     from ownlab.instruments.top.screen.model import Feed, View
     from ownlab.instruments.top.window import Window
 
-    feed = Feed(source, interval=wishes.every, speed=_speed(wishes), record=record)
-    run_screen(View(Window(wishes.window)), feed, _heading(wishes))
+    feed = Feed(source, interval=options.every, speed=_speed(options), record=record)
+    run_screen(View(Window(options.window)), feed, _heading(options))
 
 
-def _heading(wishes: Wishes) -> str:
+def _heading(options: Options) -> str:
     import socket
 
-    parts = [
-        "ownlab top",
-        f"recording {wishes.replay.name}" if wishes.replay is not None else socket.gethostname(),
-        f"every {wishes.every:g} s" if wishes.replay is None else f"{wishes.speed or 1:g} × as fast",
-        f"verdicts over {wishes.window:g} s",
-        f"to {wishes.record.name}" if wishes.record is not None else "",
-    ]
-    return " · ".join(part for part in parts if part)
+    parts = ["ownlab top"]
+    if options.replay is None:
+        parts += [socket.gethostname(), text("every {seconds:g} s", seconds=options.every)]
+    else:
+        parts += [
+            text("recording {file}", file=options.replay.name),
+            text("speed {speed:g} ×", speed=options.speed or 1),
+        ]
+    parts.append(text("verdicts over {seconds:g} s", seconds=options.window))
+    if options.record is not None:
+        parts.append(text("recording to {file}", file=options.record.name))
+    return " · ".join(parts)

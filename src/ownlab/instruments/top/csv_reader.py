@@ -1,4 +1,4 @@
-"""Rows of a table, by nvidia-smi's names and ours, as samples."""
+"""Samples from rows of named fields: CSV of nvidia-smi or of `--record`, or NDJSON with --fields."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from ownlab.instruments.top.fields import THROTTLE, Field, field_named
+from ownlab.instruments.top.fields import THROTTLE, Field, find_field
 from ownlab.instruments.top.records import Sample
 
-__all__ = ["columns_of", "parse_row", "samples_of"]
+__all__ = ["build_samples", "parse_header", "parse_row"]
 
 _NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)")
 _UNIT = re.compile(r"\s*\[[^\]]*\]$")
@@ -32,35 +32,35 @@ _WHOLE = frozenset(
         "swap_used",
     )
 )
-_STEP_SECONDS = 1.0  # where a table has no times
+_STEP_SECONDS = 1.0  # if the rows have no times
 
 
-def columns_of(line: str) -> list[str]:
-    """The fields of a header line; none where it is no header that we know."""
+def parse_header(line: str) -> list[str]:
+    """Return the field names of a header line; none if the line is not a known header."""
     names = [_UNIT.sub("", cell) for cell in parse_row(line)]
-    known = [name for name in names if field_named(name) is not None]
-    # A single "name" or "index" is an ordinary word.
+    known = [name for name in names if find_field(name) is not None]
+    # A single "name" or "index" may be any word.
     return names if len(known) > 1 or (known and "." in known[0]) else []
 
 
 def parse_row(line: str) -> list[str]:
-    """The cells of a line of CSV."""
+    """Return the cells of a CSV line."""
     return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
 
 
-def samples_of(rows: Iterator[dict[str, object]]) -> Iterator[Sample]:
-    """Rows that follow each other and speak of different cards are one sample."""
-    gathered: dict[str, dict[str, object]] = {}
+def build_samples(rows: Iterator[dict[str, object]]) -> Iterator[Sample]:
+    """Yield samples. Consecutive rows of different cards form one sample."""
+    by_card: dict[str, dict[str, object]] = {}
     before: float | None = None
     for row in rows:
         key = _key(row)
-        if key in gathered:
-            yield (sample := _sample(gathered, before))
+        if key in by_card:
+            yield (sample := _sample(by_card, before))
             before = sample.at
-            gathered = {}
-        gathered[key] = row
-    if gathered:
-        yield _sample(gathered, before)
+            by_card = {}
+        by_card[key] = row
+    if by_card:
+        yield _sample(by_card, before)
 
 
 def _key(row: Mapping[str, object]) -> str:
@@ -70,15 +70,14 @@ def _key(row: Mapping[str, object]) -> str:
     return ""
 
 
-def _sample(gathered: Mapping[str, Mapping[str, object]], before: float | None) -> Sample:
+def _sample(by_card: Mapping[str, Mapping[str, object]], before: float | None) -> Sample:
     cards: list[dict[str, object]] = []
-    parts = {key: _Parts(row) for key, row in gathered.items()}
-    for key, each in parts.items():
-        # Where nothing is said of a card, the table is of the host alone.
-        if each.card.keys() - {"index", "uuid"} or each.saturation:
-            worked = each.saturation or None
-            cards.append({"uuid": key, "index": len(cards), "saturation": worked, **each.card})
-    first = next(iter(parts.values()))
+    rows = {key: _Row(row) for key, row in by_card.items()}
+    for key, row in rows.items():
+        # Without any field of a card, the table describes only the host.
+        if row.card.keys() - {"index", "uuid"} or row.saturation:
+            cards.append({"uuid": key, "index": len(cards), "saturation": row.saturation or None, **row.card})
+    first = next(iter(rows.values()))
     at = first.at if first.at is not None else 0.0 if before is None else before + _STEP_SECONDS
     seconds = first.seconds
     if seconds is None and before is not None and at > before:
@@ -86,8 +85,8 @@ def _sample(gathered: Mapping[str, Mapping[str, object]], before: float | None) 
     return msgspec.convert({"at": at, "seconds": seconds, "host": first.host, "cards": cards}, Sample)
 
 
-class _Parts:
-    """One row, by the records that its fields belong to."""
+class _Row:
+    """One row, split by the records that its fields belong to."""
 
     def __init__(self, row: Mapping[str, object]) -> None:
         self.card: dict[str, object] = {}
@@ -95,45 +94,45 @@ class _Parts:
         self.host: dict[str, object] = {}
         self.at: float | None = None
         self.seconds: float | None = None
-        for name, given in row.items():
-            field = field_named(name)
-            if field is None or given is None or (isinstance(given, str) and (not given or _ABSENT.match(given))):
+        for name, value in row.items():
+            field = find_field(name)
+            if field is None or value is None or (isinstance(value, str) and (not value or _ABSENT.match(value))):
                 continue
-            self._take(field, given)
+            self._add(field, value)
 
-    def _take(self, field: Field, given: object) -> None:
-        if field.place == "made":
-            self._take_made(field, str(given))
+    def _add(self, field: Field, cell: object) -> None:
+        if field.origin == "computed":
+            self._add_computed(field, str(cell))
             return
-        value: object = str(given)
+        value: object = str(cell)
         if field.digits is not None:
-            match = _NUMBER.match(str(given))
+            match = _NUMBER.match(str(cell))
             if match is None:
                 return
             number = float(match[1]) * field.factor
             value = round(number) if field.attribute in _WHOLE else number
-        if field.place == "sample":
+        if field.origin == "sample":
             setattr(self, field.attribute, value)
         else:
-            getattr(self, field.place)[field.attribute] = value
+            getattr(self, field.origin)[field.attribute] = value
 
-    def _take_made(self, field: Field, text: str) -> None:
-        how = field.attribute
-        if how == "timestamp":
-            self.at = self.at if self.at is not None else _moment(text)
-        elif how == "pstate" and text[1:].isdigit():
-            self.card["pstate"] = int(text[1:])
-        elif how == "reasons" and text.startswith("0x"):
-            bits = int(text, 16)
-            self.card["throttle"] = tuple(name for name, (bit, _) in THROTTLE.items() if bits & bit)
-        elif how in THROTTLE:
+    def _add_computed(self, field: Field, cell: str) -> None:
+        name = field.attribute
+        if name == "timestamp":
+            self.at = self.at if self.at is not None else _parse_time(cell)
+        elif name == "pstate" and cell[1:].isdigit():
+            self.card["pstate"] = int(cell[1:])
+        elif name == "reasons" and cell.startswith("0x"):
+            bits = int(cell, 16)
+            self.card["throttle"] = tuple(reason for reason, (bit, _) in THROTTLE.items() if bits & bit)
+        elif name in THROTTLE:
             known = self.card.get("throttle") or ()
             assert isinstance(known, tuple)
-            self.card["throttle"] = (*known, how) if text == "Active" and how not in known else known
+            self.card["throttle"] = (*known, name) if cell == "Active" and name not in known else known
 
 
-def _moment(text: str) -> float | None:
-    whole, _, fraction = text.partition(".")
+def _parse_time(cell: str) -> float | None:
+    whole, _, fraction = cell.partition(".")
     try:
         at = time.mktime(time.strptime(whole, "%Y/%m/%d %H:%M:%S"))
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""A card's and a host's figures: which there are, what they are called, how they are written."""
+"""What both the terminal table and the full screen show: measures of cards and hosts, and the rows of processes."""
 
 from __future__ import annotations
 
@@ -7,42 +7,43 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from ownlab.instruments.top.records import CardProcess, CardSample, HostSample, ProcessSample, Sample, Saturation
+from ownlab.text import text
 from ownlab.units import format_bytes
 
 __all__ = [
+    "ACTIVITY",
     "BUSY",
     "DETAILS",
-    "MEASURED",
     "MEASURES",
-    "SATURATION",
-    "SORTS",
+    "MEASURES_OF_GPM",
+    "SORT_KEYS",
     "Measure",
-    "Row",
+    "ProcessRow",
     "card_name",
     "card_state",
-    "host_words",
-    "matching",
-    "memory_words",
-    "of_total",
-    "percent",
+    "filter_rows",
+    "format_host_memory",
+    "format_host_rates",
+    "format_host_state",
+    "format_percent",
+    "percentage",
     "process_rows",
-    "rate",
-    "short_name",
-    "sorted_rows",
+    "sort_rows",
 ]
 
 
 class Measure(NamedTuple):
-    """Something that is between 0 and 100 percent."""
+    """A value of a card between 0 and 100 percent."""
 
-    name: str  # in one short word
+    name: str  # one short word
     meaning: str
     value: Callable[[CardSample], float | None]
-    words: Callable[[CardSample], str]
+    format: Callable[[CardSample], str]
+    cell: Callable[[CardSample], str]  # the same for a narrow column
 
 
-def percent(value: float | None) -> str:
-    """ "99 %", "0.8 %"; "" where it is not known. What is more than nothing never reads as nothing."""
+def format_percent(value: float | None) -> str:
+    """Return "99 %", "0.8 %"; "" if unknown. A positive value never reads as 0."""
     if value is None:
         return ""
     if 0 < value < 0.05:
@@ -50,197 +51,240 @@ def percent(value: float | None) -> str:
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
 
 
-def rate(value: float | None) -> str:
-    """Bytes a second."""
-    return "" if value is None else f"{format_bytes(value)}/s"
-
-
-def of_total(used: float | None, total: float | None) -> float | None:
-    """Percent."""
+def percentage(used: float | None, total: float | None) -> float | None:
+    """Return 100 · used / total."""
     return None if used is None or not total else 100 * used / total
 
 
-def _saturated(name: str, meaning: str, field: str) -> Measure:
+# --- cards ------------------------------------------------------------------------------------------------------------
+
+
+def _activity(name: str, meaning: str, field: str) -> Measure:
     def value(card: CardSample) -> float | None:
-        known: Saturation | None = card.saturation
-        return None if known is None else getattr(known, field)
+        saturation: Saturation | None = card.saturation
+        return None if saturation is None else getattr(saturation, field)
 
-    return Measure(name, meaning, value, lambda card: percent(value(card)))
+    def show(card: CardSample) -> str:
+        return format_percent(value(card))
+
+    return Measure(name, meaning, value, show, show)
 
 
-def _memory(card: CardSample) -> str:
+def _format_memory(card: CardSample) -> str:
     if card.memory_used is None or card.memory_total is None:
         return ""
-    return f"{format_bytes(card.memory_used)} of {format_bytes(card.memory_total)}"
+    return text("{used} of {total}", used=format_bytes(card.memory_used), total=format_bytes(card.memory_total))
 
 
-def _power(card: CardSample) -> str:
+def _memory_cell(card: CardSample) -> str:
+    """Return "12.3/141 GiB"."""
+    if card.memory_used is None or card.memory_total is None:
+        return ""
+    total = format_bytes(card.memory_total)
+    unit = total.lstrip(".0123456789")
+    return f"{format_bytes(card.memory_used).removesuffix(unit)}/{total}"
+
+
+def _format_power(card: CardSample) -> str:
     if card.power is None:
         return ""
-    return f"{card.power:.0f} W" if card.power_limit is None else f"{card.power:.0f} of {card.power_limit:.0f} W"
+    if card.power_limit is None:
+        return f"{card.power:.0f} W"
+    return text("{power:.0f} of {limit:.0f} W", power=card.power, limit=card.power_limit)
 
 
-def _clock(card: CardSample) -> str:
+def _power_cell(card: CardSample) -> str:
+    if card.power is None:
+        return ""
+    return f"{card.power:.0f} W" if card.power_limit is None else f"{card.power:.0f}/{card.power_limit:.0f} W"
+
+
+def _format_clock(card: CardSample) -> str:
     return "" if card.clock_sm is None else f"{card.clock_sm:.0f} MHz"
 
 
 def _busy(card: CardSample) -> float | None:
-    """As verdicts take it: GPM's is of the whole interval, NVML's of the driver's last moment."""
+    """Return the value that verdicts use: GPM's covers the whole interval, NVML's only the driver's last moment."""
     measured = card.saturation.graphics if card.saturation else None
     return card.utilisation if measured is None else measured
 
 
+def _format_busy(card: CardSample) -> str:
+    return format_percent(_busy(card))
+
+
 BUSY = Measure(
-    "busy",
-    "the time in which anything ran: GPM's figure, else nvidia-smi's GPU-Util",
-    _busy,
-    lambda card: percent(_busy(card)),
+    "busy", "time in which anything ran: GPM's value, else nvidia-smi's GPU-Util", _busy, _format_busy, _format_busy
 )
 MEMORY = Measure(
-    "memory", "the card's memory that is taken", lambda card: of_total(card.memory_used, card.memory_total), _memory
+    "memory",
+    "memory of the card that is in use",
+    lambda card: percentage(card.memory_used, card.memory_total),
+    _format_memory,
+    _memory_cell,
 )
-POWER = Measure("power", "of the power limit", lambda card: of_total(card.power, card.power_limit), _power)
-CLOCK = Measure("clock", "of the highest clock", lambda card: of_total(card.clock_sm, card.clock_sm_max), _clock)
+POWER = Measure(
+    "power",
+    "power draw, relative to the power limit",
+    lambda card: percentage(card.power, card.power_limit),
+    _format_power,
+    _power_cell,
+)
+CLOCK = Measure(
+    "clock",
+    "SM clock, relative to the maximum",
+    lambda card: percentage(card.clock_sm, card.clock_sm_max),
+    _format_clock,
+    _format_clock,
+)
 
-SATURATION = (
-    _saturated("SM", "multiprocessors that were at work", "sm"),
-    _saturated("tensor", "the time in which tensor cores worked", "tensor"),
-    _saturated("DRAM", "of the memory's bandwidth", "dram"),
+ACTIVITY = (
+    _activity("SM", "multiprocessors (SMs) that were active", "sm"),
+    _activity("tensor", "time in which tensor cores were active", "tensor"),
+    _activity("DRAM", "memory bandwidth used", "dram"),
 )
 DETAILS = (
-    _saturated("occup.", "warps in flight, of those that would fit", "occupancy"),
-    _saturated("fp32", "the time in which 32-bit units worked, outside tensor cores", "fp32"),
-    _saturated("fp16", "the time in which 16-bit units worked, outside tensor cores", "fp16"),
-    _saturated("fp64", "the time in which 64-bit units worked, outside tensor cores", "fp64"),
-    _saturated("int", "the time in which integer units worked", "integer"),
+    _activity("occup.", "resident warps, relative to what fits", "occupancy"),
+    _activity("fp32", "time in which 32-bit units were active, outside tensor cores", "fp32"),
+    _activity("fp16", "time in which 16-bit units were active, outside tensor cores", "fp16"),
+    _activity("fp64", "time in which 64-bit units were active, outside tensor cores", "fp64"),
+    _activity("int", "time in which integer units were active", "integer"),
     CLOCK,
 )
-# Only where the card measures how much of it works.
-MEASURED = (*SATURATION, *DETAILS[:-1])
-# What a card's panel shows, from the top.
-MEASURES = (BUSY, *SATURATION, MEMORY, POWER)
-
-
-def short_name(name: str) -> str:
-    """Without the maker, which the driver repeats for each card."""
-    return name.removeprefix("NVIDIA ").removeprefix("GeForce ") or "card"
+# Only for cards that measure their activity.
+MEASURES_OF_GPM = (*ACTIVITY, *DETAILS[:-1])
+# The lines of a card's panel, from the top.
+MEASURES = (BUSY, *ACTIVITY, MEMORY, POWER)
 
 
 def card_name(card: CardSample, *, short: bool = False) -> str:
-    """ "0 NVIDIA H200"; of a MIG instance "0 1g.18gb (MIG)"."""
-    name = f"{card.index} {short_name(card.name) if short or card.parent else card.name or 'card'}"
+    """Return "0 NVIDIA H200"; for a MIG instance "0 1g.18gb (MIG)"."""
+    name = f"{card.index} {_short_name(card.name) if short or card.parent else card.name or 'card'}"
     return f"{name} (MIG)" if card.parent else name
 
 
+def _short_name(name: str) -> str:
+    return name.removeprefix("NVIDIA ").removeprefix("GeForce ") or "card"
+
+
 def card_state(card: CardSample) -> str:
-    """Heat, clock, link and what slows it down, in a few words."""
+    """Return temperature, clock, fan, performance state and PCIe traffic, as far as known."""
     parts = [
         "" if card.temperature is None else f"{card.temperature:.0f} °C",
-        _clock(card),
-        "" if card.fan is None else f"fan {card.fan:.0f} %",
+        _format_clock(card),
+        "" if card.fan is None else text("fan {percent:.0f} %", percent=card.fan),
         "" if card.pstate is None else f"P{card.pstate}",
-        _link(card),
+        _format_flow("PCIe", card.pcie_received, card.pcie_sent),
     ]
     return "  ".join(part for part in parts if part)
 
 
-def _link(card: CardSample) -> str:
-    if card.pcie_sent is None or card.pcie_received is None:
-        return ""
-    return f"PCIe ↓{rate(card.pcie_received)} ↑{rate(card.pcie_sent)}"
+# --- the host ---------------------------------------------------------------------------------------------------------
 
 
-def memory_words(host: HostSample) -> str:
-    """ "42 GiB of 128 GiB"."""
+def format_host_memory(host: HostSample) -> str:
+    """Return "42 GiB of 128 GiB"."""
     if host.memory is None or host.memory_used is None:
         return ""
-    return f"{format_bytes(host.memory_used)} of {format_bytes(host.memory)}"
+    return text("{used} of {total}", used=format_bytes(host.memory_used), total=format_bytes(host.memory))
 
 
-def host_words(host: HostSample) -> tuple[str, str]:
-    """What is known of the host besides processor and memory: who wants to compute, and what goes in and out."""
-    wants = (
-        ("load", "" if host.load is None else f"{host.load:.1f}"),
-        ("busiest core", percent(host.busiest_core)),
-        ("waiting for disks", percent(host.io_wait)),
-        ("swap", "" if not host.swap_used else format_bytes(host.swap_used)),
+def format_host_state(host: HostSample) -> str:
+    """Return load, busiest core, I/O wait and swap, as far as known."""
+    parts = (
+        "" if host.load is None else text("load {load:.1f}", load=host.load),
+        "" if host.busiest_core is None else text("busiest core {share}", share=format_percent(host.busiest_core)),
+        "" if host.io_wait is None else text("waiting for disks {share}", share=format_percent(host.io_wait)),
+        "" if not host.swap_used else text("swap {size}", size=format_bytes(host.swap_used)),
     )
-    flows = (("disks", _both(host.disk_read, host.disk_written)), ("network", _both(host.received, host.sent)))
-    first, second = (", ".join(f"{label} {words}" for label, words in pairs if words) for pairs in (wants, flows))
-    return first, second
+    return ", ".join(part for part in parts if part)
 
 
-def _both(into: float | None, out: float | None) -> str:
-    return "" if into is None or out is None else f"↓{rate(into)} ↑{rate(out)}"
+def format_host_rates(host: HostSample) -> str:
+    """Return the traffic of disks and network, as far as known."""
+    parts = (
+        _format_flow(text("disks"), host.disk_read, host.disk_written),
+        _format_flow(text("network"), host.received, host.sent),
+    )
+    return ", ".join(part for part in parts if part)
 
 
-class Row(NamedTuple):
-    """One process (or a runtime with all that descends from it), over all cards."""
+def _format_flow(name: str, into: float | None, out: float | None) -> str:
+    return "" if into is None or out is None else f"{name} ↓{format_bytes(into)}/s ↑{format_bytes(out)}/s"
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+class ProcessRow(NamedTuple):
+    """One process, or a runtime with all its processes, over all cards."""
 
     pid: int
-    cards: tuple[int, ...]  # their numbers
+    cards: tuple[int, ...]  # numbers
     memory: int | None  # on these cards
     busy: float | None  # percent of the interval in which its kernels ran
     cpu: float | None
     ram: int | None
-    whose: str
+    owner: str
     command: str
     process: ProcessSample
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Its figures as people read them, in the order of the table's columns."""
+        """Formatted values in the order of the table's columns."""
         return (
             str(self.pid),
             ",".join(map(str, self.cards)),
             "" if self.memory is None else format_bytes(self.memory),
-            percent(self.busy),
+            format_percent(self.busy),
             "" if self.cpu is None else f"{self.cpu:.0f} %",
             "" if self.ram is None else format_bytes(self.ram),
         )
 
 
-def process_rows(sample: Sample) -> list[Row]:
-    """All processes of a sample: those that it knows, then those that only the driver knows."""
-    known = {each.pid: each for each in sample.processes}
-    on_cards: dict[int, list[tuple[int, CardProcess]]] = {}
+def process_rows(sample: Sample) -> list[ProcessRow]:
+    """Return all processes of a sample: the known ones, then those that only the driver reports."""
+    known = {process.pid: process for process in sample.processes}
+    by_pid: dict[int, list[tuple[int, CardProcess]]] = {}
     for card in sample.cards:
-        for each in card.processes or ():
-            on_cards.setdefault(each.pid, []).append((card.index, each))
-            known.setdefault(each.pid, ProcessSample(each.pid, here=False))
-    return [_row(process, on_cards.get(pid, [])) for pid, process in known.items()]
+        for running in card.processes or ():
+            by_pid.setdefault(running.pid, []).append((card.index, running))
+            known.setdefault(running.pid, ProcessSample(running.pid, here=False))
+    return [_process_row(process, by_pid.get(pid, [])) for pid, process in known.items()]
 
 
-def _row(process: ProcessSample, places: list[tuple[int, CardProcess]]) -> Row:
-    memories = [each.memory for _, each in places if each.memory is not None]
-    shares = [each.sm for _, each in places if each.sm is not None]
-    return Row(
+def _process_row(process: ProcessSample, on_cards: list[tuple[int, CardProcess]]) -> ProcessRow:
+    memories = [running.memory for _, running in on_cards if running.memory is not None]
+    shares = [running.sm for _, running in on_cards if running.sm is not None]
+    return ProcessRow(
         process.pid,
-        tuple(sorted({index for index, _ in places})),
+        tuple(sorted({index for index, _ in on_cards})),
         sum(memories) if memories else None,
         max(shares) if shares else None,
         process.cpu,
         process.memory,
-        whose(process),
+        _format_owner(process),
         process.command,
         process,
     )
 
 
-def whose(process: ProcessSample) -> str:
-    """The notebook and its person, where the lab started it; else the user and the container."""
+def _format_owner(process: ProcessSample) -> str:
+    """Return the notebook and its person if the lab started the process, else the user and the container."""
     owner = process.owner
     if owner is not None:
-        name = PurePath(owner.notebook).name or f"runtime {owner.runtime[:8]}"
+        name = PurePath(owner.notebook).name or text("runtime {id}", id=owner.runtime[:8])
         return f"{name} ({owner.person})" if owner.person else name
-    user = f"{process.user} in {process.container}" if process.container else process.user
+    user = process.user
+    if process.container:
+        user = text("{user} in {container}", user=process.user, container=process.container)
     if process.here:
         return user
-    return f"{user}, not of this PID namespace" if user else "not of this PID namespace"
+    return text("{user}, in another PID namespace", user=user) if user else text("in another PID namespace")
 
 
-# Name -> what is sorted by, greatest first; what is not known comes last.
-SORTS: dict[str, Callable[[Row], float | None]] = {
+# Name -> sort key, largest first; unknown values come last.
+SORT_KEYS: dict[str, Callable[[ProcessRow], float | None]] = {
     "GPU memory": lambda row: row.memory,
     "GPU": lambda row: row.busy,
     "CPU": lambda row: row.cpu,
@@ -249,24 +293,24 @@ SORTS: dict[str, Callable[[Row], float | None]] = {
 }
 
 
-def sorted_rows(rows: Sequence[Row], by: str = "GPU memory", *, reverse: bool = False) -> list[Row]:
-    """In the order of one column; among equals the lower PID comes first."""
-    key = SORTS[by]
+def sort_rows(rows: Sequence[ProcessRow], by: str = "GPU memory", *, reverse: bool = False) -> list[ProcessRow]:
+    """Sort by one column; equal rows by PID."""
+    key = SORT_KEYS[by]
     known = sorted((row for row in rows if key(row) is not None), key=lambda row: row.pid)
     unknown = sorted((row for row in rows if key(row) is None), key=lambda row: row.pid)
     known.sort(key=lambda row: key(row) or 0.0, reverse=not reverse)
     return known + unknown
 
 
-def matching(rows: Iterable[Row], text: str) -> list[Row]:
-    """The rows that have all words of the text somewhere, whatever their case."""
-    words = text.lower().split()
-    return [row for row in rows if all(word in _searched(row) for word in words)]
+def filter_rows(rows: Iterable[ProcessRow], query: str) -> list[ProcessRow]:
+    """Return the rows that contain all words of the query, in any case."""
+    words = query.lower().split()
+    return [row for row in rows if all(word in _searchable(row) for word in words)]
 
 
-def _searched(row: Row) -> str:
+def _searchable(row: ProcessRow) -> str:
     process = row.process
     owner = process.owner
-    parts = [str(row.pid), row.whose, row.command, process.user, process.container]
+    parts = [str(row.pid), row.owner, row.command, process.user, process.container]
     parts += [owner.notebook, owner.runtime] if owner else []
     return " ".join(parts).lower()

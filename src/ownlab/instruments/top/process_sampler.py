@@ -1,6 +1,6 @@
-"""Whose the work is: processes that use a card or belong to a runtime, each with all that descends from it.
+"""Samples of processes that use a card or belong to a runtime, each with all its descendants.
 
-One pass over /proc serves all trees. What does not change is read once for each process.
+One pass over /proc serves all process trees. Constant properties are read once per process.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import NamedTuple
 from ownlab.instruments.top.records import CardSample, Owner, ProcessSample
 from ownlab.processes.procfs import UNSEEN, Stat, all_processes, children_of, descendants_of
 
-__all__ = ["Owners", "Processes"]
+__all__ = ["Owners", "ProcessSampler"]
 
-# Of each runtime its processes that are known by number, the outermost first and its kernel last: their descendants are its.
+# The known processes of each runtime, the outermost first and its kernel last. Their descendants belong to it too.
 Owners = Callable[[], Mapping[int, Owner]]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Big machines have thousands of threads of the kernel alone. Their numbers are used again, so this is not for ever.
-_ASIDE_SECONDS = 10.0
-# How engines name the control group of a container; of a long number people write the first twelve digits.
+# Big machines have thousands of kernel threads, which are skipped. Process ids are reused, so the skip list expires.
+_SKIP_SECONDS = 10.0
+# How container engines name control groups. Long ids are shortened to twelve digits, as the engines do.
 _CONTAINERS = (
     (re.compile(r"libpod-(?:conmon-)?([0-9a-f]{64})"), "podman"),
     (re.compile(r"docker[-/]([0-9a-f]{64})"), "docker"),
@@ -33,8 +33,8 @@ _CONTAINERS = (
 )
 
 
-class _Described(NamedTuple):
-    """What stays as it is."""
+class _Properties(NamedTuple):
+    """What does not change during the life of a process."""
 
     started: int
     command: str
@@ -43,7 +43,7 @@ class _Described(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """Of a tree, since its beginning: what children had used stays with their parents."""
+    """Counters of a process tree since its start. Parents inherit the counters of children that ended."""
 
     at: float
     ticks: int
@@ -56,24 +56,24 @@ class _Tree(NamedTuple):
     members: frozenset[int]
 
 
-class Processes:
-    """Keeps what each tree had used at the last look."""
+class ProcessSampler:
+    """Reads processes; keeps the counters of each process tree from the last reading."""
 
     def __init__(self, owners: Owners = dict, root: Path = Path("/")) -> None:
         self._owners = owners
         self._root = root
         self._booted = _boot_time(root)
-        self._described: dict[int, _Described] = {}
+        self._properties: dict[int, _Properties] = {}
         self._before: dict[tuple[int, int], _Counts] = {}
-        self._first: tuple[float, Mapping[int, tuple[int, int]]] | None = None  # when, and of each its start and ticks
-        self._on_cards: set[tuple[int, int]] = set()  # pid and start of those that were seen to use a card
+        self._first: tuple[float, Mapping[int, tuple[int, int]]] | None = None  # time; start and ticks by pid
+        self._on_cards: set[tuple[int, int]] = set()  # pid and start of processes that use a card
         self._roots: tuple[int, ...] = ()
-        self._aside: set[int] = set()  # those who belong to nobody here
-        self._aside_at = float("-inf")
-        self.members: dict[str, tuple[Stat, ...]] = {}  # by runtime, every process of it at the last look
+        self._skip: set[int] = set()  # processes of no interest
+        self._skip_since = float("-inf")
+        self.members: dict[str, tuple[Stat, ...]] = {}  # all processes of each runtime at the last reading
 
     def begin(self) -> None:
-        """From this moment the first look's CPU shares count, whoever it is about."""
+        """Start the interval for the CPU use of the first reading."""
         self._first = (
             time.monotonic(),
             {pid: (stat.started, stat.ticks) for pid, stat in all_processes(self._root).items()},
@@ -82,37 +82,37 @@ class Processes:
     def read(
         self, cards: Iterable[CardSample], elsewhere: Mapping[int, ProcessSample] | None = None
     ) -> tuple[ProcessSample, ...]:
-        """Everyone who matters now. `elsewhere`: the cards are another machine's, and so are the processes on them."""
+        """Return all relevant processes. `elsewhere`: the cards, and the processes on them, are those of another machine."""
         owners = self._owners()
-        pids = dict.fromkeys(each.pid for card in cards for each in card.processes or ())
+        pids = dict.fromkeys(running.pid for card in cards for running in card.processes or ())
         if not owners and not pids:
             self._forget({})
             self.members = {}
             return ()
         table = self._table((*owners, *pids))
-        strangers = [pid for pid in pids if elsewhere is not None or not self._is_here(pid, table)]
-        trees = _trees(owners, [pid for pid in pids if pid not in strangers], table)
-        self._aside.update(set(table).difference(pids, *(tree.members for tree in trees)))
-        found = [self._sample(tree, table) for tree in trees]
-        # Backwards: the first tree of a runtime is all of it.
+        foreign = [pid for pid in pids if elsewhere is not None or not self._is_here(pid, table)]
+        trees = _trees(owners, [pid for pid in pids if pid not in foreign], table)
+        self._skip.update(set(table).difference(pids, *(tree.members for tree in trees)))
+        samples = [self._sample(tree, table) for tree in trees]
+        # Reversed: the first tree of a runtime contains all of it, and must win.
         owned = [(tree.owner.runtime, tree.members) for tree in reversed(trees) if tree.owner is not None]
         self.members = {runtime: tuple(table[pid] for pid in members) for runtime, members in owned}
         known = elsewhere or {}
         self._forget(table)
         self._first = None
-        return (*found, *(known.get(pid, ProcessSample(pid, here=False)) for pid in strangers))
+        return (*samples, *(known.get(pid, ProcessSample(pid, here=False)) for pid in foreign))
 
     def _table(self, roots: tuple[int, ...]) -> dict[int, Stat]:
-        """Everyone who may belong to one of these. Nobody outside of their trees ever joins one: once in a while will do."""
+        """Return the processes that may belong to one of these trees. Others never join one, so they are rarely read."""
         if self._booted is None:
             return {}
         now = time.monotonic()
-        if roots != self._roots or now - self._aside_at > _ASIDE_SECONDS:
-            self._roots, self._aside, self._aside_at = roots, set(), now
-        return all_processes(self._root, but=self._aside)
+        if roots != self._roots or now - self._skip_since > _SKIP_SECONDS:
+            self._roots, self._skip, self._skip_since = roots, set(), now
+        return all_processes(self._root, but=self._skip)
 
     def _is_here(self, pid: int, table: Mapping[int, Stat]) -> bool:
-        """Whether the process of this number is the one that the driver means."""
+        """Whether the process with this id is the one that the driver reports."""
         if pid not in table:
             return False
         key = (pid, table[pid].started)
@@ -121,18 +121,18 @@ class Processes:
         return key in self._on_cards
 
     def _sample(self, tree: _Tree, table: Mapping[int, Stat]) -> ProcessSample:
-        stat, described = table[tree.root], self._describe(table[tree.root])
+        stat, properties = table[tree.root], self._describe(table[tree.root])
         now = _Counts(
             time.monotonic(), sum(table[pid].ticks for pid in tree.members), self._disks(tree.root, tree.members)
         )
         key = (tree.root, stat.started)
-        before, self._before[key] = self._before.get(key) or self._at_first(tree, table), now
+        before, self._before[key] = self._before.get(key) or self._first_counts(tree, table), now
         cpu, read, written = _rates(before, now)
         return ProcessSample(
             pid=tree.root,
-            command=described.command or stat.command,
-            user=described.user,
-            container=described.container,
+            command=properties.command or stat.command,
+            user=properties.user,
+            container=properties.container,
             owner=tree.owner,
             started=None if self._booted is None else self._booted + stat.started / _TICKS,
             cpu=cpu,
@@ -143,35 +143,35 @@ class Processes:
         )
 
     def _disks(self, root: int, members: Iterable[int]) -> tuple[int, int] | None:
-        """What the disks gave and took; None where the process itself may not be asked: another user's."""
+        """Return bytes read and written; None if the process belongs to another user and cannot be read."""
         first = _read_io(self._root, root)
         if first is None:
             return None
         others = [_read_io(self._root, pid) or (0, 0) for pid in members if pid != root]
-        return first[0] + sum(each[0] for each in others), first[1] + sum(each[1] for each in others)
+        return first[0] + sum(read for read, _ in others), first[1] + sum(written for _, written in others)
 
-    def _at_first(self, tree: _Tree, table: Mapping[int, Stat]) -> _Counts | None:
-        """What a tree had used when all began, where that was taken down."""
+    def _first_counts(self, tree: _Tree, table: Mapping[int, Stat]) -> _Counts | None:
+        """Return the counters of a tree at `begin`, if it was called."""
         if self._first is None:
             return None
         at, ticks = self._first
-        found = [ticks[pid] for pid in tree.members if ticks.get(pid, (0, 0))[0] == table[pid].started]
-        return _Counts(at, sum(used for _, used in found), None) if found else None
+        known = [ticks[pid] for pid in tree.members if ticks.get(pid, (0, 0))[0] == table[pid].started]
+        return _Counts(at, sum(used for _, used in known), None) if known else None
 
-    def _describe(self, stat: Stat) -> _Described:
-        known = self._described.get(stat.pid)
+    def _describe(self, stat: Stat) -> _Properties:
+        known = self._properties.get(stat.pid)
         if known is None or known.started != stat.started:
-            known = self._described[stat.pid] = _describe(self._root, stat)
+            known = self._properties[stat.pid] = _describe(self._root, stat)
         return known
 
     def _forget(self, table: Mapping[int, Stat]) -> None:
-        self._described = {pid: each for pid, each in self._described.items() if pid in table}
-        self._before = {key: each for key, each in self._before.items() if key[0] in table}
+        self._properties = {pid: properties for pid, properties in self._properties.items() if pid in table}
+        self._before = {key: counts for key, counts in self._before.items() if key[0] in table}
         self._on_cards = {key for key in self._on_cards if key[0] in table}
 
 
 def _trees(owners: Mapping[int, Owner], on_cards: Iterable[int], table: Mapping[int, Stat]) -> list[_Tree]:
-    """One of each runtime, named by its kernel; and one of each process on a card that is not such a kernel."""
+    """Return one tree per runtime, with its kernel as root, and one per other process on a card."""
     children = children_of(table)
     roots: dict[str, int] = {}
     members: dict[str, set[int]] = {}
@@ -179,15 +179,18 @@ def _trees(owners: Mapping[int, Owner], on_cards: Iterable[int], table: Mapping[
         if pid in table:
             roots[owner.runtime] = pid
             members.setdefault(owner.runtime, set()).update((pid, *descendants_of(pid, children)))
-    whose = {pid: owners[root] for runtime, root in roots.items() for pid in members[runtime]}
-    found = [_Tree(root, owners[root], frozenset(members[runtime])) for runtime, root in roots.items()]
+    owner_by_pid = {pid: owners[root] for runtime, root in roots.items() for pid in members[runtime]}
+    runtimes = [_Tree(root, owners[root], frozenset(members[runtime])) for runtime, root in roots.items()]
     kernels = set(roots.values())
     others = [pid for pid in on_cards if pid not in kernels]
-    return [*found, *(_Tree(pid, whose.get(pid), frozenset((pid, *descendants_of(pid, children)))) for pid in others)]
+    return [
+        *runtimes,
+        *(_Tree(pid, owner_by_pid.get(pid), frozenset((pid, *descendants_of(pid, children)))) for pid in others),
+    ]
 
 
 def _rates(before: _Counts | None, now: _Counts) -> tuple[float | None, float | None, float | None]:
-    """Percent of a core, and bytes a second; a tree that lost a member to others may have gone back: 0."""
+    """Return percent of a core and bytes per second. The counters of a tree that lost a member may go backwards: 0."""
     if before is None or now.at <= before.at:
         return None, None, None
     seconds = now.at - before.at
@@ -199,20 +202,20 @@ def _rates(before: _Counts | None, now: _Counts) -> tuple[float | None, float | 
 
 
 def _read_io(root: Path, pid: int) -> tuple[int, int] | None:
-    text = _read(root, pid, "io")
-    if not text:
+    content = _read(root, pid, "io")
+    if not content:
         return None
-    fields = dict(line.split(b": ") for line in text.splitlines())
+    fields = dict(line.split(b": ") for line in content.splitlines())
     return int(fields[b"read_bytes"]), int(fields[b"write_bytes"])
 
 
-def _describe(root: Path, stat: Stat) -> _Described:
-    # It loads much of `machine`, which a machine where nothing runs can do without.
+def _describe(root: Path, stat: Stat) -> _Properties:
+    # Imported here: it loads much of `machine`, which is not needed while no process is of interest.
     from ownlab.machine.facts import value_of
     from ownlab.machine.nvidia.processes import read_command, read_user
 
     folder = root / "proc" / str(stat.pid)
-    return _Described(
+    return _Properties(
         started=stat.started,
         command=value_of(read_command(folder, stat.pid)) or "",
         user=value_of(read_user(folder, stat.pid)) or "",
@@ -221,15 +224,15 @@ def _describe(root: Path, stat: Stat) -> _Described:
 
 
 def _uses_card(root: Path, pid: int) -> bool:
-    from ownlab.machine.nvidia.processes import why_stranger
+    from ownlab.machine.nvidia.processes import why_other_process
 
-    return why_stranger(root / "proc" / str(pid), pid) is None
+    return why_other_process(root / "proc" / str(pid), pid) is None
 
 
 def _container(groups: str) -> str:
-    """ "docker 3f4a5b6c7d8e", from /proc/PID/cgroup; "" for none, and from inside one, which sees no further."""
-    found = ((engine, match.group(1)) for sign, engine in _CONTAINERS if (match := sign.search(groups)))
-    engine, name = next(found, ("", ""))
+    """Return "docker 3f4a5b6c7d8e", from /proc/PID/cgroup; "" outside of containers, and inside one, which cannot tell."""
+    matches = ((engine, match.group(1)) for sign, engine in _CONTAINERS if (match := sign.search(groups)))
+    engine, name = next(matches, ("", ""))
     return f"{engine} {name[:12] if len(name) == 64 else name}" if engine else ""
 
 
@@ -241,7 +244,7 @@ def _read(root: Path, pid: int, name: str) -> bytes:
 
 
 def _boot_time(root: Path) -> float | None:
-    """In seconds since the epoch; None where there is no /proc as Linux has it."""
+    """Return the boot time in seconds since the epoch; None without a Linux /proc."""
     try:
         lines = (root / "proc/stat").read_text().splitlines()
     except OSError:

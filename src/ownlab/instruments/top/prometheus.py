@@ -1,8 +1,8 @@
-"""Samples for Prometheus.
+"""Samples in the text format of Prometheus.
 
-What dcgm-exporter has a name for is called so, in its units and with its labels, so that the dashboards and alerts that
-people have go on working; the rest is called ownlab_…, in base units. Names and units: NVIDIA/dcgm-exporter,
-etc/default-counters.csv and etc/dcp-metrics-included.csv, as of 2026-11.
+Metrics that dcgm-exporter has keep its names, units and labels, so that existing dashboards and alerts work. Others are
+called ownlab_… and use base units. Names and units: NVIDIA/dcgm-exporter, etc/default-counters.csv and
+etc/dcp-metrics-included.csv, as of 2026-11.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ Labels = Mapping[str, str]
 
 
 class _Gauge(NamedTuple, Generic[T]):
-    """One figure: its name, what it means, and where it stands. None: it is left out, for 0 would be a lie."""
+    """One metric: name, help text, and how to read it. None leaves it out, because 0 would be wrong."""
 
     name: str
-    about: str
+    help: str
     read: Callable[[T], float | None]
 
 
 def exposition(sample: Sample, verdicts: Sequence[Verdict] = (), *, hostname: str = "") -> bytes:
-    """A sample as Prometheus reads it. It has no times: Prometheus takes that of its own question."""
+    """Render a sample. It has no timestamps: Prometheus uses the time of the scrape."""
     return generate_latest(_Families(_families(sample, verdicts, hostname)))
 
 
 class _Families(Collector):
-    """What prometheus_client asks for figures."""
+    """Passes metrics to prometheus_client."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """Called by generate_latest. A name without figures would only be noise."""
+        """Called by generate_latest. Metrics without values are left out."""
         return (family for family in self._families if family.samples)
 
 
@@ -59,18 +59,18 @@ def _families(sample: Sample, verdicts: Sequence[Verdict], hostname: str) -> Ite
     yield _throttled(cards)
     yield _verdicts(verdicts, {card.uuid: labels for card, labels in cards})
     yield _family(_LOST, [(card, {"gpu": str(card.index), "UUID": card.uuid, **host}) for card in sample.cards])
-    uses = _uses(sample.cards, processes)
-    yield from (_family(use, [(one, {**labels, **host}) for one, labels in uses]) for use in _USES)
-    runtimes = [(one, {**_runtime_labels(one.owner), **host}) for one in _runtimes(sample.processes)]
+    uses = [(use, {**labels, **host}) for use, labels in _card_uses(sample.cards, processes)]
+    yield from (_family(gauge, uses) for gauge in _USES)
+    runtimes = [(process, {**_runtime_labels(process.owner), **host}) for process in _runtimes(sample.processes)]
     yield from (_family(gauge, runtimes) for gauge in _RUNTIMES)
     yield from (_family(gauge, [(sample.host, host)]) for gauge in _HOST)
     yield from (_family(gauge, [(sample, host)]) for gauge in _SAMPLE)
 
 
-def _family(gauge: _Gauge[T], things: Iterable[tuple[T, Labels]]) -> Metric:
-    family = GaugeMetricFamily(gauge.name, gauge.about)
-    for thing, labels in things:
-        value = gauge.read(thing)
+def _family(gauge: _Gauge[T], records: Iterable[tuple[T, Labels]]) -> Metric:
+    family = GaugeMetricFamily(gauge.name, gauge.help)
+    for record, labels in records:
+        value = gauge.read(record)
         if value is not None:
             family.add_sample(gauge.name, dict(labels), value)
     return family
@@ -80,7 +80,7 @@ def _family(gauge: _Gauge[T], things: Iterable[tuple[T, Labels]]) -> Metric:
 
 
 def _card_labels(card: CardSample, processes: Mapping[int, ProcessSample], hostname: str) -> dict[str, str]:
-    """dcgm-exporter's, and whose notebooks have processes on it: a list where there are several."""
+    """Return dcgm-exporter's labels, and the notebooks and persons with processes on the card, separated by commas."""
     owners = sorted({owner for owner in _owners(card, processes) if owner is not None}, key=_by_name)
     return {
         "gpu": str(card.index),
@@ -153,7 +153,7 @@ _CARDS: tuple[_Gauge[CardSample], ...] = (
 
 
 def _energy(cards: Iterable[tuple[CardSample, Labels]]) -> Metric:
-    """A counter. prometheus_client would add _total to the name of one that is said to be a counter."""
+    """A counter of unknown type: prometheus_client would add _total to the name of a counter."""
     name = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
     family = UnknownMetricFamily(name, "Total energy consumption since boot (in mJ); a counter.")
     for card, labels in cards:
@@ -166,8 +166,8 @@ _LOST = _Gauge[CardSample]("ownlab_card_lost", "1: the card no longer answers.",
 
 
 def _verdicts(verdicts: Sequence[Verdict], labels: Mapping[str, Labels]) -> Metric:
-    """One series for each verdict that a card has now; it ends when the card gets another."""
-    family = GaugeMetricFamily("ownlab_card_verdict", "What the card's time went into, by `ownlab top`'s words: 1.")
+    """One series per current verdict; it ends when the card gets another."""
+    family = GaugeMetricFamily("ownlab_card_verdict", "1 for the current verdict of `ownlab top` on the card.")
     for verdict in verdicts:
         if verdict.card in labels:
             family.add_sample("ownlab_card_verdict", {**labels[verdict.card], "code": verdict.code}, 1)
@@ -175,7 +175,7 @@ def _verdicts(verdicts: Sequence[Verdict], labels: Mapping[str, Labels]) -> Metr
 
 
 def _throttled(cards: Iterable[tuple[CardSample, Labels]]) -> Metric:
-    family = GaugeMetricFamily("ownlab_card_throttled", "Why clocks are lower than they could be: 1 for each reason.")
+    family = GaugeMetricFamily("ownlab_card_throttled", "1 for each reason why clocks are reduced.")
     for card, labels in cards:
         for reason in card.throttle or ():
             family.add_sample("ownlab_card_throttled", {**labels, "reason": reason}, 1)
@@ -183,14 +183,14 @@ def _throttled(cards: Iterable[tuple[CardSample, Labels]]) -> Metric:
 
 
 class _Use(NamedTuple):
-    """What the processes of one runtime, or of one user outside of the lab, have of a card."""
+    """What the processes of one runtime, or of one user outside the lab, use of a card."""
 
     memory: int | None = 0
     sm: float | None = 0.0
 
 
 _USES: tuple[_Gauge[_Use], ...] = (
-    _Gauge("ownlab_card_memory_used_bytes", "Memory of a card, by notebook or user.", lambda use: use.memory),
+    _Gauge("ownlab_card_memory_used_bytes", "Memory used on a card, by notebook or user.", lambda use: use.memory),
     _Gauge(
         "ownlab_card_kernels_ratio",
         "Ratio of time in which kernels of a notebook or user ran on a card.",
@@ -199,21 +199,19 @@ _USES: tuple[_Gauge[_Use], ...] = (
 )
 
 
-def _uses(cards: Iterable[CardSample], processes: Mapping[int, ProcessSample]) -> list[tuple[_Use, Labels]]:
-    """Not by process: each would be a series that nobody needs tomorrow."""
-    found: dict[tuple[str, str, Owner], _Use] = {}
+def _card_uses(cards: Iterable[CardSample], processes: Mapping[int, ProcessSample]) -> list[tuple[_Use, Labels]]:
+    """Sum by owner, not by process: process ids would create many short series."""
+    uses: dict[tuple[str, str, Owner], _Use] = {}
     for card in cards:
         for running in card.processes or ():
-            whose = str(card.index), card.uuid, _whose(processes.get(running.pid))
-            use = found.get(whose, _Use())
-            found[whose] = _Use(_plus(use.memory, running.memory), _plus(use.sm, running.sm))
-    return [
-        (use, {"gpu": index, "UUID": uuid, **_runtime_labels(owner)}) for (index, uuid, owner), use in found.items()
-    ]
+            key = str(card.index), card.uuid, _owner(processes.get(running.pid))
+            use = uses.get(key, _Use())
+            uses[key] = _Use(_add(use.memory, running.memory), _add(use.sm, running.sm))
+    return [(use, {"gpu": index, "UUID": uuid, **_runtime_labels(owner)}) for (index, uuid, owner), use in uses.items()]
 
 
-def _whose(process: ProcessSample | None) -> Owner:
-    """Of a process that the lab did not start, the user alone is known."""
+def _owner(process: ProcessSample | None) -> Owner:
+    """For a process that the lab did not start, only the user is known."""
     if process is None:
         return Owner("", "", "")
     return process.owner or Owner("", "", process.user)
@@ -222,53 +220,63 @@ def _whose(process: ProcessSample | None) -> Owner:
 Number = TypeVar("Number", int, float)
 
 
-def _plus(one: Number | None, other: Number | None) -> Number | None:
-    return None if one is None or other is None else one + other
+def _add(first: Number | None, second: Number | None) -> Number | None:
+    return None if first is None or second is None else first + second
 
 
 # --- runtimes and the host --------------------------------------------------------------------------------------------
 
 
 def _runtimes(processes: Iterable[ProcessSample]) -> list[ProcessSample]:
-    """Of each runtime the first, which stands for all of it; what comes later with the same owner is a part of it."""
-    found: dict[str, ProcessSample] = {}
+    """Return the first process of each runtime, which includes all others of the same owner."""
+    runtimes: dict[str, ProcessSample] = {}
     for process in processes:
         if process.owner is not None:
-            found.setdefault(process.owner.runtime, process)
-    return list(found.values())
+            runtimes.setdefault(process.owner.runtime, process)
+    return list(runtimes.values())
 
 
 def _runtime_labels(owner: Owner | None) -> dict[str, str]:
     return {} if owner is None else {"runtime": owner.runtime, "notebook": owner.notebook, "person": owner.person}
 
 
-def _percent(value: float | None) -> float | None:
+def _ratio_of(value: float | None) -> float | None:
     return None if value is None else value / 100
 
 
 _RUNTIMES: tuple[_Gauge[ProcessSample], ...] = (
-    _Gauge("ownlab_runtime_cpu_cores", "Cores that a runtime's processes kept busy.", lambda one: _percent(one.cpu)),
-    _Gauge("ownlab_runtime_memory_bytes", "Memory of a runtime's processes.", lambda one: one.memory),
-    _Gauge("ownlab_runtime_disk_read_bytes_per_second", "Read from disks.", lambda one: one.disk_read),
-    _Gauge("ownlab_runtime_disk_written_bytes_per_second", "Written to disks.", lambda one: one.disk_written),
-    _Gauge("ownlab_runtime_processes", "How many processes a runtime has.", lambda one: one.processes),
+    _Gauge(
+        "ownlab_runtime_cpu_cores",
+        "Cores that the processes of a runtime kept busy.",
+        lambda process: _ratio_of(process.cpu),
+    ),
+    _Gauge("ownlab_runtime_memory_bytes", "Memory of the processes of a runtime.", lambda process: process.memory),
+    _Gauge("ownlab_runtime_disk_read_bytes_per_second", "Read from disks.", lambda process: process.disk_read),
+    _Gauge("ownlab_runtime_disk_written_bytes_per_second", "Written to disks.", lambda process: process.disk_written),
+    _Gauge("ownlab_runtime_processes", "Number of processes of a runtime.", lambda process: process.processes),
 )
 
 _HOST: tuple[_Gauge[HostSample], ...] = (
-    _Gauge("ownlab_host_cpu_ratio", "Ratio of all cores that was busy.", lambda host: _percent(host.cpu)),
-    _Gauge("ownlab_host_busiest_core_ratio", "The same of the busiest core.", lambda host: _percent(host.busiest_core)),
-    _Gauge("ownlab_host_io_wait_ratio", "Ratio of time that waited for disks.", lambda host: _percent(host.io_wait)),
-    _Gauge("ownlab_host_load1", "Processes that want to run, mean of a minute.", lambda host: host.load),
+    _Gauge("ownlab_host_cpu_ratio", "Ratio of busy time over all cores.", lambda host: _ratio_of(host.cpu)),
+    _Gauge(
+        "ownlab_host_busiest_core_ratio",
+        "Ratio of busy time of the busiest core.",
+        lambda host: _ratio_of(host.busiest_core),
+    ),
+    _Gauge(
+        "ownlab_host_io_wait_ratio", "Ratio of CPU time spent waiting for disks.", lambda host: _ratio_of(host.io_wait)
+    ),
+    _Gauge("ownlab_host_load1", "Runnable processes, mean over a minute.", lambda host: host.load),
     _Gauge("ownlab_host_memory_bytes", "Memory of the machine.", lambda host: host.memory),
-    _Gauge("ownlab_host_memory_used_bytes", "Of it, what is used.", lambda host: host.memory_used),
-    _Gauge("ownlab_host_swap_used_bytes", "Swap that is used.", lambda host: host.swap_used),
+    _Gauge("ownlab_host_memory_used_bytes", "Memory of the machine that is used.", lambda host: host.memory_used),
+    _Gauge("ownlab_host_swap_used_bytes", "Swap used.", lambda host: host.swap_used),
     _Gauge("ownlab_host_disk_read_bytes_per_second", "Read from disks.", lambda host: host.disk_read),
     _Gauge("ownlab_host_disk_written_bytes_per_second", "Written to disks.", lambda host: host.disk_written),
-    _Gauge("ownlab_host_network_received_bytes_per_second", "Without loopback.", lambda host: host.received),
-    _Gauge("ownlab_host_network_sent_bytes_per_second", "Without loopback.", lambda host: host.sent),
+    _Gauge("ownlab_host_network_received_bytes_per_second", "Received, without loopback.", lambda host: host.received),
+    _Gauge("ownlab_host_network_sent_bytes_per_second", "Sent, without loopback.", lambda host: host.sent),
 )
 
 _SAMPLE: tuple[_Gauge[Sample], ...] = (
     _Gauge("ownlab_cards_known", "1: the cards could be read.", lambda sample: float(not sample.trouble)),
-    _Gauge("ownlab_interval_seconds", "What rates and ratios are the mean of.", lambda sample: sample.seconds),
+    _Gauge("ownlab_interval_seconds", "Interval over which rates and ratios are means.", lambda sample: sample.seconds),
 )

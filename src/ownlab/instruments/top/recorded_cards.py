@@ -1,4 +1,4 @@
-"""Cards that stand in for this machine's own: those of a recording, again and again, or of a recorded machine."""
+"""Recorded cards in place of this machine's own: a recording in a loop (OWNLAB_STREAM), or a recorded machine (OWNLAB_MACHINE)."""
 
 from __future__ import annotations
 
@@ -14,55 +14,61 @@ from ownlab.instruments.top.recording import read
 from ownlab.instruments.top.records import CardProcess, CardSample, ProcessSample
 from ownlab.machine import records as machines
 from ownlab.machine.facts import value_of
+from ownlab.text import text
 
-__all__ = ["RecordedCards", "Seen", "StillCards", "cards_of"]
+__all__ = ["CardReading", "LoopedRecording", "StaticMachine", "card_samples"]
+
+_NO_SATURATION = text("a recorded machine has no activity counters")
 
 
-class Seen(NamedTuple):
-    """Cards of another machine, with the processes that were on them."""
+class CardReading(NamedTuple):
+    """Cards of another machine with the processes that were on them."""
 
     cards: tuple[CardSample, ...]
     trouble: str
     processes: Mapping[int, ProcessSample]
 
 
-class RecordedCards:
-    """A recording's, one sample for each look, and from the start again after the last."""
+class LoopedRecording:
+    """The cards of a recording, one sample per reading; after the last sample it starts again."""
 
     def __init__(self, path: Path) -> None:
         samples = list(read(path))
         if not samples:
-            raise InputError(f"there is no sample in {path}", hint="Record some with: ownlab top --record FILE.ndjson")
+            raise InputError(
+                text("{path} contains no sample", path=path),
+                hint=text("Record some with: ownlab top --record FILE.ndjson"),
+            )
         self._samples = itertools.cycle(samples)
 
-    def look(self) -> Seen:
-        """The next."""
+    def read(self) -> CardReading:
+        """Return the cards of the next sample."""
         sample = next(self._samples)
-        there = {each.pid: replace(each, here=False, owner=None) for each in sample.processes}
-        return Seen(sample.cards, sample.trouble, there)
+        processes = {process.pid: replace(process, here=False, owner=None) for process in sample.processes}
+        return CardReading(sample.cards, sample.trouble, processes)
 
 
-class StillCards:
-    """A recorded machine's."""
+class StaticMachine:
+    """The cards of a recorded machine, which never change."""
 
     def __init__(self, machine: machines.Machine) -> None:
         cards = value_of(machine.cards) or ()
-        running = [each for card in cards for each in value_of(card.processes) or ()]
-        there = {
-            each.pid: ProcessSample(
-                each.pid, command=value_of(each.command) or "", user=value_of(each.user) or "", here=False
+        processes = {
+            process.pid: ProcessSample(
+                process.pid, command=value_of(process.command) or "", user=value_of(process.user) or "", here=False
             )
-            for each in running
+            for card in cards
+            for process in value_of(card.processes) or ()
         }
-        self._seen = Seen(tuple(each for card in cards for each in cards_of(card)), "", there)
+        self._reading = CardReading(tuple(sample for card in cards for sample in card_samples(card)), "", processes)
 
-    def look(self) -> Seen:
-        """The same each time."""
-        return self._seen
+    def read(self) -> CardReading:
+        """Return the same cards each time."""
+        return self._reading
 
 
-def cards_of(card: machines.Card) -> Iterator[CardSample]:
-    """A card of a machine's record, and its MIG instances."""
+def card_samples(card: machines.Card) -> Iterator[CardSample]:
+    """Convert a card of a machine record, and its MIG instances."""
     uuid = value_of(card.uuid) or f"{card.vendor}:{card.index}"
     health, running = value_of(card.health), value_of(card.processes)
     yield CardSample(
@@ -83,21 +89,21 @@ def cards_of(card: machines.Card) -> Iterator[CardSample]:
         throttle=value_of(card.throttle_reasons),
         pcie_generation=value_of(card.pcie.generation),
         pcie_width=value_of(card.pcie.width),
-        no_saturation="a recorded machine stands still",
-        processes=None if running is None else tuple(_process(each) for each in running),
+        no_saturation=_NO_SATURATION,
+        processes=None if running is None else tuple(_card_process(process) for process in running),
         lost="" if health in (None, "OK", "Warning") else health,
     )
-    for each in value_of(card.mig_instances) or ():
+    for instance in value_of(card.mig_instances) or ():
         yield CardSample(
-            uuid=each.uuid,
+            uuid=instance.uuid,
             index=card.index,
-            name=value_of(each.profile) or "",
+            name=value_of(instance.profile) or "",
             parent=uuid,
-            memory_total=value_of(each.memory_total),
-            memory_used=value_of(each.memory_used),
-            no_saturation="a recorded machine stands still",
+            memory_total=value_of(instance.memory_total),
+            memory_used=value_of(instance.memory_used),
+            no_saturation=_NO_SATURATION,
         )
 
 
-def _process(each: machines.CardProcess) -> CardProcess:
-    return CardProcess(each.pid, each.kind, value_of(each.memory))
+def _card_process(process: machines.CardProcess) -> CardProcess:
+    return CardProcess(process.pid, process.kind, value_of(process.memory))

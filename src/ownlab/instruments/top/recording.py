@@ -1,4 +1,4 @@
-"""Samples in a file, line by line: written so that nothing but the last second can be lost, and read again."""
+"""Recordings: samples in a file, line by line. A crash loses at most the last second."""
 
 from __future__ import annotations
 
@@ -14,12 +14,21 @@ from typing import TypeVar
 import msgspec
 
 from ownlab.errors import InputError, OwnlabError, RecordError, UsageError
-from ownlab.instruments.top.csv_reader import columns_of, parse_row, samples_of
-from ownlab.instruments.top.fields import DEFAULT, FIELDS, Field, header, pick, rows, values
+from ownlab.instruments.top.csv_reader import build_samples, parse_header, parse_row
+from ownlab.instruments.top.fields import (
+    DEFAULT_FIELDS,
+    FIELDS,
+    Field,
+    field_values,
+    format_header,
+    format_rows,
+    parse_fields,
+)
 from ownlab.instruments.top.records import Sample, Verdict
 from ownlab.instruments.top.source import StreamEnded
 from ownlab.instruments.top.window import Window
 from ownlab.json_encoding import encode_json
+from ownlab.text import plural, text
 
 __all__ = ["Recorder", "Replay", "read"]
 
@@ -27,22 +36,22 @@ T = TypeVar("T")
 
 _SYNC_SECONDS = 1.0
 _FULL = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file may not grow larger",
+    errno.ENOSPC: text("the disk is full"),
+    errno.EDQUOT: text("the disk quota is used up"),
+    errno.EFBIG: text("the file has reached its maximum size"),
 }
-_SEEN = 4096  # bytes of a foreign file that are looked at
-_FOREIGN = (
-    (b"\x1f\x8b", "a gzip file; unpack it first: gunzip"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file; unpack it first: unzstd"),
-    (b"PK\x03\x04", "a zip file"),
-    (b"\x89PNG", "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-    (b"%PDF", "a PDF"),
-    (b"SQLite format 3", "an SQLite database, perhaps of nsys"),
-    (b"# HELP", "metrics for Prometheus"),
-    (b"<?xml", "XML, perhaps of nvidia-smi -q -x; that is one moment, no recording: ownlab doctor --from reads it"),
-    (b"<", "HTML or SVG"),
+_INSPECTED_BYTES = 4096  # of a file that is not a recording
+_OTHER_FORMATS = (
+    (b"\x1f\x8b", text("a gzip file; unpack it first: gunzip")),
+    (b"\x28\xb5\x2f\xfd", text("a zstd file; unpack it first: unzstd")),
+    (b"PK\x03\x04", text("a zip file")),
+    (b"\x89PNG", text("an image")),
+    (b"\xff\xd8\xff", text("an image")),
+    (b"%PDF", text("a PDF")),
+    (b"SQLite format 3", text("an SQLite database, perhaps of nsys")),
+    (b"# HELP", text("metrics for Prometheus")),
+    (b"<?xml", text("XML, perhaps of nvidia-smi -q -x, which is a single moment; read it with ownlab doctor --from")),
+    (b"<", text("HTML or SVG")),
 )
 
 
@@ -50,23 +59,23 @@ class Recorder:
     """Appends samples to a .csv or .ndjson file."""
 
     def __init__(self, path: Path, fields: tuple[Field, ...] | None = None) -> None:
-        """Open the file, or go on with one that is there. `fields` None: whole samples in .ndjson, the usual ones in .csv.
+        """Create the file, or continue an existing recording. Without `fields`: whole samples (.ndjson), default fields (.csv).
 
-        Raises UsageError for another kind of file, InputError where something else is in it.
+        Raises UsageError for another file extension, InputError if the file exists and has other content.
         """
         self.path = path
         self.samples = 0
         suffix = path.suffix.lower()
         if suffix not in (".csv", ".ndjson", ".jsonl"):
-            raise UsageError(f"cannot record to {path}: its name must end in .csv or .ndjson")
+            raise UsageError(text("cannot record to {path}: its name must end in .csv or .ndjson", path=path))
         self.csv = suffix == ".csv"
-        self.fields = _readable(fields) if fields else pick(DEFAULT) if self.csv else None
+        self.fields = _add_keys(fields) if fields else parse_fields(DEFAULT_FIELDS) if self.csv else None
         self._window = Window() if any(field.name.startswith("verdict") for field in self.fields or ()) else None
         self._synced = time.monotonic()
         try:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise InputError(f"cannot record to {path}: {error.strerror}") from error
+            raise InputError(text("cannot record to {path}: {reason}", path=path, reason=error.strerror)) from error
         try:
             self._begin()
         except BaseException:
@@ -74,26 +83,26 @@ class Recorder:
             raise
 
     def add(self, sample: Sample) -> None:
-        """Write one sample. Raises OwnlabError where the disk is full: what was written before stays, and can be read."""
+        """Write one sample. Raises OwnlabError if the disk is full; the samples before it stay readable."""
         verdicts: tuple[Verdict, ...] = ()
         if self._window is not None:
             self._window.add(sample)
             verdicts = self._window.verdicts()
         if self.fields is None:
-            text = encode_json(sample) + b"\n"
+            data = encode_json(sample) + b"\n"
         elif self.csv:
-            text = _lines(rows(self.fields, sample, verdicts))
+            data = _encode_lines(format_rows(self.fields, sample, verdicts))
         else:
             names = [field.name for field in self.fields]
-            lines = (dict(zip(names, line, strict=True)) for line in values(self.fields, sample, verdicts))
-            text = b"".join(encode_json(line) + b"\n" for line in lines)
-        self._write(text)
+            lines = (dict(zip(names, line, strict=True)) for line in field_values(self.fields, sample, verdicts))
+            data = b"".join(encode_json(line) + b"\n" for line in lines)
+        self._write(data)
         self.samples += 1
         if time.monotonic() - self._synced >= _SYNC_SECONDS:
             self._sync()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Flush and close the file."""
         if self._file >= 0:
             self._sync()
             os.close(self._file)
@@ -108,20 +117,20 @@ class Recorder:
         self.close()
 
     def _begin(self) -> None:
-        """Go on after what is there: a line that was cut is taken off, for nobody could read it."""
+        """Continue after the existing content. A truncated last line is removed, because it cannot be read."""
         size = os.fstat(self._file).st_size
         if size:
             first = _first_line(self.path)
-            if self.csv and first.strip() != header(self.fields or ()):
+            if self.csv and first.strip() != format_header(self.fields or ()):
                 raise InputError(
-                    f"{self.path} is there, and has other columns",
-                    hint="Choose another name, or the fields that it has.",
+                    text("{path} exists and has other columns", path=self.path),
+                    hint=text("Choose another name, or the fields of that file."),
                 )
             if not self.csv:
-                read(self.path)  # refuses what is no recording
+                read(self.path)  # raises if it is not a recording
             self._cut_last_line(size)
         elif self.csv:
-            self._write(_lines([header(self.fields or ())]))
+            self._write(_encode_lines([format_header(self.fields or ())]))
 
     def _cut_last_line(self, size: int) -> None:
         tail = os.pread(self._file, 1 << 20, max(0, size - (1 << 20)))
@@ -129,92 +138,97 @@ class Recorder:
         if kept < len(tail) and (kept or len(tail) == size):
             os.ftruncate(self._file, size - len(tail) + kept)
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         before = os.fstat(self._file).st_size
-        left = memoryview(text)
+        left = memoryview(data)
         try:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
-            # Half a line would be the last that anybody reads of it; a device such as /dev/full cannot be cut.
+            # Remove the partial line, which would make the file unreadable. A device such as /dev/full cannot be truncated.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, before)
-            why = _FULL.get(error.errno or 0, error.strerror or str(error))
+            reason = _FULL.get(error.errno or 0) or error.strerror or str(error)
             raise OwnlabError(
-                f"the recording ends here: {why} ({self.path})",
-                hint=f"The {self.samples} samples before it are kept, and can be read.",
+                text("the recording stopped: {reason} ({path})", reason=reason, path=self.path),
+                hint=plural(self.samples, "The sample before that is saved.", "The {n} samples before that are saved."),
             ) from error
 
     def _sync(self) -> None:
-        # A pipe or a device has nothing to be kept; a disk that cannot is told by the next write.
+        # Pipes and devices cannot be synced; the next write reports a failing disk.
         with contextlib.suppress(OSError):
             os.fsync(self._file)
         self._synced = time.monotonic()
 
 
 def read(path: Path) -> Iterator[Sample]:
-    """The samples of a recording: ours (.ndjson, .csv), or nvidia-smi's CSV with its header.
+    """Read the samples of a recording: ours (.ndjson, .csv), or CSV of nvidia-smi with its header.
 
-    Raises InputError, at once, for a file that is none; RecordError, while reading, where a line is damaged.
+    Raises InputError at once for a file that is not a recording, and RecordError while reading for a damaged line.
     """
     first = _first_line(path)
-    columns = columns_of(first)
+    columns = parse_header(first)
     if columns:
-        return samples_of(_csv_rows(path, columns, first))
+        return build_samples(_csv_rows(path, columns, first))
     if first.startswith("{"):
         with contextlib.suppress(msgspec.DecodeError):
-            begun = msgspec.json.decode(first)
-            if "at" in begun and "host" in begun:
+            content = msgspec.json.decode(first)
+            if "at" in content and "host" in content:
                 return _ndjson(path, Sample)
-            if any(name in FIELDS for name in begun):
-                return samples_of(_ndjson(path, dict[str, object]))
-    if first.startswith("{") and _is_cut(path):
+            if any(name in FIELDS for name in content):
+                return build_samples(_ndjson(path, dict[str, object]))
+    if first.startswith("{") and _is_truncated(path):
         raise InputError(
-            f"{path} was cut within its first line: there is no whole sample in it",
-            hint="Whoever recorded it was ended at once, or the disk was full.",
+            text("{path} ends within its first line: it contains no complete sample", path=path),
+            hint=text("The recording program was killed immediately, or the disk was full."),
         )
     raise InputError(
-        f"{path} is no recording: it looks like {_looks_like(path, first)}",
-        hint="Make one: ownlab top --record FILE.ndjson",
+        text("{path} is not a recording: it looks like {format}", path=path, format=_describe_format(path, first)),
+        hint=text("Create one with: ownlab top --record FILE.ndjson"),
     )
 
 
 def _ndjson(path: Path, kind: type[T]) -> Iterator[T]:
     decoder = msgspec.json.Decoder(kind)
-    for number, line, last in _numbered(path):
-        found = _decoded(decoder, line, "" if last else f"{path}, line {number}: not a sample")
-        if found is not None:
-            yield found
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], line: bytes, complaint: str) -> T | None:
-    try:
-        return decoder.decode(line)
-    except msgspec.MsgspecError as error:
-        if complaint:
-            raise RecordError(f"{complaint} ({error})") from error
-        return None
+    for number, line, unfinished in _numbered_lines(path):
+        try:
+            record = decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            if unfinished:
+                continue
+            raise RecordError(
+                text("{path}, line {number}: not a sample ({error})", path=path, number=number, error=error)
+            ) from error
+        yield record
 
 
 def _csv_rows(path: Path, columns: list[str], first: str) -> Iterator[dict[str, object]]:
-    for number, line, last in _numbered(path):
-        text = line.decode("utf-8", "replace").strip()
-        if text == first.strip():  # two recordings, one after the other
+    for number, line, unfinished in _numbered_lines(path):
+        content = line.decode("utf-8", "replace").strip()
+        if content == first.strip():  # two recordings, one after the other
             continue
-        cells = parse_row(text)
+        cells = parse_row(content)
         if len(cells) == len(columns):
             yield dict(zip(columns, cells, strict=True))
-        elif not last:
-            raise RecordError(f"{path}, line {number}: {len(cells)} columns where the header has {len(columns)}")
+        elif not unfinished:
+            raise RecordError(
+                text(
+                    "{path}, line {number}: {found} columns, but the header has {expected}",
+                    path=path,
+                    number=number,
+                    found=len(cells),
+                    expected=len(columns),
+                )
+            )
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    """Lines with their number, and whether it is one that was never finished: whoever wrote it was killed."""
+def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
+    """Yield lines with their number, and whether the line is unfinished because its writer was killed."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            text = line.strip(b"\0 \r\n")  # a file system may leave zeroes where power was cut
-            if text:
-                yield number, text, not line.endswith(b"\n")
+            content = line.strip(b"\0 \r\n")  # file systems may leave zeroes after a power failure
+            if content:
+                yield number, content, not line.endswith(b"\n")
 
 
 def _first_line(path: Path) -> str:
@@ -222,60 +236,60 @@ def _first_line(path: Path) -> str:
         with path.open("rb") as file:
             line = file.readline(1 << 22)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+        raise InputError(text("cannot read {path}: {reason}", path=path, reason=error.strerror)) from error
     return line.decode("utf-8-sig", "replace").strip()
 
 
-def _is_cut(path: Path) -> bool:
-    """Whether it begins as a recording does, and its only line was never finished."""
+def _is_truncated(path: Path) -> bool:
+    """Whether the file begins like a recording, but its only line is unfinished."""
     with path.open("rb") as file:
         line = file.readline()
     return not line.endswith(b"\n") and line.startswith((b'{"at":', *(b'{"%s":' % name.encode() for name in FIELDS)))
 
 
-def _looks_like(path: Path, first: str) -> str:
+def _describe_format(path: Path, first: str) -> str:
     with path.open("rb") as file:
-        seen = file.read(_SEEN)
-    if not seen.strip():
-        return "an empty file"
-    for begins, what in _FOREIGN:
-        if seen.startswith(begins):
-            return what
-    if b"\0" in seen:
-        return "a binary file"
-    if seen.lstrip()[:1] in b"{[":
-        return "a notebook" if b'"nbformat"' in seen or b'"cells"' in seen else "some other JSON"
-    if b"NVIDIA-SMI" in seen:
-        return "what nvidia-smi prints; that is one moment, no recording: ownlab doctor --from reads it"
+        begin = file.read(_INSPECTED_BYTES)
+    if not begin.strip():
+        return text("an empty file")
+    for magic, description in _OTHER_FORMATS:
+        if begin.startswith(magic):
+            return description
+    if b"\0" in begin:
+        return text("a binary file")
+    if begin.lstrip()[:1] in b"{[":
+        return text("a notebook") if b'"nbformat"' in begin or b'"cells"' in begin else text("other JSON")
+    if b"NVIDIA-SMI" in begin:
+        return text("the output of nvidia-smi, which is a single moment; read it with ownlab doctor --from")
     if len(parse_row(first)) > 1:
-        return "a CSV without a header that we know; nvidia-smi writes one with --format=csv, without noheader"
-    return f"text that begins with {first[:40]!r}"
+        return text("CSV without a known header; nvidia-smi writes one with --format=csv, without noheader")
+    return text("text that begins with {begin!r}", begin=first[:40])
 
 
-def _readable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """With the moment and the card in front, without which nobody could tell what a line is about."""
+def _add_keys(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Prepend the time and the card, which identify a line."""
     names = {field.name for field in fields}
     return (*(FIELDS[name] for name in ("timestamp", "index") if name not in names), *fields)
 
 
-def _lines(texts: Iterable[str]) -> bytes:
-    return "".join(f"{text}\n" for text in texts).encode()
+def _encode_lines(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 class Replay:
-    """Gives recorded samples, one after the other."""
+    """A source that gives recorded samples one after the other, without delay; `source.follow` keeps their timing."""
 
     def __init__(self, path: Path) -> None:
-        """Raises InputError where the file is no recording."""
+        """Raises InputError if the file is not a recording."""
         self._samples = read(path)
 
     def take(self) -> Sample:
-        """The next sample; StreamEnded after the last, RecordError at a damaged one."""
+        """Return the next sample. Raises StreamEnded after the last one, RecordError at a damaged one."""
         sample = next(self._samples, None)
         if sample is None:
             raise StreamEnded
         return sample
 
     def close(self) -> None:
-        """Give nothing more."""
+        """Stop: no more samples follow."""
         self._samples = iter(())

@@ -1,4 +1,4 @@
-"""A report of a recording in the terminal."""
+"""The report on a recording in the terminal (`ownlab top report`, `ownlab.watch`)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from rich.console import Console
 
 from ownlab.instruments.top.fields import format_time
 from ownlab.instruments.top.report import CardReport, Report
-from ownlab.instruments.top.verdict_rules import format_figure, load_rules
+from ownlab.instruments.top.verdict_rules import format_metric, load_rules
 from ownlab.render.console import labelled
+from ownlab.text import plural, text
 from ownlab.units import format_bytes, format_seconds
 
 __all__ = ["show_report"]
 
-# Shown of each card, where they are known.
-_FIGURES = ("busy", "sm", "occupancy", "tensor", "dram", "fp64", "fp32", "fp16", "power", "temperature", "pcie")
-# Units that never worked are not worth a line.
+# The metrics that are shown for each card.
+_METRICS = ("busy", "sm", "occupancy", "tensor", "dram", "fp64", "fp32", "fp16", "power", "temperature", "pcie")
+# Units that were never active are left out.
 _LEAST = {"fp64": 1.0, "fp32": 1.0, "fp16": 1.0}
 _MOST_SPANS = 20
 _LABEL = 10
@@ -22,21 +23,24 @@ _JOULES_IN_WH = 3600
 
 
 def show_report(report: Report, out: Console) -> None:
-    """For each card what its time went into, means and peaks, and its verdicts over time; then the host."""
+    """Print the verdicts, means and peaks of each card, then the host."""
     begun = format_time(report.begun).rpartition(".")[0]
-    out.print(
-        f"{begun}, {format_seconds(round(report.seconds) or 1)}, {report.samples} samples",
-        markup=False,
-        highlight=False,
+    duration = format_seconds(round(report.seconds) or 1)
+    heading = plural(
+        report.samples,
+        "{begun}, {duration}, one sample",
+        "{begun}, {duration}, {n} samples",
+        begun=begun,
+        duration=duration,
     )
+    out.print(heading, markup=False, highlight=False)
     for card in report.cards:
         out.print()
         _show_card(card, report, out)
     if not report.cards:
         out.print()
-        labelled(
-            out, "cards", f"none is known{f': {report.trouble}' if report.trouble else ''}", indent=0, width=_LABEL
-        )
+        message = text("unknown: {reason}", reason=report.trouble) if report.trouble else text("unknown")
+        labelled(out, "cards", message, indent=0, width=_LABEL)
     if report.host.means:
         out.print()
         out.print("Host", style="bold")
@@ -48,52 +52,66 @@ def _show_card(card: CardReport, report: Report, out: Console) -> None:
     _line(out, "verdict", f"{card.headline}.")
     if card.advice:
         _line(out, "try", card.advice)
-    names = load_rules().figures
-    for name in _FIGURES:
+    metrics = load_rules().metrics
+    for name in _METRICS:
         if card.peaks.get(name, 0.0) >= _LEAST.get(name, 0.0) and name in card.means:
-            mean, peak = format_figure(name, card.means[name]), format_figure(name, card.peaks[name])
-            _line(out, "", f"{names[name].words}: {mean} in the mean, {peak} at most")
+            mean, peak = format_metric(name, card.means[name]), format_metric(name, card.peaks[name])
+            label = text(metrics[name].name)
+            _line(out, "", text("{metric}: mean {mean}, peak {peak}", metric=label, mean=mean, peak=peak))
     if card.no_saturation:
-        _line(out, "", f"how much of the card worked is not known: {card.no_saturation}")
+        _line(out, "", text("the activity of the card is unknown: {reason}", reason=card.no_saturation))
     if card.memory_peak is not None:
-        of = "" if card.memory_total is None else f" of {format_bytes(card.memory_total)}"
-        _line(out, "memory", f"{format_bytes(card.memory_peak)}{of} at most")
+        _line(out, "memory", _format_peak(card.memory_peak, card.memory_total))
     if card.energy is not None:
-        how = "by the card's counter" if card.energy_from == "counter" else "power summed over time"
-        _line(out, "energy", f"{card.energy / _JOULES_IN_WH:.3g} Wh ({how})")
+        energy = card.energy / _JOULES_IN_WH
+        if card.energy_from == "counter":
+            _line(out, "energy", text("{energy:.3g} Wh (the card's counter)", energy=energy))
+        else:
+            _line(out, "energy", text("{energy:.3g} Wh (power integrated over time)", energy=energy))
     if len(card.spans) > 1:
         _show_spans(card, report, out)
 
 
 def _show_spans(card: CardReport, report: Report, out: Console) -> None:
-    """The longest ones, in their order."""
+    """Print the longest spans, in order of time."""
     longest = sorted(card.spans, key=lambda span: -span.seconds)[:_MOST_SPANS]
-    labels = {span.begun: f"+{_after(span.begun - report.begun)}" for span in longest}
+    labels = {span.begun: f"+{_format_offset(span.begun - report.begun)}" for span in longest}
     width = max(_LABEL, 2 + max(map(len, labels.values())))
     for span in sorted(longest, key=lambda span: span.begun):
-        text = f"{format_seconds(round(span.seconds) or 1)}: {span.sentence}"
-        labelled(out, labels[span.begun], text, indent=2, width=width)
+        line = f"{format_seconds(round(span.seconds) or 1)}: {span.sentence}"
+        labelled(out, labels[span.begun], line, indent=2, width=width)
     if len(card.spans) > _MOST_SPANS:
-        _line(out, "", f"and {len(card.spans) - _MOST_SPANS} shorter ones; all: --json")
+        _line(out, "", text("and {count} shorter spans; --json lists all", count=len(card.spans) - _MOST_SPANS))
 
 
-def _after(seconds: float) -> str:
+def _format_offset(seconds: float) -> str:
     return format_seconds(round(seconds)) if seconds >= 1 else "0 s"
 
 
 def _show_host(report: Report, out: Console) -> None:
     means, peaks = report.host.means, report.host.peaks
-    for name, words in (("cpu", "CPU"), ("io_wait", "waiting for disks")):
+    for name, label in (("cpu", text("CPU")), ("io_wait", text("waiting for disks"))):
         if name in means:
-            _line(out, "", f"{words}: {means[name]:.0f} % in the mean, {peaks[name]:.0f} % at most")
+            mean, peak = f"{means[name]:.0f} %", f"{peaks[name]:.0f} %"
+            _line(out, "", text("{metric}: mean {mean}, peak {peak}", metric=label, mean=mean, peak=peak))
     if "memory_used" in means:
-        of = f" of {format_bytes(means['memory'])}" if "memory" in means else ""
-        _line(out, "memory", f"{format_bytes(peaks['memory_used'])}{of} at most")
-    rates = (("disk_read", "read from disks"), ("disk_written", "written"), ("received", "received"), ("sent", "sent"))
-    told = [f"{words} {format_bytes(means[name])}/s" for name, words in rates if name in means]
-    if told:
-        _line(out, "rates", ", ".join(told))
+        _line(out, "memory", _format_peak(peaks["memory_used"], means.get("memory")))
+    labels = {
+        "disk_read": text("disk read"),
+        "disk_written": text("disk written"),
+        "received": text("network received"),
+        "sent": text("network sent"),
+    }
+    rates = [f"{label} {format_bytes(means[name])}/s" for name, label in labels.items() if name in means]
+    if rates:
+        _line(out, "rates", ", ".join(rates))
 
 
-def _line(out: Console, label: str, text: str) -> None:
-    labelled(out, label, text, indent=2, width=_LABEL)
+def _format_peak(peak: float, total: float | None) -> str:
+    if total is None:
+        return text("peak {peak}", peak=format_bytes(peak))
+    return text("peak {peak} of {total}", peak=format_bytes(peak), total=format_bytes(total))
+
+
+def _line(out: Console, label: str, content: str) -> None:
+    labelled(out, label, content, indent=2, width=_LABEL)

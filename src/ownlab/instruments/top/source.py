@@ -1,4 +1,4 @@
-"""Where samples come from: this machine, a recording that stands in for it, or one that is played back."""
+"""Sources of samples: this machine or a recording; the first complete sample, timing, and the filter for --cards."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from ownlab.errors import UsageError
 from ownlab.instruments.top.nvml_child import PENDING
 from ownlab.instruments.top.process_sampler import Owners
 from ownlab.instruments.top.records import CardSample, Sample
+from ownlab.text import text
 
-__all__ = ["LATER", "ChosenCards", "Source", "StreamEnded", "follow", "open_source", "settle"]
+__all__ = ["LATER", "CardFilter", "Source", "StreamEnded", "follow", "open_source", "settle"]
 
-# What ownlab_guest.probe.gpm says while it has seen one moment of a card.
+# The reason that ownlab_guest.probe.gpm gives for a card's first sample.
 LATER = "the first figures come with the second sample"
-# GPM compares two moments that lie more than 100 ms apart (nvml.h).
-_APART = 0.102
-# Linux counts a core's time in hundredths of a second: over less than this, a share is a guess.
+# GPM compares two readings more than 100 ms apart (nvml.h).
+_GPM_SECONDS = 0.102
+# Linux counts CPU time in 1/100 s: over a shorter interval, a share is meaningless.
 _LEAST_SECONDS = 0.06
 
 
 class StreamEnded(Exception):
-    """A recording that is played back has no more samples."""
+    """A recording has no more samples."""
 
 
 class Source(Protocol):
-    """Gives one sample after the other."""
+    """Gives one sample after the other. `cli`, the full screen, the metrics server and `ownlab.watch` call it."""
 
     def take(self) -> Sample:
-        """What was since the last call. Blocks for about a second at most; raises StreamEnded where nothing is left."""
+        """Return a sample of the interval since the last call. Blocks for about a second at most. Raises StreamEnded."""
 
     def close(self) -> None:
-        """Let go of children and files."""
+        """Release child processes and files."""
 
 
 def open_source(
@@ -46,10 +47,10 @@ def open_source(
     replay: Path | None = None,
     owners: Owners = dict,
 ) -> Source:
-    """This machine's, or the recording `replay`.
+    """Open this machine, or the recording `replay`.
 
-    OWNLAB_STREAM=FILE.ndjson: the cards of a recording stand in for this machine's, in a loop. OWNLAB_MACHINE: those of
-    a recorded machine do, and stand still.
+    OWNLAB_STREAM=FILE.ndjson replaces this machine's cards by those of a recording, in a loop. OWNLAB_MACHINE replaces
+    them by those of a recorded machine, which do not change.
     """
     if replay is not None:
         from ownlab.instruments.top.recording import Replay
@@ -61,35 +62,38 @@ def open_source(
 
 
 def settle(source: Source, *, within: float = 30.0) -> Sample:
-    """A first sample that tells rates and saturation, as soon as there can be one."""
+    """Return a sample that has rates and saturation, as soon as possible."""
     deadline = time.monotonic() + within
     sample = source.take()
     while sample.trouble == PENDING and time.monotonic() < deadline:
         sample = source.take()
     if (sample.seconds or 0.0) < _LEAST_SECONDS or any(card.no_saturation == LATER for card in sample.cards):
-        time.sleep(_APART)
+        time.sleep(_GPM_SECONDS)
         sample = source.take()
     return sample
 
 
-class ChosenCards:
-    """A source that tells of these cards alone, and of processes that are on none of the others."""
+class CardFilter:
+    """A source with some of the cards, and without processes that use only the others."""
 
     def __init__(self, source: Source, wanted: str) -> None:
         self._source = source
         self._wanted = tuple(dict.fromkeys(name.strip() for name in wanted.split(",") if name.strip()))
         if not self._wanted:
-            raise UsageError(f"{wanted!r} names no card", hint="Write it as --cards 0,1, or give their UUIDs.")
-        self._met = False  # all that are wanted were there once: later one may vanish
+            raise UsageError(
+                text("--cards {value!r} contains no card", value=wanted),
+                hint=text("Example: --cards 0,1. UUIDs work too."),
+            )
+        self._checked = False  # all wanted cards were there once; later one may vanish
 
     def take(self) -> Sample:
-        """The next sample, without the other cards."""
+        """Return the next sample without the other cards."""
         sample = self._source.take()
-        if sample.cards and not self._met:
+        if sample.cards and not self._checked:
             self._check(sample.cards)
-        chosen = tuple(card for card in sample.cards if any(_is_meant(card, name) for name in self._wanted))
-        others = {each.pid for card in sample.cards if card not in chosen for each in card.processes or ()}
-        others -= {each.pid for card in chosen for each in card.processes or ()}
+        chosen = tuple(card for card in sample.cards if any(_matches(card, name) for name in self._wanted))
+        others = {running.pid for card in sample.cards if card not in chosen for running in card.processes or ()}
+        others -= {running.pid for card in chosen for running in card.processes or ()}
         processes = tuple(process for process in sample.processes if process.pid not in others)
         return replace(sample, cards=chosen, processes=processes)
 
@@ -99,27 +103,29 @@ class ChosenCards:
 
     def _check(self, cards: tuple[CardSample, ...]) -> None:
         for name in self._wanted:
-            if not any(_is_meant(card, name) for card in cards):
-                there = ", ".join(str(index) for index in dict.fromkeys(card.index for card in cards))
-                raise UsageError(f"there is no card {name}", hint=f"There are: {there}")
-        self._met = True
+            if not any(_matches(card, name) for card in cards):
+                indices = ", ".join(str(index) for index in dict.fromkeys(card.index for card in cards))
+                raise UsageError(
+                    text("no card {name}", name=name), hint=text("Available cards: {cards}", cards=indices)
+                )
+        self._checked = True
 
 
-def _is_meant(card: CardSample, name: str) -> bool:
+def _matches(card: CardSample, name: str) -> bool:
     if name.isdecimal():
         return card.index == int(name)
     uuid = name.lower()
-    return len(uuid) >= 4 and any(each.lower().startswith(uuid) for each in (card.uuid, card.parent) if each)
+    return len(uuid) >= 4 and any(known.lower().startswith(uuid) for known in (card.uuid, card.parent) if known)
 
 
-# A first sample has no rates and no saturation: the second comes as soon as it can have them (GPM: after 100 ms).
-_SOON = 0.15
+# The first sample has neither rates nor saturation: the second follows as soon as it can have them (GPM: after 100 ms).
+_SECOND_SAMPLE_SECONDS = 0.15
 
 
 def follow(
     source: Source, *, interval: float = 1.0, speed: float | None = None, stop: threading.Event | None = None
 ) -> Iterator[Sample]:
-    """Samples until the source ends or `stop` is set. With a speed the source is a recording, and says its own times."""
+    """Yield samples until the source ends or `stop` is set. With a speed, the source is a recording with its own timing."""
     stop = stop or threading.Event()
     due = time.monotonic()
     while not stop.is_set():
@@ -130,8 +136,8 @@ def follow(
         if speed is not None and stop.wait((sample.seconds or 0.0) / speed):
             return
         yield sample
-        # Times that were missed (the machine slept, the driver hung) are not made up for.
+        # Missed samples (the machine slept, the driver hung) are not made up for.
         now = time.monotonic()
-        due = max(due + (interval if sample.seconds is not None else min(interval, _SOON)), now)
+        due = max(due + (interval if sample.seconds is not None else min(interval, _SECOND_SAMPLE_SECONDS)), now)
         if speed is None and stop.wait(due - now):
             return

@@ -1,4 +1,4 @@
-"""The rules of verdicts.toml: read once, and applied to one card's figures."""
+"""The rules of verdicts.toml: loading them, finding the one that matches a card's metrics, and rendering its sentence."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from ownlab.text import Text, text
 from ownlab.units import format_bytes
 
 if sys.version_info >= (3, 11):
@@ -20,153 +21,157 @@ else:
     import tomli as tomllib
 
 __all__ = [
-    "Figures",
+    "Metrics",
     "Rule",
     "Rules",
-    "Words",
-    "because",
+    "State",
     "find_rule",
-    "format_figure",
+    "format_metric",
     "load_rules",
-    "notes",
-    "probably",
-    "say",
+    "matching_notes",
+    "render_sentence",
+    "render_state",
+    "verdict_reasons",
 ]
 
-# By the names of verdicts.toml; what is not known is absent.
-Figures = Mapping[str, float]
+# By the names of verdicts.toml; unknown ones are absent.
+Metrics = Mapping[str, float]
 
-# A share below this is none: counters are never quite still.
-_NOTHING = 0.01
+# Counters are never perfectly still: a smaller value is shown as 0.
+_ZERO = 0.01
 
 _Comparison = Literal[">=", "<"]
-_OPTIONAL = re.compile(r"\[([^]]*)\]")
-_NAME = re.compile(r"{(\w+)}")
+_Condition = tuple[str, _Comparison, float]
+_PLACEHOLDER = re.compile(r"{(\w+)}")
 
 
-class Figure(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a figure is called."""
+class Metric(Struct, frozen=True, forbid_unknown_fields=True):
+    """Name and unit of a metric."""
 
-    words: str
+    name: str
     unit: str
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
-    """One verdict, and when it is drawn."""
+    """One verdict and its conditions."""
 
     code: str
     title: str
-    when: tuple[tuple[str, _Comparison, float], ...]
-    sentence: str
+    when: tuple[_Condition, ...]
+    sentence: str | tuple[str, ...]
     advice: str
     source: str  # of its limits
     measured: bool | None = None  # True: only with GPM; False: only without
-    probable: bool = False  # without GPM it is a guess, and said to be
+    inferred_sentence: str = ""  # instead of `sentence`, without GPM
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """The alternatives of the sentence, the most detailed first."""
+        return (self.sentence,) if isinstance(self.sentence, str) else self.sentence
 
 
 class Note(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is said beside any verdict."""
+    """A remark that is added to any verdict."""
 
-    when: tuple[tuple[str, _Comparison, float], ...]
+    when: tuple[_Condition, ...]
     text: str
 
 
-class Words(Struct, frozen=True, forbid_unknown_fields=True):
-    """A verdict that rests on no figure."""
+class State(Struct, frozen=True, forbid_unknown_fields=True):
+    """The verdict about a card that gives no metrics."""
 
     sentence: str
     advice: str
 
 
 class Rules(Struct, frozen=True, forbid_unknown_fields=True):
-    """verdicts.toml."""
+    """The content of verdicts.toml."""
 
     settle_seconds: float
     idle_below: float
     titles: dict[str, str]  # by code
-    figures: dict[str, Figure]
+    metrics: dict[str, Metric]
     verdicts: tuple[Rule, ...]
     notes: tuple[Note, ...]
-    words: dict[str, Words]
+    states: dict[str, State]
 
 
 @lru_cache(maxsize=1)
 def load_rules() -> Rules:
-    """The rules. A file that does not fit is a bug of ours, and raises."""
-    text = Path(__file__).with_name("verdicts.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), Rules)
+    """Load verdicts.toml, once. An invalid file is a bug of ours and raises."""
+    content = Path(__file__).with_name("verdicts.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(content), Rules)
 
 
-def find_rule(figures: Figures, *, measured: bool) -> Rule:
-    """The first rule that holds; the last one always does."""
+def find_rule(metrics: Metrics, *, measured: bool) -> Rule:
+    """Return the first rule that matches; the last one always does."""
     for rule in load_rules().verdicts:
-        if rule.measured in (None, measured) and _all_hold(rule.when, figures):
+        if rule.measured in (None, measured) and _all_match(rule.when, metrics):
             return rule
     raise AssertionError("the last rule of verdicts.toml has conditions")
 
 
-def because(rule: Rule, figures: Figures) -> tuple[str, ...]:
-    """What a verdict rests on: each figure with its limits."""
-    limits: dict[str, list[str]] = {}
+def verdict_reasons(rule: Rule, metrics: Metrics) -> tuple[Text, ...]:
+    """Return what a verdict is based on: each metric of the rule with its limits."""
+    limits: dict[str, dict[str, str]] = {}
     for name, comparison, limit in rule.when:
-        word = "at least" if comparison == ">=" else "below"
-        limits.setdefault(name, []).append(f"{word} {format_figure(name, limit)}")
-    known = load_rules().figures
+        limits.setdefault(name, {})["least" if comparison == ">=" else "most"] = format_metric(name, limit)
+    return tuple(_reason(name, metrics[name], limits[name]) for name in limits)
+
+
+def _reason(name: str, value: float, limits: Mapping[str, str]) -> Text:
+    metric, shown = text(load_rules().metrics[name].name), format_metric(name, value)
+    if len(limits) == 2:
+        return text("{metric}: {value} (at least {least} and below {most})", metric=metric, value=shown, **limits)
+    if "least" in limits:
+        return text("{metric}: {value} (at least {least})", metric=metric, value=shown, **limits)
+    return text("{metric}: {value} (below {most})", metric=metric, value=shown, **limits)
+
+
+def matching_notes(metrics: Metrics) -> tuple[Text, ...]:
+    """Return the remarks that apply to these metrics."""
     return tuple(
-        f"{known[name].words}: {format_figure(name, figures[name])} ({' and '.join(said)})"
-        for name, said in limits.items()
+        render_sentence((note.text,), metrics) for note in load_rules().notes if _all_match(note.when, metrics)
     )
 
 
-def notes(figures: Figures) -> tuple[str, ...]:
-    """What should be said beside the verdict."""
-    told = _Told(figures)
-    return tuple(note.text.format_map(told) for note in load_rules().notes if _all_hold(note.when, figures))
+def render_sentence(templates: tuple[str, ...], metrics: Metrics, **values: str) -> Text:
+    """Fill in the first template whose values are all known; where none is complete, the last one."""
+    chosen = templates[-1]
+    for template in templates:
+        if all(name in metrics or name in values for name in _PLACEHOLDER.findall(template)):
+            chosen = template
+            break
+    return Text(chosen, {name: _value(name, metrics, values) for name in _PLACEHOLDER.findall(chosen)})
 
 
-def say(sentence: str, figures: Figures, **words: str) -> str:
-    """A sentence with its figures filled in; a part in brackets is left out where one of its figures is not known."""
-
-    def is_known(part: str) -> bool:
-        return all(name in figures or name in words for name in _NAME.findall(part))
-
-    said = _OPTIONAL.sub(lambda match: match[1] if is_known(match[1]) else "", sentence)
-    return said.format_map(_Told(figures, words))
+def render_state(state: State, **values: str) -> Text:
+    """Return the sentence about a card that gives no metrics."""
+    return Text(state.sentence, values)
 
 
-def probably(sentence: str) -> str:
-    """The same as a guess: "Probably starved: …"."""
-    begins_with_a_name = sentence[1:2].isupper()
-    return f"Probably {sentence if begins_with_a_name else sentence[:1].lower() + sentence[1:]}"
+def format_metric(name: str, value: float) -> str:
+    """Format with the metric's unit: "0.75 %", "93 %", "61 °C". Small values keep two significant digits."""
+    unit = load_rules().metrics[name].unit
+    return f"{format_bytes(value)}/s" if unit == "B/s" else f"{_shorten(value)} {unit}".strip()
 
 
-def format_figure(name: str, value: float) -> str:
-    """ "0.75 %", "93 %", "61 °C": small ones keep two digits that count."""
-    unit = load_rules().figures[name].unit
-    return f"{format_bytes(value)}/s" if unit == "B/s" else f"{_short(value)} {unit}".strip()
+def _value(name: str, metrics: Metrics, values: Mapping[str, str]) -> str:
+    if name in values:
+        return values[name]
+    value = metrics.get(name)
+    return text("an unknown share") if value is None else format_metric(name, value)
 
 
-def _short(value: float) -> str:
+def _shorten(value: float) -> str:
     if abs(value) >= 10 or value == int(value):
         return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}" if abs(value) >= _NOTHING else "0"
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}" if abs(value) >= _ZERO else "0"
 
 
-class _Told(dict[str, str]):
-    """Figures by name, as text: what is not known is said to be so."""
-
-    def __init__(self, figures: Figures, words: Mapping[str, str] | None = None) -> None:
-        super().__init__(words or {})
-        self.figures = figures
-
-    def __missing__(self, name: str) -> str:
-        value = self.figures.get(name)
-        return "an unknown part" if value is None else format_figure(name, value)
-
-
-def _all_hold(conditions: tuple[tuple[str, _Comparison, float], ...], figures: Figures) -> bool:
+def _all_match(conditions: tuple[_Condition, ...], metrics: Metrics) -> bool:
     for name, comparison, limit in conditions:
-        value = figures.get(name)
+        value = metrics.get(name)
         if value is None or (value >= limit) is not (comparison == ">="):
             return False
     return True

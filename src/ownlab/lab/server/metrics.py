@@ -44,12 +44,12 @@ class MetricsHandler(APIHandler):
         return bool(header) and self._has_token(header)
 
     def _has_token(self, header: str) -> bool:
-        from ownlab.instruments.top.metrics_server import is_token, read_token
+        from ownlab.instruments.top.metrics_server import has_token, read_token
 
         try:
             # Read anew each time: a token is changed without a restart.
             file = resolve_lab_options().metrics_token_file
-            return file is not None and is_token(header, read_token(Path(file)))
+            return file is not None and has_token(header, read_token(Path(file)))
         except InputError as exc:
             self.log.warning("ownlab: %s %s", exc.message, exc.hint)
             return False

@@ -26,7 +26,7 @@ _CONTROLS = re.compile(r"\x1b(?:\[[0-9;:?<>=$]*[ -/]*[@-~]|\][^\x07]*\x07|[P_][^
 _COLOURS = re.compile(r"\x1b\[([0-9;]*)m")
 
 
-# Whoever runs the tests may have been told a size, which counts for more than the terminal's own.
+# These variables would override the size of the terminal.
 _SIZELESS = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
 
 
@@ -37,7 +37,7 @@ class Terminal:
         self.ours, self.theirs = pty.openpty()
         self.before = termios.tcgetattr(self.theirs)
         self.resize(80, 24)
-        self.said = ""
+        self.output = ""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ownlab", "top", *arguments],
             stdin=self.theirs,
@@ -56,22 +56,22 @@ class Terminal:
     def read(self, seconds: float = 0.1) -> None:
         ready, _, _ = select.select([self.ours], [], [], seconds)
         if ready:
-            self.said += os.read(self.ours, 1 << 16).decode("utf-8", "replace")
+            self.output += os.read(self.ours, 1 << 16).decode("utf-8", "replace")
 
     def shows(self, words: str, since: int = 0) -> int:
-        """Wait for words; returns how much was said by then."""
+        """Wait for words; return the length of the output so far."""
         deadline = time.monotonic() + 40
-        while words not in _CONTROLS.sub("", self.said[since:]):
-            assert time.monotonic() < deadline, f"{words!r} not in {_CONTROLS.sub('', self.said[since:])!r}"
-            assert self.process.poll() is None, self.said[-2000:]
+        while words not in _CONTROLS.sub("", self.output[since:]):
+            assert time.monotonic() < deadline, f"{words!r} not in {_CONTROLS.sub('', self.output[since:])!r}"
+            assert self.process.poll() is None, self.output[-2000:]
             self.read()
-        return len(self.said)
+        return len(self.output)
 
     def ends(self) -> int:
         """Its exit code."""
         deadline = time.monotonic() + 20
         while self.process.poll() is None:
-            assert time.monotonic() < deadline, self.said[-2000:]
+            assert time.monotonic() < deadline, self.output[-2000:]
             self.read()
         while select.select([self.ours], [], [], 0)[0]:
             self.read()
@@ -80,7 +80,7 @@ class Terminal:
     @property
     def is_as_before(self) -> bool:
         """Lines are echoed and edited again, and the main screen is back."""
-        main = self.said.rfind("\x1b[?1049l") > self.said.rfind("\x1b[?1049h")
+        main = self.output.rfind("\x1b[?1049l") > self.output.rfind("\x1b[?1049h")
         return main and termios.tcgetattr(self.theirs) == self.before
 
 
@@ -106,18 +106,18 @@ def terminal(*arguments: str, env: dict[str, str]) -> Iterator[Terminal]:
 
 def test_keys_in_a_real_terminal(stream: dict[str, str]) -> None:
     with terminal("--interval", "0.2", env=stream) as top:
-        so_far = top.shows("Small kernels: something runs 99 % of the time")
+        so_far = top.shows("Small kernels: the card is busy 99 % of the time")
         top.press("e")
-        so_far = top.shows("SMs at work: 0.75 % (below 50 %)", so_far)
+        so_far = top.shows("SMs active: 0.75 % (below 50 %)", so_far)
         top.press("e/bob\r")  # at once, as over a slow connection
         so_far = top.shows("only “bob”", so_far)
         top.press("k")
-        so_far = top.shows("Process 815 is not of this PID namespace", so_far)
+        so_far = top.shows("Process 815 is in another PID namespace", so_far)
         top.press("p")
         so_far = top.shows("PAUSED", so_far)
         top.resize(120, 40)
         top.process.send_signal(signal.SIGWINCH)  # a terminal of its own would send it
-        so_far = top.shows("several runs on one card; fewer tiny steps", so_far)
+        so_far = top.shows("several runs on one card, fewer tiny", so_far)
         top.press("q")
         assert top.ends() == 0
         assert top.is_as_before
@@ -128,24 +128,24 @@ def test_without_colour_nothing_is_coloured(stream: dict[str, str]) -> None:
         top.shows("Small kernels")
         top.press("q")
         assert top.ends() == 0
-        used = {code for codes in _COLOURS.findall(top.said) for code in codes.split(";")}
+        used = {code for codes in _COLOURS.findall(top.output) for code in codes.split(";")}
         assert used <= {"", "0", "1", "2", "3", "4", "7", "39", "49"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_being_ended_leaves_the_terminal_as_it_was(stream: dict[str, str], number: signal.Signals) -> None:
+def test_a_signal_restores_the_terminal(stream: dict[str, str], number: signal.Signals) -> None:
     with terminal(env=stream) as top:
         top.shows("Small kernels")
         top.process.send_signal(number)
         assert top.ends() == 128 + number
         assert top.is_as_before
-        assert "Traceback" not in top.said
+        assert "Traceback" not in top.output
 
 
-def test_a_full_disk_ends_the_screen_with_a_clear_word(stream: dict[str, str], tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_screen_with_an_error(stream: dict[str, str], tmp_path: Path) -> None:
     full = tmp_path / "full.ndjson"
     full.symlink_to("/dev/full")
     with terminal("--record", str(full), env=stream) as top:
         assert top.ends() == 3
         assert top.is_as_before
-        assert "the recording ends here: the disk is full" in top.said.rpartition("\x1b[?1049l")[2]
+        assert "the recording stopped: the disk is full" in top.output.rpartition("\x1b[?1049l")[2]

@@ -1,4 +1,4 @@
-"""Signals to processes: only one's own, and only the process that was shown."""
+"""Signals to processes: only to one's own, and only to the process that was shown."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import pytest
 
 from ownlab.errors import UsageError
 from ownlab.instruments.top.records import ProcessSample
-from ownlab.instruments.top.screen.signals import send_signal, whose_refusal
+from ownlab.instruments.top.screen.signals import refusal_reason, send_signal
 
 
-def test_an_own_process_gets_the_signal() -> None:
+def test_ones_own_process_gets_the_signal() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     process = ProcessSample(child.pid)
-    assert whose_refusal(process) == ""
+    assert refusal_reason(process) == ""
     send_signal(process, signal.SIGTERM)
     assert child.wait(10) == -signal.SIGTERM
     with pytest.raises(UsageError, match="has ended"):
         send_signal(process, signal.SIGTERM)
 
 
-def test_a_number_that_is_anothers_now_gets_none() -> None:
-    with pytest.raises(UsageError, match="its number is another's now"):
+def test_a_reused_pid_gets_no_signal() -> None:
+    with pytest.raises(UsageError, match="its number was reused"):
         send_signal(ProcessSample(os.getpid(), started=1.0), signal.SIGTERM)
 
 
-def test_others_processes_are_refused() -> None:
-    assert "PID namespace" in whose_refusal(ProcessSample(os.getpid(), here=False))
+def test_processes_of_other_namespaces_are_refused() -> None:
+    assert "PID namespace" in refusal_reason(ProcessSample(os.getpid(), here=False))
     with pytest.raises(UsageError, match="PID namespace"):
         send_signal(ProcessSample(os.getpid(), here=False), signal.SIGKILL)
 
@@ -39,7 +39,7 @@ def test_others_processes_are_refused() -> None:
 def test_another_users_process_is_refused_even_for_root() -> None:
     child = subprocess.Popen(["sleep", "60"], user=65534)
     try:
-        assert "belongs to nobody" in whose_refusal(ProcessSample(child.pid, user="nobody"))
+        assert "belongs to nobody" in refusal_reason(ProcessSample(child.pid, user="nobody"))
         with pytest.raises(UsageError, match="only your own"):
             send_signal(ProcessSample(child.pid, user="nobody"), signal.SIGKILL)
         assert child.poll() is None

@@ -11,13 +11,13 @@ from ownlab.instruments.top.screen.widgets import BLOCKS, PLAIN, bar, glyphs_for
     ("percent", "filled"),
     [(0, ""), (0.01, "▏"), (50, "█████"), (55, "█████▌"), (100, "██████████"), (140, "██████████"), (None, "")],
 )
-def test_a_bar_shows_whatever_is_more_than_nothing(percent: float | None, filled: str) -> None:
+def test_a_bar_shows_every_value_above_zero(percent: float | None, filled: str) -> None:
     drawn, empty = bar(percent, 10)
     assert drawn == filled
     assert len(drawn + empty) == 10
 
 
-def test_a_graph_tells_nothing_from_unknown() -> None:
+def test_a_graph_distinguishes_zero_from_unknown() -> None:
     assert graph([None, 0, 50, 100], 6) == ["   ▁▄▇"]
     assert graph([0, 100], 2, height=2) == [" ▇", "▁█"]
     assert graph([1, 2, 3], 0) == [""]

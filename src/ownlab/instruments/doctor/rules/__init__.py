@@ -1,7 +1,15 @@
-"""Every rule, in the order of causes: what stands earlier explains what stands later.
+"""The list of all rules, causes before effects.
 
-The verdict names the first finding that blocks, so a driver that does not load comes before a framework that sees no
-device because of it.
+The verdict names the first blocking finding, so a driver that does not load comes before a framework that sees no device
+because of it.
+
+- `drivers/`: driver_version (too old, end of life), driver_missing, driver_library_mismatch, kernel_module,
+  card_initialisation (the driver cannot start or reach a card).
+- `devices/`: permissions, device_visibility (hidden cards, numbering, exclusive mode, MIG), card_health (lost cards, ECC,
+  throttling, PCIe), card_memory, xid_errors, other_vendors (Ascend, Apple, TPU).
+- `software/`: framework_builds (CPU-only build, no kernel image), framework_import, python_environment, cuda_libraries,
+  cuda_toolkit, program_errors (CUDA, cuBLAS and NCCL errors of a program).
+- `environment/`: containers, wsl, host_resources (CPU, memory, disks).
 """
 
 from __future__ import annotations
@@ -107,6 +115,7 @@ from ownlab.instruments.doctor.rules.software.python_environment import (
     MuslLibc,
     PythonModuleMissing,
 )
+from ownlab.text import listing, text
 
 __all__ = ["RULES", "find_rule"]
 
@@ -115,13 +124,13 @@ RULES: tuple[type[Rule], ...] = (
     CardLost,
     XidErrors,
     EccErrors,
-    # the way from the program to the driver
+    # containers and WSL, between the program and the driver
     ContainerToolkitMissing,
     ImageNeedsNewerDriver,
     NvmlUnknownError,
     ContainerWithoutGpu,
     WslLimits,
-    # the kernel's module
+    # the kernel module
     KernelModuleRejected,
     NouveauInUse,
     WrongKernelModuleFlavour,
@@ -132,7 +141,7 @@ RULES: tuple[type[Rule], ...] = (
     DriverLibraryMismatch,
     MixedDriverVersions,
     UnsupportedForwardCompatibility,
-    # the driver at work
+    # the driver and the cards it starts
     DriverHang,
     CardInitialisationFailed,
     FabricManagerNotReady,
@@ -140,7 +149,7 @@ RULES: tuple[type[Rule], ...] = (
     NoDriver,
     DriverTooOld,
     DriverEndOfLife,
-    # which devices a program is shown
+    # the devices that a program sees
     HiddenDevices,
     ExclusiveComputeMode,
     MigMode,
@@ -172,7 +181,7 @@ RULES: tuple[type[Rule], ...] = (
     RosettaPython,
     MpsUnavailable,
     LibtpuMissing,
-    # the cards' state
+    # the state of the cards
     CardMemoryInUse,
     OutOfMemory,
     Throttling,
@@ -192,7 +201,7 @@ RULES: tuple[type[Rule], ...] = (
     FlashAttentionUnsupported,
     BitsandbytesWithoutCuda,
     HostOutOfMemory,
-    # the machine around the cards
+    # the host
     SmallSharedMemory,
     OomKilled,
     FewCpuCores,
@@ -204,12 +213,14 @@ RULES: tuple[type[Rule], ...] = (
 
 
 def find_rule(code: str) -> type[Rule]:
-    """The rule with this code, or with this as one of its other names."""
+    """Return the rule with this code or alias."""
     for rule in RULES:
         if code == rule.code or code in rule.aliases:
             return rule
     close = difflib.get_close_matches(code, [rule.code for rule in RULES], n=3)
     raise UsageError(
-        f"there is no rule {code!r}",
-        hint=f"Did you mean {' or '.join(close)}?" if close else "All codes: ownlab doctor --explain all",
+        text("unknown rule {code!r}", code=code),
+        hint=text("Did you mean {codes}?", codes=listing(close, "{items} or {last}"))
+        if close
+        else text("List all codes: ownlab doctor --explain all"),
     )

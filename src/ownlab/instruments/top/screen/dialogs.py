@@ -1,4 +1,4 @@
-"""What stands over the screen until it is answered: help, an explanation, a filter, a signal."""
+"""The dialogs of the full screen: help, explanation of a verdict, filter, signal."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from ownlab.instruments.top.formatting import DETAILS, MEASURES, Row, card_name
+from ownlab.instruments.top.formatting import DETAILS, MEASURES, ProcessRow, card_name
 from ownlab.instruments.top.records import CardSample, Verdict
 from ownlab.instruments.top.screen.signals import SIGNALS
 from ownlab.instruments.top.screen.widgets import clean
+from ownlab.text import text
 from ownlab.units import format_seconds
 
-__all__ = ["Asked", "Filter", "Page", "explanation", "help_page"]
+__all__ = ["FilterDialog", "SignalDialog", "TextDialog", "explain_verdict", "help_page"]
 
 _KEYS = (
-    ("q", "quit"),
-    ("↑ ↓", "choose a process"),
-    ("← →", "choose a card"),
-    ("z  Enter", "the chosen card alone with all its graphs, or all cards"),
-    ("e", "explain the chosen card's verdict"),
-    ("s  r", "sort by the next column; the other way round"),
-    ("/", "only processes with certain words; Esc: all"),
-    ("p  Space", "let the picture stand still; samples go on"),
-    ("k", "send your own process a signal; it asks first"),
-    ("?  h", "this page"),
+    ("q", text("quit")),
+    ("↑ ↓", text("select a process")),
+    ("← →", text("select a card")),
+    ("z  Enter", text("zoom: only the selected card with all its graphs, or all cards")),
+    ("e", text("explain the verdict on the selected card")),
+    ("s  r", text("sort by the next column; reverse the order")),
+    ("/", text("show only processes with certain words; Esc shows all")),
+    ("p  Space", text("pause the display; sampling continues")),
+    ("k", text("send a signal to one of your processes, after a question")),
+    ("?  h", text("this page")),
 )
 
 
-class Page(ModalScreen[None]):
+class TextDialog(ModalScreen[None]):
     """A text to read; any of these keys closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,25 +44,25 @@ class Page(ModalScreen[None]):
         Binding("down,j", "scroll(1)", show=False),
     ]
 
-    def __init__(self, title: str, text: Content) -> None:
+    def __init__(self, title: str, content: Content) -> None:
         super().__init__()
         self.heading = title
-        self.text = text
+        self.content = content
 
     def compose(self) -> ComposeResult:
         """Called by Textual."""
         with VerticalScroll(classes="box") as box:
             box.border_title = Content(self.heading)
-            box.border_subtitle = "Esc closes"
-            yield Static(self.text)
+            box.border_subtitle = text("Esc closes")
+            yield Static(self.content)
 
     def action_scroll(self, step: int) -> None:
-        """A line up or down, where the text is longer than the terminal."""
+        """Scroll a line, if the text is longer than the terminal."""
         self.query_one(VerticalScroll).scroll_relative(y=step, animate=False)
 
 
-class Filter(ModalScreen[str | None]):
-    """Asks for words; None: left as it was."""
+class FilterDialog(ModalScreen[str | None]):
+    """Asks for words to filter by; None: cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "dismiss(None)", "leave", priority=True)]
 
@@ -71,12 +72,12 @@ class Filter(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Called by Textual."""
-        box = Input(self.before, placeholder="a notebook, a person, a command, a PID; nothing: all", classes="line")
-        box.border_title = "Only processes with"
+        box = Input(self.before, placeholder=text("a notebook, person, command or PID; empty: all"), classes="line")
+        box.border_title = text("Only processes with")
         yield box
 
     def on_mount(self) -> None:
-        """Called by Textual: at once, so that what was typed ahead is not lost."""
+        """Called by Textual: focus at once, so that keys typed ahead are not lost."""
         self.set_focus(self.query_one(Input))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -84,83 +85,93 @@ class Filter(ModalScreen[str | None]):
         self.dismiss(event.value.strip())
 
 
-class Asked(ModalScreen[int | None]):
-    """Which signal, then whether it is really meant; None: none."""
+class SignalDialog(ModalScreen[int | None]):
+    """Asks for a signal, then for confirmation; None: cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n,q,ctrl+c", "dismiss(None)", "no", priority=True),
-        *(Binding(str(place + 1), f"choose({place})", show=False, priority=True) for place in range(len(SIGNALS))),
+        *(Binding(str(number + 1), f"select({number})", show=False, priority=True) for number in range(len(SIGNALS))),
         Binding("y", "confirm", "yes", priority=True),
     ]
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: ProcessRow) -> None:
         super().__init__()
         self.row = row
-        self.chosen: int | None = None
+        self.selected: int | None = None
 
     def compose(self) -> ComposeResult:
         """Called by Textual."""
-        box = Static(self.words(), classes="box")
-        box.border_title = Content(f"Signal to process {self.row.pid}")
+        box = Static(self.question(), classes="box")
+        box.border_title = Content(text("Signal process {pid}", pid=self.row.pid))
         yield box
 
-    def words(self) -> Content:
-        """The question, as far as it has come."""
+    def question(self) -> Content:
+        """Return the current question: which signal, or whether to send it."""
         row = self.row
-        who = "  ".join(part for part in (clean(row.whose), clean(row.command)) if part)
-        lines = [Content.styled(who, "bold")]
+        name = "  ".join(part for part in (clean(row.owner), clean(row.command)) if part)
+        lines = [Content.styled(name, "bold")]
         if row.process.owner is not None:
-            lines.append(
-                Content(f"A runtime of a lab: `ownlab runtimes stop {row.process.owner.runtime[:8]}` lets it save.")
+            hint = text(
+                "This is a runtime of a lab: `ownlab runtimes stop {runtime}` lets it save first.",
+                runtime=row.process.owner.runtime[:8],
             )
+            lines.append(Content(hint))
         lines.append(Content(""))
-        if self.chosen is None:
+        if self.selected is None:
             lines += [
-                Content(f" {place}  {each.name:<8} {each.meaning}") for place, each in enumerate(SIGNALS, start=1)
+                Content(f" {number}  {choice.name:<8} {text(choice.meaning)}")
+                for number, choice in enumerate(SIGNALS, start=1)
             ]
-            lines += [Content(""), Content("1–3 choose, Esc leaves it alone")]
+            lines += [Content(""), Content(text("1–3 select, Esc cancels"))]
         else:
-            each = SIGNALS[self.chosen]
-            lines += [Content.styled(f"Really send {each.name} ({each.meaning})?", "bold"), Content("y yes   n no")]
+            choice = SIGNALS[self.selected]
+            question = text("Really send {signal} ({meaning})?", signal=choice.name, meaning=text(choice.meaning))
+            lines += [Content.styled(question, "bold"), Content(text("y yes   n no"))]
         return Content("\n").join(lines)
 
-    def action_choose(self, place: int) -> None:
-        """One was chosen; it is asked for again."""
-        self.chosen = place
-        self.query_one(Static).update(self.words())
+    def action_select(self, number: int) -> None:
+        """Select a signal, and ask for confirmation."""
+        self.selected = number
+        self.query_one(Static).update(self.question())
 
     def action_confirm(self) -> None:
-        """Yes means nothing before a signal was chosen."""
-        if self.chosen is not None:
-            self.dismiss(SIGNALS[self.chosen].number)
+        """Send the selected signal; without one do nothing."""
+        if self.selected is not None:
+            self.dismiss(SIGNALS[self.selected].number)
 
 
 def help_page() -> Content:
-    """Keys, and what the words on a card mean."""
-    lines = [Content.assemble((f"{keys:<10}", "bold"), what) for keys, what in _KEYS]
+    """Return the keys, and the meaning of the measures."""
+    lines = [Content.assemble((f"{keys:<10}", "bold"), action) for keys, action in _KEYS]
     lines.append(Content(""))
     measures = (*MEASURES, *DETAILS)
-    lines += [Content.assemble((f"{measure.name:<10}", "bold"), measure.meaning) for measure in measures]
+    lines += [Content.assemble((f"{measure.name:<10}", "bold"), text(measure.meaning)) for measure in measures]
     lines += [
         Content(""),
-        Content("Figures are means over the whole interval. GPU of a process is the time in which its kernels ran."),
+        Content(
+            text("Values are means over the whole interval. GPU of a process is the time in which its kernels ran.")
+        ),
     ]
     return Content("\n").join(lines)
 
 
-def explanation(card: CardSample, verdict: Verdict | None) -> tuple[str, Content]:
-    """Title and text: what is said of a card, from which figures, and what to try."""
+def explain_verdict(card: CardSample, verdict: Verdict | None) -> tuple[str, Content]:
+    """Return title and text: the verdict, its reasons and the advice."""
     title = clean(card_name(card))
     if verdict is None:
-        return title, Content(clean(card.lost) or "There is no verdict yet: it needs some samples.")
+        return title, Content(clean(card.lost) or text("There is no verdict yet: it needs some samples."))
     lines = [Content.styled(clean(verdict.sentence), "bold"), Content("")]
     if verdict.advice:
-        lines += [Content.assemble(("Try: ", "bold"), clean(verdict.advice)), Content("")]
+        lines += [Content.assemble((text("Try: "), "bold"), clean(verdict.advice)), Content("")]
     if verdict.because:
-        lines += [Content.styled("Because", "bold"), *(Content(f"  {clean(each)}") for each in verdict.because)]
+        lines += [
+            Content.styled(text("Reasons"), "bold"),
+            *(Content(f"  {clean(reason)}") for reason in verdict.because),
+        ]
     if verdict.seconds:
-        lines.append(Content(f"Drawn from the last {format_seconds(verdict.seconds)}."))
+        lines.append(Content(text("Based on the last {duration}.", duration=format_seconds(verdict.seconds))))
     if verdict.since:
-        lines.append(Content(f"So since {time.strftime('%H:%M:%S', time.localtime(verdict.since))}."))
-    lines += [Content(""), Content.styled(f"code: {verdict.code}", "dim")]
+        since = time.strftime("%H:%M:%S", time.localtime(verdict.since))
+        lines.append(Content(text("Since {time}.", time=since)))
+    lines += [Content(""), Content.styled(text("code: {code}", code=verdict.code), "dim")]
     return title, Content("\n").join(lines)

@@ -1,4 +1,4 @@
-"""Signals to a person's own processes. The process that was asked about is the one that gets it, or nobody."""
+"""Signals to the user's own processes. A signal reaches exactly the process that was shown, or none."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import NamedTuple
 from ownlab.errors import UsageError
 from ownlab.instruments.top.records import ProcessSample
 from ownlab.processes.procfs import process_started
+from ownlab.text import text
 
-__all__ = ["SIGNALS", "Signal", "send_signal", "whose_refusal"]
+__all__ = ["SIGNALS", "Signal", "refusal_reason", "send_signal"]
 
 
 class Signal(NamedTuple):
-    """One that can be chosen."""
+    """A signal that can be chosen."""
 
     name: str
     number: int
@@ -23,42 +24,47 @@ class Signal(NamedTuple):
 
 
 SIGNALS = (
-    Signal("SIGINT", signal.SIGINT, "interrupt it, as Ctrl-C does"),
-    Signal("SIGTERM", signal.SIGTERM, "ask it to end"),
-    Signal("SIGKILL", signal.SIGKILL, "end it at once; nothing is saved"),
+    Signal("SIGINT", signal.SIGINT, "interrupt, like Ctrl-C"),
+    Signal("SIGTERM", signal.SIGTERM, "ask it to exit"),
+    Signal("SIGKILL", signal.SIGKILL, "kill it at once; nothing is saved"),
 )
 
 
-def whose_refusal(process: ProcessSample) -> str:
-    """Why this process may not be signalled from here; "" where it may."""
+def refusal_reason(process: ProcessSample) -> str:
+    """Return why this process cannot be signalled from here; "" if it can."""
     if not process.here:
-        return (
-            f"Process {process.pid} is not of this PID namespace: its number means another process here, or none. "
-            "Signal it where it runs."
+        return text(
+            "Process {pid} is in another PID namespace: here its number means another process, or none. "
+            "Signal it where it runs.",
+            pid=process.pid,
         )
     try:
         uid = os.stat(f"/proc/{process.pid}").st_uid
     except FileNotFoundError:
-        return f"Process {process.pid} has ended."
+        return text("Process {pid} has ended.", pid=process.pid)
     except OSError as exc:
-        return f"Whose process {process.pid} is cannot be seen: {exc.strerror}."
+        return text("Cannot read the owner of process {pid}: {reason}.", pid=process.pid, reason=exc.strerror)
     if uid != os.getuid():
-        # Root's own right to signal everybody is not used: here one key is too near to another.
-        whose = process.user or f"user {uid}"
-        return f"Process {process.pid} belongs to {whose}. ownlab top signals only your own processes."
+        # Not even as root: a wrong key is pressed too easily.
+        owner = process.user or text("user {uid}", uid=uid)
+        return text(
+            "Process {pid} belongs to {owner}. ownlab top signals only your own processes.",
+            pid=process.pid,
+            owner=owner,
+        )
     return ""
 
 
 def send_signal(process: ProcessSample, number: int) -> None:
-    """Send it, unless that process is gone and another has its number now."""
+    """Send a signal, unless the process has ended and its number was reused."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
-        raise UsageError(f"process {process.pid} has ended") from None
-    except (AttributeError, OSError):  # an old kernel, or none of Linux
+        raise UsageError(text("process {pid} has ended", pid=process.pid)) from None
+    except (AttributeError, OSError):  # an old kernel, or not Linux
         handle = -1
     try:
-        refusal = whose_refusal(process) or _replaced(process)
+        refusal = refusal_reason(process) or _reuse_reason(process)
         if refusal:
             raise UsageError(refusal)
         if handle >= 0:
@@ -66,28 +72,28 @@ def send_signal(process: ProcessSample, number: int) -> None:
         else:
             os.kill(process.pid, number)
     except ProcessLookupError:
-        raise UsageError(f"process {process.pid} has ended") from None
+        raise UsageError(text("process {pid} has ended", pid=process.pid)) from None
     except PermissionError:
-        raise UsageError(f"process {process.pid} may not be signalled: the system refuses it") from None
+        raise UsageError(text("the system does not allow signalling process {pid}", pid=process.pid)) from None
     finally:
         if handle >= 0:
             os.close(handle)
 
 
-def _replaced(process: ProcessSample) -> str:
-    """Whether another process has its number now: one that started at another time than that which was seen."""
+def _reuse_reason(process: ProcessSample) -> str:
+    """Return why another process has this number now: it started at another time. "" if it is the same."""
     ticks, age = process_started(process.pid), _seconds_since_boot()
     if process.started is None or ticks is None or age is None:
         return ""
     started = time.time() - age + ticks / os.sysconf("SC_CLK_TCK")
-    # Clocks are set now and then, and numbers are not used again within seconds.
-    return (
-        "" if abs(started - process.started) < 5 else f"Process {process.pid} has ended; its number is another's now."
-    )
+    # The clock may be adjusted, and numbers are not reused within seconds.
+    if abs(started - process.started) < 5:
+        return ""
+    return text("Process {pid} has ended, and its number was reused.", pid=process.pid)
 
 
 def _seconds_since_boot() -> float | None:
     try:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-    except (AttributeError, OSError):  # not Linux: nothing is known of processes there
+    except (AttributeError, OSError):  # not Linux, where processes are unknown
         return None

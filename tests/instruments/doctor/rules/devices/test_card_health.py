@@ -36,7 +36,7 @@ def machine_of(of: Any, *cards: dict[str, Any], **host: Any) -> Machine:
 def test_card_lost_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(CardLost, case(None, paste(name)))
     assert finding.blocks
-    assert "reboot" in finding.fix[0]
+    assert "Reboot" in finding.fix[0]
 
 
 def test_card_lost_by_health(of: Any, case: Any, find: Any) -> None:
@@ -55,12 +55,12 @@ def test_sound_cards_are_not_lost(of: Any, case: Any, find: Any, paste: Any, h20
 @pytest.mark.parametrize(
     ("health", "title", "severity", "blocks"),
     [
-        ("recovery action: reset the GPU", "The driver asks for a reset or a restart of a card", "error", True),
-        ("recovery action: reboot the node", "The driver asks for a reset or a restart of a card", "error", True),
-        ("GPU requires reset", "The driver asks for a reset or a restart of a card", "error", True),
+        ("recovery action: reset the GPU", "The driver requests a reset or restart of a card", "error", True),
+        ("recovery action: reboot the node", "The driver requests a reset or restart of a card", "error", True),
+        ("GPU requires reset", "The driver requests a reset or restart of a card", "error", True),
         (
             "recovery action: drain peer-to-peer traffic",
-            "The driver asks that work between cards be ended",
+            "The driver requests that communication between cards be stopped",
             "warning",
             False,
         ),
@@ -82,7 +82,7 @@ def test_a_card_that_asks_for_a_reset_still_answers(
 def test_a_lost_card_beside_one_that_asks_for_a_reset(of: Any, case: Any, find: Any) -> None:
     machine = machine_of(of, {"health": "recovery action: reset the GPU"}, {"health": "GPU is lost"})
     titles = [one.title for one in find(CardLost, case(machine))]
-    assert titles == ["The driver asks for a reset or a restart of a card", "A card no longer answers"]
+    assert titles == ["The driver requests a reset or restart of a card", "A card no longer answers"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_pcie_generation_counts_at_work_alone(of: Any, case: Any, find: Any) -> 
     assert find(SlowPcieLink, case(machine_of(of, resting))) == []
     busy = {"pcie": slow, "utilisation": 95, "clocks": of(Clocks, sm=1900, sm_max=2100)}
     (finding,) = find(SlowPcieLink, case(machine_of(of, busy)))
-    assert "PCIe generation 1 (recorded) at work, at most 4" in finding.evidence[0]
+    assert "PCIe generation 1 (recorded) under load, at most 4" in finding.evidence[0]
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,11 @@ def test_held_names_who(of: Any, case: Any, find: Any) -> None:
 
 def test_held_by_nobody_that_is_seen(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(CardMemoryInUse, case(machine_with(of, 30 * GIB, (), pid_namespace=True)))
-    assert "cannot be seen from here" in finding.title
-    assert "PID namespace of our own" in finding.evidence[1]
+    assert "not visible from here" in finding.title
+    assert "a separate PID namespace" in finding.evidence[1]
     assert "--pid=host" in finding.fix[0]
     (finding,) = find(CardMemoryInUse, case(machine_with(of, 30 * GIB, (), pid_namespace=False)))
-    assert "died without giving it back" in finding.meaning
+    assert "died without releasing the memory" in finding.meaning
 
 
 def test_held_by_whom_is_not_known(of: Any, case: Any, find: Any) -> None:
@@ -64,7 +64,7 @@ def test_a_desktop_or_an_idle_card_holds_nothing_worth_a_word(of: Any, case: Any
 
 def test_out_of_memory_with_others_on_the_card(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(OutOfMemory, case(None, paste("../oom/torch-2.6-two-processes.txt")))
-    assert "Others hold memory of it: process " in finding.meaning
+    assert "Other processes use memory of the card: process " in finding.meaning
     assert any("--query-compute-apps" in step for step in finding.fix)
 
 
@@ -72,14 +72,14 @@ def test_a_process_that_is_the_program_itself_is_no_other(case: Any, find: Any, 
     # Process 4711 has 78.16 GiB, and torch itself says that it holds 76.71 of them.
     (finding,) = find(OutOfMemory, case(None, paste("errors/oom-new-wording.txt")))
     assert not finding.blocks
-    assert "it wanted 2.5 GiB, the card has 79.2 GiB, free were 1 GiB" in finding.meaning
-    assert "Others" not in finding.meaning
+    assert "requested 2.5 GiB, size of the card 79.2 GiB, free 1 GiB" in finding.meaning
+    assert "Other processes" not in finding.meaning
     assert not any("expandable_segments" in step for step in finding.fix)  # 1.4 GiB in pieces, 2.5 wanted
 
 
 def test_before_torch_1_4_cached_is_what_lies_unused(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(OutOfMemory, case(None, paste("../oom/torch-1.2-small-card.txt")))
-    assert "torch's tensors held 436 MiB, torch had reserved without use 26.4 MiB" in finding.meaning
+    assert "in torch's tensors 436 MiB, reserved but unused by torch 26.4 MiB" in finding.meaning
 
 
 def test_out_of_memory_in_pieces(case: Any, find: Any, paste: Any) -> None:
@@ -88,12 +88,12 @@ def test_out_of_memory_in_pieces(case: Any, find: Any, paste: Any) -> None:
     assert "fragmented" in finding.meaning
     assert finding.fix[0].startswith("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     (finding,) = find(OutOfMemory, case(None, paste("errors/oom-mid-wording-2024.txt")))
-    assert "torch had reserved without use 195 MiB" in finding.meaning
+    assert "reserved but unused by torch 195 MiB" in finding.meaning
 
 
 def test_out_of_memory_beside_free_memory(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(OutOfMemory, case(None, paste("errors/oom-with-free-memory-cached.txt")))
-    assert "More was free than it wanted" in finding.meaning
+    assert "More memory was free than requested" in finding.meaning
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_out_of_memory_while_the_cards_are_counted(of: Any, case: Any, find: Any
     wsl = of(Machine, host=of(Host, virtualisation="wsl2"))
     (finding,) = find(OutOfMemory, case(wsl, WHILE_COUNTING))
     assert finding.blocks
-    assert "WSL fails so with many cards" in finding.meaning
+    assert "WSL with many cards is known to fail" in finding.meaning
 
 
 def test_the_machines_own_memory_is_another_trouble(case: Any, find: Any, paste: Any) -> None:
@@ -129,4 +129,4 @@ def test_a_size_that_is_none_is_left_out(size: str, case: Any, find: Any) -> Non
     (finding,) = find(
         OutOfMemory, case(None, f"CUDA out of memory. Tried to allocate {size} (GPU 0; 15.78 GiB total capacity)")
     )
-    assert finding.meaning.startswith("The card works; the request did not fit: the card has 15.8 GiB")
+    assert finding.meaning.startswith("The card works, but the request did not fit: size of the card 15.8 GiB")

@@ -29,7 +29,7 @@ def machine_of(of: Any, count: int, environment: Any = (), **facts: Any) -> Mach
 def test_hidden_wholly(of: Any, case: Any, find: Any, variables: Any, value: str) -> None:
     (finding,) = find(HiddenDevices, case(machine_of(of, 2, variables(CUDA_VISIBLE_DEVICES=value))))
     assert finding.blocks
-    assert finding.title == "The cards are hidden by CUDA_VISIBLE_DEVICES"
+    assert finding.title == "CUDA_VISIBLE_DEVICES hides the cards"
     assert "hidden: 2 × NVIDIA A100 (cards 0 and 1)" in finding.evidence
     assert finding.fix[0].startswith("unset CUDA_VISIBLE_DEVICES")
 
@@ -37,7 +37,7 @@ def test_hidden_wholly(of: Any, case: Any, find: Any, variables: Any, value: str
 def test_hidden_in_part(of: Any, case: Any, find: Any, variables: Any) -> None:
     (finding,) = find(HiddenDevices, case(machine_of(of, 2, variables(CUDA_VISIBLE_DEVICES="0,5,1"))))
     assert (finding.severity, finding.blocks) == ("warning", False)
-    assert "see card 0 alone" in finding.meaning
+    assert "see only card 0" in finding.meaning
 
 
 @pytest.mark.parametrize("value", ["0", "1,0", "GPU-1"])
@@ -57,7 +57,7 @@ def test_hidden_amd_cards(of: Any, case: Any, find: Any, variables: Any) -> None
         environment=variables(HIP_VISIBLE_DEVICES="-1"),
     )
     (finding,) = find(HiddenDevices, case(amd))
-    assert finding.title == "The cards are hidden by HIP_VISIBLE_DEVICES"
+    assert finding.title == "HIP_VISIBLE_DEVICES hides the cards"
 
 
 def test_hidden_by_the_program_itself(case: Any, find: Any, paste: Any) -> None:
@@ -89,7 +89,7 @@ def test_invalid_ordinal(of: Any, case: Any, find: Any, paste: Any, variables: A
     (finding,) = find(InvalidDeviceOrdinal, case(machine, "RuntimeError: CUDA error: invalid device ordinal"))
     assert not finding.blocks
     assert "CUDA_VISIBLE_DEVICES=0" in finding.evidence
-    assert "1 card here: numbers 0 to 0 at most" in finding.evidence
+    assert "this machine has 1 card: the only valid number is 0" in finding.evidence
     assert find(InvalidDeviceOrdinal, case(None, paste("errors/invalid-ordinal-hip.txt")))
     assert find(InvalidDeviceOrdinal, case(h200, paste("errors/device-assert-sglang.txt"))) == []
 
@@ -112,7 +112,7 @@ def test_compute_modes(of: Any, case: Any, find: Any, h200: Machine) -> None:
     taken = (CardProcess(4711, "compute"),)
     (finding,) = find(ExclusiveComputeMode, case(machine_of(of, 1, compute_mode="exclusive-process", processes=taken)))
     assert finding.blocks
-    assert "card 0 (NVIDIA A100): used by pid 4711" in finding.evidence
+    assert "card 0 (NVIDIA A100): in use by pid 4711" in finding.evidence
     assert find(ExclusiveComputeMode, case(h200)) == []
 
 
@@ -131,7 +131,7 @@ def test_mig_with_instances(of: Any, case: Any, find: Any, h200: Machine) -> Non
     (finding,) = find(MigMode, case(machine_of(of, 1, mig=True, mig_instances=slices)))
     assert finding.severity == "note"
     assert "3 instances: 1g.18gb, 1g.18gb and 1g.18gb" in finding.evidence[0]
-    assert "gives a process one of them" in finding.meaning
+    assert "uses the first instance" in finding.meaning
     (finding,) = find(MigMode, case(machine_of(of, 1, mig=True, mig_instances=slices[:1])))
     assert finding.fix == ()
     assert find(MigMode, case(h200)) == []
@@ -142,7 +142,7 @@ def test_graphics_inside_the_cpu_may_be_hidden(of: Any, case: Any, find: Any, va
     machine = of(Machine, cards=(inside,), environment=variables(HIP_VISIBLE_DEVICES="-1"))
     assert find(HiddenDevices, case(machine)) == []
     (finding,) = find(InvalidDeviceOrdinal, case(machine, "HIP error: invalid device ordinal"))
-    assert not any("card here" in line for line in finding.evidence)
+    assert not any("this machine has" in line for line in finding.evidence)
 
 
 def test_a_text_that_sets_the_variable_rightly(of: Any, case: Any, find: Any) -> None:

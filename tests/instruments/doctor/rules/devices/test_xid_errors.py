@@ -33,7 +33,7 @@ def test_each_number_once(case: Any, find: Any, paste: Any, name: str, numbers: 
 
 def test_lines_are_counted_and_the_last_is_shown(case: Any, find: Any, paste: Any) -> None:
     findings = find(XidErrors, case(None, paste("errors/xid-31-62-45-plotter.txt")))
-    assert findings[2].evidence[0] == "Xid 45: 3 times, on PCI 0000:0a:00; the last:"
+    assert findings[2].evidence[0] == "Xid 45: 3 times, on PCI 0000:0a:00; the last one:"
     assert findings[2].evidence[1].endswith("Ch 0000000a")
     (finding,) = find(XidErrors, case(None, paste("errors/xid-45-caused-by-149.txt")))
     assert "PCI 0000:dc:00, PCI 0000:ed:00, PCI 0000:ba:00 and PCI 0000:97:00" in finding.evidence[0]
@@ -53,7 +53,7 @@ def test_a_line_in_log_and_message_counts_once(of: Any, case: Any, find: Any, h2
         h200, host=msgspec.structs.replace(h200.host, kernel_log=Known((line,), source="dmesg"))
     )
     (finding,) = find(XidErrors, case(logged, line, where="kernel log"))
-    assert finding.evidence[0] == "Xid 79: on PCI 0000:00:06; the last:"
+    assert finding.evidence[0] == "Xid 79: on PCI 0000:00:06; the last one:"
     assert not finding.blocks  # torch sees the card now: the line is of the past
 
 
@@ -81,7 +81,7 @@ def test_a_card_that_answers_is_past_its_xid(of: Any, case: Any, find: Any) -> N
 
 def test_an_unknown_number_is_left_unexplained(case: Any, find: Any) -> None:
     (finding,) = find(XidErrors, case(None, "NVRM: Xid (PCI:0000:01:00): 9999, something new"))
-    assert finding.meaning == "None of our sources tells what Xid 9999 means."
+    assert finding.meaning == "The meaning of Xid 9999 is unknown."
     assert not finding.blocks
 
 

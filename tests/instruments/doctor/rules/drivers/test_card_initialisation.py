@@ -34,7 +34,7 @@ def test_no_device_names_the_firmware(case: Any, find: Any, paste: Any) -> None:
 def test_no_device_by_facts(of: Any, case: Any, find: Any, h200: Machine) -> None:
     bound = PciDevice("0000:01:00.0", "10de", "2b85", "display", "nvidia")
     (finding,) = find(CardInitialisationFailed, case(of(Machine, host=of(Host, pci=(bound,)), cards=())))
-    assert finding.evidence == ("PCI 0000:01:00.0: NVIDIA card, driver bound: nvidia",)
+    assert finding.evidence == ("PCI 0000:01:00.0: NVIDIA card, bound to driver nvidia",)
     unread = of(Machine, host=of(Host, pci=(bound,)), cards=Unknown("the driver could not be asked"))
     assert find(CardInitialisationFailed, case(unread)) == []
     assert find(CardInitialisationFailed, case(h200)) == []

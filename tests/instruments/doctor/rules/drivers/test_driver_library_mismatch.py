@@ -58,7 +58,7 @@ def test_a_mismatch_of_the_past_does_not_block(of: Any, case: Any, find: Any) ->
     for machine in (of(Machine, nvidia=of(Nvidia, nvml="13.580.95.05")), of(Machine, cards=(card,))):
         (finding,) = find(DriverLibraryMismatch, case(machine, line, where="kernel log"))
         assert (finding.severity, finding.blocks) == ("warning", False)
-        assert "NVML answers" in finding.meaning
+        assert "NVML works" in finding.meaning
     (finding,) = find(DriverLibraryMismatch, case(of(Machine), line, where="kernel log"))
     assert finding.blocks
 

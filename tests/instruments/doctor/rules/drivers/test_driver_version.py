@@ -30,7 +30,7 @@ def test_driver_old_compares_the_build_with_the_family_floor(of: Any, case: Any,
     (finding,) = find(DriverTooOld, case(machine_with(of, driver="510.47.03", cuda="12.1")))
     assert finding.blocks
     assert finding.severity == "error"
-    assert finding.title == "NVIDIA's driver is too old for torch (CUDA 12.1)"
+    assert finding.title == "The NVIDIA driver is too old for torch (CUDA 12.1)"
     assert "525.60.13" in finding.evidence[0]
     assert "sudo ubuntu-drivers install" in finding.fix
     older = next(step for step in finding.fix if "download.pytorch.org" in step)
@@ -73,15 +73,15 @@ def test_the_older_build_is_one_for_this_cpu(of: Any, case: Any, find: Any) -> N
 
 def test_the_newest_cuda_of_a_windows_driver(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(DriverTooOld, case(machine_with(of, driver="551.23", cuda="13.0", family="windows")))
-    assert "The newest CUDA that it serves is 12.4." in finding.meaning  # 551 is of branch R550
+    assert "The newest CUDA version that this driver supports is 12.4." in finding.meaning  # 551 is of branch R550
 
 
 def test_found_version_is_decoded(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(DriverTooOld, case(None, paste("errors/driver-too-old-11060.txt")))
     assert finding.blocks
     assert "11.6" in finding.meaning
-    assert '"11060"' in finding.meaning
-    assert "not a driver number" in finding.meaning
+    assert "number 11060 " in finding.meaning
+    assert "not a driver version" in finding.meaning
     assert any("/whl/cu11" in step for step in finding.fix)
 
 
@@ -92,7 +92,7 @@ def test_insufficient_is_the_same_trouble(case: Any, find: Any, paste: Any) -> N
 
 def test_on_colab_only_the_build_can_change(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(DriverTooOld, case(machine_with(of, driver="510.47.03", cuda="12.1", platform="colab")))
-    assert "cannot be changed from here" in finding.fix[0]
+    assert "You cannot change it" in finding.fix[0]
     assert "pip install" in finding.fix[1]
 
 
@@ -133,7 +133,7 @@ def test_card_on_the_bus_without_a_driver(of: Any, case: Any, find: Any) -> None
         nvidia=of(Nvidia, driver=Unknown("no module"), library_version=Unknown("no library")),
     )
     (finding,) = find(NoDriver, case(bare))
-    assert finding.title == "An NVIDIA card is here, but no driver for it"
+    assert finding.title == "The machine has an NVIDIA card, but no driver for it"
     assert finding.blocks
     assert any("dnf module install -y nvidia-driver:open-dkms" in step for step in finding.fix)
 
@@ -148,8 +148,8 @@ def test_no_card_and_a_cuda_build_is_nothing_to_mend(of: Any, case: Any, find: A
 @pytest.mark.parametrize("name", ["errors/found-no-driver-warning.txt", "errors/libcuda-so-1-missing.txt"])
 def test_words_alone_leave_open_whether_there_is_a_card(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(NoDriver, case(None, paste(name)))
-    assert finding.title == "No NVIDIA driver is found, or there is no card"
-    assert "does not tell which" in finding.meaning
+    assert finding.title == "No NVIDIA driver was found, or there is no card"
+    assert "do not show which" in finding.meaning
 
 
 def test_libcuda_missing_beside_a_working_driver(of: Any, case: Any, find: Any, paste: Any) -> None:
@@ -197,4 +197,4 @@ def test_a_card_that_is_set_aside_for_a_virtual_machine(of: Any, case: Any, find
 )
 def test_other_words_for_no_driver(case: Any, find: Any, words: str) -> None:
     (finding,) = find(NoDriver, case(None, words))
-    assert finding.title == "No NVIDIA driver is found, or there is no card"
+    assert finding.title == "No NVIDIA driver was found, or there is no card"

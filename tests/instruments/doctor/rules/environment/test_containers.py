@@ -150,4 +150,4 @@ def test_wsl_without_a_card(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(WslLimits, case(bare, said))
     assert finding.blocks
     (finding,) = find(WslLimits, case(of(Machine, host=of(Host, virtualisation="wsl1"))))
-    assert finding.title == "WSL 1 has no access to GPUs"
+    assert finding.title == "WSL 1 does not support GPUs"

@@ -51,7 +51,7 @@ def test_a_cpu_machine_hears_what_it_can_do(of: Any, case: Any, find: Any) -> No
     assert (finding.severity, finding.blocks) == ("note", False)
     assert "torch.set_num_threads(7)" in finding.fix[1]
     assert "torch.autocast('cpu', dtype=torch.bfloat16)" in finding.fix[2]
-    assert finding.fix[3].startswith("torch for CUDA may stay")
+    assert finding.fix[3].startswith("You can keep the CUDA build of torch")
 
 
 def test_colab_is_told_where_the_gpus_are(of: Any, case: Any, find: Any) -> None:
@@ -192,7 +192,7 @@ def test_a_turning_disk_beside_a_card(of: Any, case: Any, find: Any) -> None:
     )
     machine = of(Machine, cards=(of(Card, vendor="nvidia", index=0),), host=of(Host, disks=disks))
     (finding,) = find(SlowDisk, case(machine))
-    assert finding.title == "/data is on a turning disk"
+    assert finding.title == "/data is on a rotating hard disk"
     assert finding.fix[0] == "Keep training data on /."
 
 

@@ -65,7 +65,7 @@ def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find
 
 def test_a_program_for_cuda_11_without_its_runtime(case: Any, find: Any) -> None:
     (finding,) = find(CudaLibraryMissing, case(None, CUDART_11))
-    assert finding.title == "libcudart.so.11.0 is not found"
+    assert finding.title == "libcudart.so.11.0 was not found"
     assert "built for CUDA 11" in finding.meaning
     assert finding.fix[0] == "pip install nvidia-cuda-runtime-cu11"
     assert finding.fix[1].startswith("export LD_LIBRARY_PATH=$(python -c ")
@@ -79,7 +79,7 @@ def test_tensorflow_goes_on_so_its_words_alone_do_not_block(case: Any, find: Any
 
 def test_the_loader_knows_better_which_library_is_missing(case: Any, find: Any) -> None:
     (finding,) = find(CudaLibraryMissing, case(None, TF_NVJITLINK))
-    assert finding.title == "libnvJitLink.so.12 is not found"
+    assert finding.title == "libnvJitLink.so.12 was not found"
     assert finding.fix[0] == "pip install nvidia-nvjitlink-cu12"
     assert finding.blocks
     assert find(CudnnMissing, case(None, TF_NVJITLINK)) == []
@@ -91,7 +91,7 @@ def test_several_libraries_in_one_text(case: Any, find: Any) -> None:
         for name in ("libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11")
     )
     (finding,) = find(CudaLibraryMissing, case(None, words))
-    assert finding.title == "libcublas.so.12, libcublasLt.so.12 and libcufft.so.11 are not found"
+    assert finding.title == "libcublas.so.12, libcublasLt.so.12 and libcufft.so.11 were not found"
     assert finding.fix[0] == "pip install nvidia-cublas-cu12 nvidia-cufft-cu12"
 
 
@@ -99,20 +99,20 @@ def test_a_build_for_torchs_cuda_comes_first(of: Any, case: Any, find: Any) -> N
     torch = of(Framework, name="torch", version="2.11.0", build="cuda", cuda="13.0")
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
     (finding,) = find(CudaLibraryMissing, case(machine, CUDART_11))
-    assert finding.fix[0] == "Install the program in its build for CUDA 13, which torch brings here."
+    assert finding.fix[0] == "Install the program in its build for CUDA 13, which torch includes here."
 
 
 def test_cuda_13_and_cuda_10(case: Any, find: Any) -> None:
     (newest,) = find(CudaLibraryMissing, case(None, "ImportError: libcublas.so.13: cannot open shared object file"))
     assert newest.fix[0] == "pip install 'nvidia-cublas==13.*'"
     (oldest,) = find(CudaLibraryMissing, case(None, "ImportError: libcudart.so.10.1: cannot open shared object file"))
-    assert "no wheels of NVIDIA's" in oldest.fix[0]
+    assert "NVIDIA has no wheels for CUDA 10" in oldest.fix[0]
 
 
 def test_libcuda_is_the_drivers(of: Any, case: Any, find: Any) -> None:
     words = "ImportError('libcuda.so.1: cannot open shared object file: No such file or directory')"
     (finding,) = find(CudaLibraryMissing, case(None, words))
-    assert finding.title == "The driver's library libcuda.so.1 is not found"
+    assert finding.title == "The driver's library libcuda.so.1 was not found"
     assert finding.blocks
     assert "docker run --gpus all" in finding.fix[0]
     assert not any("pip install" in step for step in finding.fix)
@@ -169,8 +169,8 @@ def test_the_name_tells_the_cuda(names: tuple[str, ...], cuda: int, wheels: str,
 
 def test_a_name_that_several_cudas_share(of: Any, case: Any, find: Any) -> None:
     (alone,) = find(CudaLibraryMissing, case(None, missing("libcusparse.so.12")))
-    assert "which is the same in CUDA 12 and 13" in alone.meaning
-    assert alone.fix[0] == "pip install nvidia-cusparse   # for CUDA 13; take the program's own, if that is another"
+    assert "The name is the same in CUDA 12 and 13" in alone.meaning
+    assert alone.fix[0] == "pip install nvidia-cusparse   # for CUDA 13; change it if the program needs another"
     torch = of(Framework, name="torch", version="2.7.0", build="cuda", cuda="12.8")
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
     (beside,) = find(CudaLibraryMissing, case(machine, missing("libcusparse.so.12")))
@@ -194,9 +194,12 @@ def test_a_cudnn_that_torchs_cuda_has_no_wheel_of(of: Any, case: Any, find: Any)
         (TF_CUDNN_8, "'nvidia-cudnn-cu12>=8.9,<9'"),
         (
             "ImportError: libcudnn.so.6: cannot open shared object file: No such file or directory",
-            "cuDNN 6 has no wheel",
+            "NVIDIA has no wheel of cuDNN 6",
         ),
-        ("Couldn't open CUDA library libcudnn.so.5. LD_LIBRARY_PATH: /usr/local/cuda-8.0", "cuDNN 5 has no wheel"),
+        (
+            "Couldn't open CUDA library libcudnn.so.5. LD_LIBRARY_PATH: /usr/local/cuda-8.0",
+            "NVIDIA has no wheel of cuDNN 5",
+        ),
         (
             "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9, libcudnn_ops.so}",
             "'nvidia-cudnn-cu12>=9,<10'",
@@ -235,7 +238,7 @@ def test_tensorflow_on_windows_itself(with_tensorflow: Any, case: Any, find: Any
 
 def test_tensorflow_that_does_not_name_what_it_misses(with_tensorflow: Any, case: Any, find: Any) -> None:
     (finding,) = find(CudnnMissing, case(with_tensorflow("2.17.0"), TF_UNNAMED))
-    assert finding.title == "TensorFlow cannot load all of CUDA's libraries"
+    assert finding.title == "TensorFlow cannot load all CUDA libraries"
     assert finding.fix[0] == "pip install 'tensorflow[and-cuda]==2.17.*'"
 
 
@@ -287,8 +290,8 @@ def test_a_stray_copy_is_a_warning_before_anything_fails(
 ) -> None:
     (finding,) = find(ShadowedCudnn, case(with_cudnn(of, h200, version)))
     assert (finding.severity, finding.blocks) == ("warning", False)
-    assert "torch 2.11.0+cu130 wants cuDNN 9.19" in finding.evidence
-    assert "Take /opt/cudnn/lib out of LD_LIBRARY_PATH." in finding.fix
+    assert "torch 2.11.0+cu130 needs cuDNN 9.19" in finding.evidence
+    assert "Remove /opt/cudnn/lib from LD_LIBRARY_PATH." in finding.fix
 
 
 @pytest.mark.parametrize(

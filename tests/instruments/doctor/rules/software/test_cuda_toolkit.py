@@ -68,7 +68,7 @@ def test_parts_that_refuse_each_other(words: str, fix: str, case: Any, find: Any
 def test_companions_of_another_variant(of: Any, case: Any, find: Any) -> None:
     packages = (Package("torch", "2.5.0+cu124"), Package("torchvision", "0.20.0+cpu"))
     (finding,) = find(CudaVersionMismatch, case(of(Machine, interpreter=of(Interpreter, packages=packages))))
-    assert finding.evidence == ("torchvision 0.20.0+cpu stands beside torch 2.5.0+cu124",)
+    assert finding.evidence == ("torchvision 0.20.0+cpu is installed with torch 2.5.0+cu124",)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_a_minor_difference_is_no_mismatch(case: Any, find: Any) -> None:
 @pytest.mark.parametrize(
     ("nvcc", "card", "wanted"),
     [
-        ("10.2", "NVIDIA GeForce RTX 3090", "CUDA 11.1 to the newest"),
-        ("11.0", "NVIDIA GeForce RTX 3090", "CUDA 11.1 to the newest"),
+        ("10.2", "NVIDIA GeForce RTX 3090", "CUDA 11.1 or newer"),
+        ("11.0", "NVIDIA GeForce RTX 3090", "CUDA 11.1 or newer"),
         ("13.0", "Tesla V100-SXM2-16GB", "to 12.9"),
-        ("12.6", "NVIDIA GeForce RTX 5090", "CUDA 12.8 to the newest"),
+        ("12.6", "NVIDIA GeForce RTX 5090", "CUDA 12.8 or newer"),
     ],
 )
 def test_toolkits_before_the_first_and_after_the_last(

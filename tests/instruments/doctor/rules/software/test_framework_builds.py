@@ -79,7 +79,7 @@ def test_jax_and_cupy_are_named_for_the_drivers_cuda(of: Any, case: Any, find: A
         ("cupy", "Tesla V100-SXM2-16GB", "580.159.04", "pip install cupy-cuda12x"),
         ("cupy", "Tesla T4", "580.159.04", "pip install cupy-cuda13x"),
         ("cupy", "Tesla K80", "470.256.02", "pip install cupy-cuda11x"),
-        ("jax", "Tesla M10", "580.159.04", "No jax for CUDA is known"),  # 5.0: JAX begins with 5.2
+        ("jax", "Tesla M10", "580.159.04", "No CUDA build of jax is known"),  # 5.0: JAX begins with 5.2
     ],
 )
 def test_jax_and_cupy_are_named_for_the_card(
@@ -142,14 +142,14 @@ def test_a_mac_or_an_npu_has_no_cuda_build_to_want(elsewhere: dict[str, Any], of
 @pytest.mark.parametrize(
     ("card", "driver", "python", "advice"),
     [
-        ("Tesla M2090", "390.157", None, "No torch wheel of our table (1.7 and newer) has code for this card"),
+        ("Tesla M2090", "390.157", None, "No known torch wheel (1.7 and newer) has code for this card"),
         ("NVIDIA GeForce GTX 480", "390.157", None, "has code for this card (compute capability 2.0)"),
-        ("NVIDIA GeForce RTX 5090", "470.256.02", None, "install a newer driver"),
+        ("NVIDIA GeForce RTX 5090", "470.256.02", None, "Install a newer driver"),
         (
             "NVIDIA GeForce RTX 5090",
             "580.159.04",
             "3.8.10",
-            "has wheels for Python 3.8.10: with Python 3.11 to 3.15, pip",
+            "has wheels for Python 3.8.10. Use Python 3.11 to 3.15: pip",
         ),
     ],
 )
@@ -245,7 +245,7 @@ def test_on_musl_no_pip_line_is_given(of: Any, case: Any, find: Any) -> None:
     alpine = machine_with(of, "NVIDIA H200", torch=cpu_torch(of), libc="musl")
     (finding,) = find(CpuOnlyBuild, case(alpine))
     assert finding.fix == (
-        "No wheel of a framework runs on musl: use a system or an image with glibc (see the finding musl).",
+        "Framework wheels do not run on musl. Use a system or an image with glibc (see the finding musl).",
     )
     amd = msgspec.structs.replace(other_vendor(of, "amd", "AMD Instinct MI300X"), host=alpine.host)
     (finding,) = find(RocmBuildMissing, case(amd))
@@ -268,7 +268,7 @@ def test_a_card_that_is_newer_than_the_build(of: Any, case: Any, find: Any) -> N
     (finding,) = find(NoKernelImage, case(machine_with(of, "NVIDIA GeForce RTX 5090", torch=torch)))
     assert finding.blocks
     assert finding.title == "torch 2.6.0+cu126 has no code for NVIDIA GeForce RTX 5090"
-    assert "newer than anything in this build; its first CUDA is 12.8" in finding.meaning
+    assert "newer than every card that this build supports; it needs CUDA 12.8 or newer" in finding.meaning
     assert finding.fix == ("pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu132",)
 
 
@@ -276,8 +276,8 @@ def test_a_card_that_the_build_has_dropped_is_found_by_the_table(of: Any, case: 
     torch = of(Framework, name="torch", version="2.11.0+cu128", build="cuda", cuda="12.8")
     (finding,) = find(NoKernelImage, case(machine_with(of, "Tesla P100-PCIE-16GB", torch=torch)))
     assert finding.blocks
-    assert "the official wheel's list" in finding.evidence[1]
-    assert "not among the cards of this build" in finding.meaning
+    assert "list of the official wheel" in finding.evidence[1]
+    assert "not among the cards that this build supports" in finding.meaning
     assert finding.fix == (
         "pip install --force-reinstall 'torch==2.14.*' --index-url https://download.pytorch.org/whl/cu126",
     )
@@ -287,7 +287,7 @@ def test_one_of_two_cards_is_a_warning(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0+cu128", build="cuda", cuda="12.8")
     (finding,) = find(NoKernelImage, case(machine_with(of, "NVIDIA H200", "Tesla P100-PCIE-16GB", torch=torch)))
     assert (finding.severity, finding.blocks) == ("warning", False)
-    assert finding.evidence[0] == "card 1 (Tesla P100-PCIE-16GB) has compute capability 6.0"
+    assert finding.evidence[0] == "card 1 (Tesla P100-PCIE-16GB): compute capability 6.0"
 
 
 def test_another_framework_that_works_keeps_it_from_blocking(of: Any, case: Any, find: Any) -> None:

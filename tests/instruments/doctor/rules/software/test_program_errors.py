@@ -93,9 +93,12 @@ def test_cublas_that_had_no_room_is_told_from_one_that_failed(case: Any, find: A
     ("words", "meaning"),
     [
         (SAID[NcclError][0], "network or shared memory"),
-        (SAID[NcclError][1], "A CUDA error that NCCL passes on"),
+        (SAID[NcclError][1], "NCCL passes on a CUDA error"),
         (SAID[NcclError][2], "Another rank died"),
-        ("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "when it is asked to"),
+        (
+            "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+            "NCCL prints details with NCCL_DEBUG=INFO",
+        ),
     ],
 )
 def test_what_nccl_means(words: str, meaning: str, case: Any, find: Any) -> None:
@@ -107,7 +110,7 @@ def test_what_nccl_means(words: str, meaning: str, case: Any, find: Any) -> None
 def test_a_small_shm_is_evidence(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, host=of(Host, container="docker", memory=of(Memory, shm_total=64 * MIB)))
     (finding,) = find(NcclError, case(machine, SAID[NcclError][0]))
-    assert "shared memory is 64 MiB" in finding.evidence
+    assert "size of the shared memory: 64 MiB" in finding.evidence
     assert "--ipc=host" in finding.fix[1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -68,10 +69,10 @@ def test_an_interpreter_that_does_not_start(of: Any, case: Any, find: Any) -> No
 
 
 def test_an_interpreter_that_is_too_old_to_be_asked(of: Any, case: Any, find: Any) -> None:
-    reason = Unknown("Python 3.7.16 is too old to be asked: ownlab needs 3.9 or newer there")
+    reason = Unknown("Python 3.7.16 is too old to be checked: ownlab needs 3.9 or newer there")
     interpreter = of(Interpreter, path="/usr/bin/python3.7", version="3.7.16", packages=reason, frameworks=reason)
     (finding,) = find(InterpreterBroken, case(of(Machine, interpreter=interpreter)))
-    assert finding.title == "Python 3.7.16 is too old to be asked"
+    assert finding.title == "Python 3.7.16 is too old to be checked"
     assert finding.severity == "warning"
 
 
@@ -101,7 +102,7 @@ def test_a_pasted_machine_has_no_interpreter_to_run(of: Any, case: Any, find: An
         ("ImportError: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent", "MKL", "mkl<2024.1"),
         (
             "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
-            "stands in front",
+            "found before",
             "env -u LD_LIBRARY_PATH",
         ),
         ("ImportError: undefined symbol: _ZN3c106detail", "different versions", "Reinstall"),
@@ -221,7 +222,7 @@ def test_frameworks_that_were_not_asked_are_not_absent(of: Any, case: Any, find:
 
 def test_a_card_that_no_wheel_serves(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(FrameworkNotInstalled, case(with_frameworks(of, cards=("Tesla M2090",))))
-    assert "compute on the CPU" in finding.fix[0]
+    assert "Use the CPU" in finding.fix[0]
 
 
 def test_graphics_inside_the_cpu_get_the_cpu_build(of: Any, case: Any, find: Any) -> None:
@@ -269,8 +270,8 @@ def with_allocator(of: Any, variables: Any) -> Any:
 @pytest.mark.parametrize(
     ("torch", "text", "evidence"),
     [
-        ("2.11.0", "max_split_size:128", "max_split_size is no option"),
-        ("2.11.0", "expandable_segments:True,max_split_mb:1", "max_split_mb is no option"),
+        ("2.11.0", "max_split_size:128", "max_split_size is not an option"),
+        ("2.11.0", "expandable_segments:True,max_split_mb:1", "max_split_mb is not an option"),
         ("2.0.1+cu117", "expandable_segments:True", "torch 2.0 does not know expandable_segments"),
     ],
 )
@@ -327,4 +328,4 @@ def test_the_rule_and_the_machines_page_know_the_same_options(with_allocator: An
         (meaning,) = (
             one.meaning for one in value_of(read_environment({"PYTORCH_ALLOC_CONF": f"{option}:1"}, ())) or ()
         )
-        assert "is no option" not in meaning
+        assert not re.search("no option|not an option|unknown option", meaning)

@@ -1,1 +1,1 @@
-"""Rules on devices: which are there, who may use them, in what state they are."""
+"""Rules about cards: permissions, visibility, health, memory, Xid errors, and other vendors."""

@@ -1,4 +1,4 @@
-"""Rules about a card's memory: taken by others, or not enough."""
+"""Rules about a card's memory: in use by other processes, or not enough."""
 
 from __future__ import annotations
 
@@ -12,103 +12,127 @@ from ownlab.instruments.doctor.remedies import set_variable
 from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import Unknown, value_of
 from ownlab.machine.records import Card, CardProcess, Machine
+from ownlab.text import listing, sentences, text
 from ownlab.units import GIB, format_bytes
 
 __all__ = ["CardMemoryInUse", "OutOfMemory"]
 
-# A desktop and its browser take a gigabyte or two; from these shares on a job of one's own is in the way of another.
+# A desktop and its browser use a gigabyte or two. Above these shares the use matters to another program.
 _NOTEWORTHY, _NEARLY_FULL = 0.25, 0.9
-# What no visible process holds: drivers before R510 counted their own reserve (some 600 MiB) as used.
+# Memory that no visible process uses: drivers before R510 counted their own reserve (about 600 MiB) as used.
 _UNEXPLAINED = GIB
-# A message that has no figures.
-_SILENT = OomMessage(speaker="CUDA", quoted="")
+# A message without figures.
+_NO_FIGURES = OomMessage(speaker="CUDA", quoted="")
+_PROCESSES_SHOWN = 4
 
 
 class CardMemoryInUse(Rule):
-    """A card's memory is held by running processes, or by something that cannot be seen from here.
+    """A card's memory is in use by running processes, or by a process that is not visible from here.
 
-    **Why it matters.** What others hold is not there for you: a program that fits the card by its size runs out of
-    memory. Where memory is used and no process is shown, its owner is in another container or PID namespace, or a
-    process died without the driver having taken its memory back.
+    **Why it matters.** Memory in use by others is not available: a program that would fit on the card runs out of memory.
+    If memory is used and no process is shown, the process is in another container or PID namespace, or it died and the
+    driver has not released its memory.
 
-    **What to do.** Ask the owners, wait, or choose a card that is free. For memory without an owner look from the host.
+    **What to do.** Ask the owners, wait, or choose a free card. Look for invisible processes on the host.
 
     **Sources.** nvtop#149 (PID namespaces); gpustat#141.
     """
 
     code = "held"
     severity = "warning"
-    title = "A card's memory is held by others"
+    title = text("A card's memory is in use by other processes")
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         busy: list[str] = []
-        unseen: list[str] = []
+        invisible: list[str] = []
         full = False
         for card in nvidia_cards(machine):
             used, total = value_of(card.memory_used), value_of(card.memory_total)
             if used is None or not total or value_of(card.mig):
                 continue
-            processes = value_of(card.processes)
-            line = f"{card_name(card)}: {format_bytes(used)} of {format_bytes(total)} used"
-            if processes == () and used >= _UNEXPLAINED and not is_wsl(machine):
-                unseen.append(f"{line}, by no process that is seen from here")
+            if value_of(card.processes) == () and used >= _UNEXPLAINED and not is_wsl(machine):
+                invisible.append(
+                    text(
+                        "{card}: {used} of {total} used, by no process visible from here",
+                        card=card_name(card),
+                        used=format_bytes(used),
+                        total=format_bytes(total),
+                    )
+                )
             elif used >= total * _NOTEWORTHY:
-                busy.append(f"{line}{_by_whom(card, processes)}")
+                busy.append(_describe_use(card, format_bytes(used), format_bytes(total)))
                 full = full or used >= total * _NEARLY_FULL
-        if unseen:
-            yield self._unseen(machine, unseen)
+        if invisible:
+            yield self._invisible(machine, invisible)
         if busy:
             yield self.finding(
-                title="A card's memory is nearly full" if full else "A card's memory is in use",
+                title=text("A card's memory is nearly full") if full else text("A card's memory is in use"),
                 evidence=busy,
-                meaning="What these processes hold is not there for a new one.",
-                fix=("Choose a card that is free (CUDA_VISIBLE_DEVICES), or ask the owners of these processes.",),
+                meaning=text("The memory of these processes is not available to a new one."),
+                fix=(text("Choose a free card (CUDA_VISIBLE_DEVICES), or ask the owners of these processes."),),
                 severity="warning" if full else "note",
             )
 
-    def _unseen(self, machine: Machine, evidence: list[str]) -> Finding:
-        hidden = value_of(machine.host.pid_namespace)
-        if hidden:
-            evidence.append("we are in a PID namespace of our own: processes outside are hidden")
+    def _invisible(self, machine: Machine, evidence: list[str]) -> Finding:
+        own_namespace = value_of(machine.host.pid_namespace)
+        if own_namespace:
+            evidence.append(text("this is a separate PID namespace: processes outside it are invisible"))
         return self.finding(
-            title="A card's memory is held by a process that cannot be seen from here",
+            title=text("A card's memory is in use by a process that is not visible from here"),
             evidence=evidence,
-            meaning="Its owner is outside this container or PID namespace."
-            if hidden
-            else "Its owner is in another container, belongs to another user's namespace, or died without giving it back.",
+            meaning=text("The process is outside this container or PID namespace.")
+            if own_namespace
+            else text(
+                "The process is in another container or another user's namespace, or it died without releasing the memory."
+            ),
             fix=(
-                "On the host: nvidia-smi   # or start the container with --pid=host",
-                "On the host, as root: fuser -v /dev/nvidia*   # who has the card open, zombies too",
+                text("On the host: nvidia-smi   # or start the container with --pid=host"),
+                text("On the host, as root: fuser -v /dev/nvidia*   # shows who has the card open, zombies too"),
             ),
         )
 
 
-def _by_whom(card: Card, processes: tuple[CardProcess, ...] | None) -> str:
+def _describe_use(card: Card, used: str, total: str) -> str:
+    processes = value_of(card.processes)
     if processes is None:
-        reason = card.processes.reason if isinstance(card.processes, Unknown) else ""
-        return f"; by whom is not known: {reason}"
-    largest = sorted(processes, key=lambda one: value_of(one.memory) or 0, reverse=True)
-    named = [_name_process(one) for one in largest[:4]]
-    more = f" and {len(largest) - 4} more" if len(largest) > 4 else ""
-    return f" by {', '.join(named)}{more}" if named else ""
+        return text(
+            "{card}: {used} of {total} used; the processes are unknown: {reason}",
+            card=card_name(card),
+            used=used,
+            total=total,
+            reason=card.processes.reason if isinstance(card.processes, Unknown) else "",
+        )
+    if not processes:
+        return text("{card}: {used} of {total} used", card=card_name(card), used=used, total=total)
+    largest = sorted(processes, key=lambda process: value_of(process.memory) or 0, reverse=True)
+    names = ", ".join(map(_name_process, largest[:_PROCESSES_SHOWN]))
+    more = len(largest) - _PROCESSES_SHOWN
+    return text(
+        "{card}: {used} of {total} used by {processes}",
+        card=card_name(card),
+        used=used,
+        total=total,
+        processes=text("{processes} and {more} more", processes=names, more=more) if more > 0 else names,
+    )
 
 
 def _name_process(process: CardProcess) -> str:
     command, user, memory = (value_of(process.command), value_of(process.user), value_of(process.memory))
     about = [f"pid {process.pid}", *([user] if user else []), *([format_bytes(memory)] if memory is not None else [])]
-    return f"{command or 'a process'} ({', '.join(about)})"
+    return f"{command or text('a process')} ({', '.join(about)})"
 
 
 class OutOfMemory(MessageRule):
     """A program ran out of the card's memory.
 
-    **Why it matters.** The card works; what the program wanted did not fit beside what it and others hold. The message
-    tells which of three it is: the model and its activations are too large; other processes hold the card; or torch holds
-    enough, but in pieces (reserved but unallocated).
+    **Why it matters.** The card works, but the requested memory was not free. The message shows which of three causes
+    applies: the model and its activations are too large; other processes use the card; or torch has reserved enough
+    memory, but in pieces that are too small (reserved but unallocated).
 
-    **What to do.** Smaller batches, gradient accumulation or checkpointing, lower precision; free the card of others; for
-    pieces, expandable segments. TensorFlow and JAX take nearly all of the card at their start unless told not to.
+    **What to do.** Use smaller batches, gradient accumulation or checkpointing, or lower precision. Stop other processes
+    on the card. Against fragmentation use expandable segments. TensorFlow and JAX reserve most of the card when they
+    start, unless configured otherwise.
 
     **Sources.** torch, CUDACachingAllocator.cpp; PyTorch notes on CUDA memory; pytorch#183387 (the variable's older name
     works in every release, the newer is ignored by some); JAX, "GPU memory allocation"; TensorFlow GPU guide.
@@ -116,7 +140,7 @@ class OutOfMemory(MessageRule):
 
     code = "out-of-memory"
     severity = "error"
-    title = "A program ran out of the card's memory"
+    title = text("A program ran out of the card's memory")
     aliases = ("oom",)
     patterns = (
         r"(?:CUDA|HIP|XPU|NPU) out of memory",
@@ -130,75 +154,105 @@ class OutOfMemory(MessageRule):
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        found = list(self.matches(case))
-        if not found:
+        matches = list(self.matches(case))
+        if not matches:
             return
-        if any(match["count"] for _, match in found) and not any_framework_works(machine):
+        if any(match["count"] for _, match in matches) and not any_framework_works(machine):
             yield self._at_start(case)
             return
-        read = [one for message, match in found for one in parse_messages(message.text[match.start() :].splitlines())]
-        told_most = max(read, key=lambda one: one.figure_count, default=_SILENT)
+        parsed = [
+            each for message, match in matches for each in parse_messages(message.text[match.start() :].splitlines())
+        ]
+        most_detailed = max(parsed, key=lambda each: each.figure_count, default=_NO_FIGURES)
         yield self.finding(
             evidence=self.quotes(case),
-            meaning=" ".join(_explain(told_most)),
-            fix=tuple(_advise(machine, told_most, [message for message, _ in found])),
+            meaning=sentences(*_explain(most_detailed)),
+            fix=tuple(_advise(machine, most_detailed, [message for message, _ in matches])),
         )
 
     def _at_start(self, case: Case) -> Finding:
-        known = " WSL fails so with many cards." if is_wsl(case.machine) else ""
         return self.finding(
-            title="CUDA could not start for lack of memory",
+            title=text("CUDA could not start for lack of memory"),
             evidence=self.quotes(case),
-            meaning=f"CUDA failed while it counted the cards, before the program asked for any memory.{known} It can also be"
-            " the machine's own memory (ulimit -v, a cgroup) or a card that others hold to the last byte.",
+            meaning=sentences(
+                text("CUDA failed while it counted the cards, before the program requested any memory."),
+                text("WSL with many cards is known to fail like this.") if is_wsl(case.machine) else None,
+                text(
+                    "Other possible causes are the machine's own memory (ulimit -v, a cgroup), or a card that other"
+                    " processes have filled completely."
+                ),
+            ),
             fix=(
-                f"Try with one card: {set_variable(case.machine, 'CUDA_VISIBLE_DEVICES=0')}",
-                "See what is free: nvidia-smi; free -h; ulimit -v",
+                text("Try with one card: {command}", command=set_variable(case.machine, "CUDA_VISIBLE_DEVICES=0")),
+                text("Check what is free: nvidia-smi; free -h; ulimit -v"),
             ),
             blocks=True,
         )
 
 
 def _fragmented(message: OomMessage) -> bool:
-    """Whether torch holds in pieces what it was asked for in one."""
+    """Whether torch has reserved enough memory for the request, but not in one piece."""
     unused = message.unallocated_bytes
     return unused is not None and unused >= (message.tried_bytes or GIB)
 
 
 def _explain(message: OomMessage) -> Iterator[str]:
-    said = [
-        f"{label} {format_bytes(size)}"
-        for label, size in (
-            ("it wanted", message.tried_bytes),
-            ("the card has", message.total_bytes),
-            ("free were", message.free_bytes),
-            (f"{message.speaker}'s tensors held", message.allocated_bytes),
-            (f"{message.speaker} had reserved without use", message.unallocated_bytes),
-        )
-        if size is not None
-    ]
-    yield f"The card works; the request did not fit{': ' + ', '.join(said) if said else ''}."
+    figures = listing(_figures(message), "{items}, {last}")
+    if figures:
+        yield text("The card works, but the request did not fit: {figures}.", figures=figures)
+    else:
+        yield text("The card works, but the request did not fit.")
     tried, free = message.tried_bytes, message.free_bytes
     if message.others:
-        named = ", ".join(f"process {one.pid} has {format_bytes(one.bytes)}" for one in message.others)
-        own = "" if message.process_bytes is not None else " (one of them may be the program itself)"
-        yield f"Others hold memory of it: {named}{own}."
+        holders = ", ".join(
+            text("process {pid} uses {size}", pid=each.pid, size=format_bytes(each.bytes)) for each in message.others
+        )
+        if message.process_bytes is not None:
+            yield text("Other processes use memory of the card: {processes}.", processes=holders)
+        else:
+            yield text(
+                "Other processes use memory of the card: {processes} (one of them may be the program itself).",
+                processes=holders,
+            )
     elif tried and free and free > 2 * tried:
-        yield "More was free than it wanted: another process may have held it just then, or a limit was set for the process."
+        yield text(
+            "More memory was free than requested: another process may have used it at that moment, or the process has a"
+            " memory limit."
+        )
     if _fragmented(message):
-        yield "torch holds enough, but in pieces too small: its memory is fragmented."
+        yield text("torch has reserved enough memory, but in pieces that are too small: its memory is fragmented.")
 
 
-def _advise(machine: Machine, told: OomMessage, messages: list[Message]) -> Iterator[str]:
-    text = "\n".join(message.text for message in messages)
-    if _fragmented(told):
-        # The older name is an alias in every release; the newer one is ignored by 2.9 (pytorch#183387).
-        yield f"{set_variable(machine, 'PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True')}   # before Python starts"
-    if told.others:
-        yield "See who holds the card: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"
-    if re.search(r"RESOURCE_EXHAUSTED: Out of memory|jax", text, re.IGNORECASE):
-        yield f"JAX takes three quarters of the card at its start: {set_variable(machine, 'XLA_PYTHON_CLIENT_PREALLOCATE=false')}"
-    if "tensorflow" in text.lower() or "OOM when allocating" in text:
-        yield f"TensorFlow takes the whole card at its start: {set_variable(machine, 'TF_FORCE_GPU_ALLOW_GROWTH=true')}"
-    yield "Make the request smaller: a smaller batch with gradient accumulation, activation checkpointing, bf16 or fp16."
-    yield "In a notebook: restart the kernel; an earlier cell, or its traceback, keeps what it allocated."
+def _figures(message: OomMessage) -> Iterator[str]:
+    if message.tried_bytes is not None:
+        yield text("requested {size}", size=format_bytes(message.tried_bytes))
+    if message.total_bytes is not None:
+        yield text("size of the card {size}", size=format_bytes(message.total_bytes))
+    if message.free_bytes is not None:
+        yield text("free {size}", size=format_bytes(message.free_bytes))
+    if message.allocated_bytes is not None:
+        size = format_bytes(message.allocated_bytes)
+        yield text("in {framework}'s tensors {size}", framework=message.speaker, size=size)
+    if message.unallocated_bytes is not None:
+        size = format_bytes(message.unallocated_bytes)
+        yield text("reserved but unused by {framework} {size}", framework=message.speaker, size=size)
+
+
+def _advise(machine: Machine, oom: OomMessage, messages: list[Message]) -> Iterator[str]:
+    output = "\n".join(message.text for message in messages)
+    if _fragmented(oom):
+        # The older name works in every release; the newer one is ignored by 2.9 (pytorch#183387).
+        command = set_variable(machine, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+        yield text("{command}   # before Python starts", command=command)
+    if oom.others:
+        yield text("Check who uses the card: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv")
+    if re.search(r"RESOURCE_EXHAUSTED: Out of memory|jax", output, re.IGNORECASE):
+        command = set_variable(machine, "XLA_PYTHON_CLIENT_PREALLOCATE=false")
+        yield text("JAX reserves three quarters of the card when it starts; to prevent it: {command}", command=command)
+    if "tensorflow" in output.lower() or "OOM when allocating" in output:
+        command = set_variable(machine, "TF_FORCE_GPU_ALLOW_GROWTH=true")
+        yield text("TensorFlow reserves the whole card when it starts; to prevent it: {command}", command=command)
+    yield text(
+        "Request less memory: a smaller batch with gradient accumulation, activation checkpointing, bf16 or fp16."
+    )
+    yield text("In a notebook: restart the kernel; an earlier cell, or its traceback, keeps what it allocated.")

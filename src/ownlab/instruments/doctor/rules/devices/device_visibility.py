@@ -1,4 +1,4 @@
-"""Rules about which devices a program gets: hidden, reordered, out of range, closed to it, or cut in slices."""
+"""Rules about the devices that a program sees: hidden, reordered, out of range, in exclusive mode, or split by MIG."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ownlab.instruments.doctor.queries import (
     card_name,
     describe_cards,
     describe_fact,
-    join,
     nvidia_cards,
     variable,
 )
@@ -21,6 +20,7 @@ from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.environment_variables import visible_devices
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Card, Machine
+from ownlab.text import listing, plural, sentences, text
 
 __all__ = [
     "DeviceOrder",
@@ -31,84 +31,104 @@ __all__ = [
     "hiding_assignments",
 ]
 
-# The variables that choose cards, and whose cards they choose.
+# The variables that select cards, and the vendor of these cards.
 _VARIABLES = (("CUDA_VISIBLE_DEVICES", "nvidia"), ("HIP_VISIBLE_DEVICES", "amd"), ("ROCR_VISIBLE_DEVICES", "amd"))
 # In a shell or in Python: CUDA_VISIBLE_DEVICES=1, os.environ["CUDA_VISIBLE_DEVICES"] = '1'.
 _ASSIGNED = re.compile(r"CUDA_VISIBLE_DEVICES\W{0,4}=\s?(?P<value>[^\s;]*)")
+_RESTART = text("Then restart Python: it reads the variable only once.")
 
 
 class HiddenDevices(MessageRule):
-    """CUDA_VISIBLE_DEVICES hides cards: all of them, or those after an entry that names no card.
+    """CUDA_VISIBLE_DEVICES hides cards: all of them, or those after an invalid entry.
 
-    **Why it matters.** CUDA reads the variable once, when it starts. Empty or -1 hides every card. An entry that names
-    no card (an index too high, a wrong UUID) ends the list: that one and all after it are hidden, without a word.
+    **Why it matters.** CUDA reads the variable once, when it starts. Empty or -1 hides every card. An entry that matches no
+    card (an index that is too high, a wrong UUID) ends the list: this entry and all later ones are ignored without a
+    message.
 
-    **What to do.** Unset it, or name cards that are here (`nvidia-smi -L` lists indices and UUIDs), before Python starts.
+    **What to do.** Unset the variable, or name existing cards (`nvidia-smi -L` lists indices and UUIDs), before Python
+    starts.
 
     **Sources.** CUDA C++ Programming Guide, "CUDA environment variables"; all-smi doctor.
     """
 
     code = "hidden"
     severity = "error"
-    title = "The cards are hidden by CUDA_VISIBLE_DEVICES"
+    title = text("CUDA_VISIBLE_DEVICES hides the cards")
     blocks = True
     patterns = (r"No CUDA GPUs are available",)
 
     def check(self, case: Case) -> Iterable[Finding]:
-        found = list(self._by_value(case))
-        yield from found
-        said = hiding_assignments(case)
-        if not found and said and self.quotes(case) and not any_framework_works(case.machine):
+        findings = list(self._by_environment(case))
+        yield from findings
+        assignments = hiding_assignments(case)
+        if not findings and assignments and self.quotes(case) and not any_framework_works(case.machine):
             yield self.finding(
-                title="The cards may be hidden by CUDA_VISIBLE_DEVICES",
-                evidence=[*self.quotes(case), *dict.fromkeys(said)],
-                meaning="The text sets CUDA_VISIBLE_DEVICES, and no card is found with it: it may name a card that is not"
-                " there. Cards count from 0.",
-                fix=("Take that line out, or name cards of: nvidia-smi -L", _RESTART),
+                title=text("CUDA_VISIBLE_DEVICES may hide the cards"),
+                evidence=[*self.quotes(case), *dict.fromkeys(assignments)],
+                meaning=text(
+                    "The program sets CUDA_VISIBLE_DEVICES and then finds no card: the value may name a card that does not"
+                    " exist. Cards are numbered from 0."
+                ),
+                fix=(text("Remove that line, or name cards listed by: nvidia-smi -L"), _RESTART),
                 severity="warning",
                 blocks=False,
             )
 
-    def _by_value(self, case: Case) -> Iterable[Finding]:
+    def _by_environment(self, case: Case) -> Iterable[Finding]:
         for name, vendor in _VARIABLES:
-            # ROCm counts graphics inside the CPU too, so they stay in the list; to hide them alone is no trouble.
+            # ROCm also counts graphics integrated in the CPU, so they stay in the list; hiding only them is no problem.
             cards = [card for card in value_of(case.machine.cards) or () if card.vendor == vendor]
             value = variable(case.machine, name)
             if value is not None and not all(card.integrated for card in cards):
-                yield from self._look(case.machine, name, value, cards)
+                yield from self._check_variable(case.machine, name, value, cards)
 
-    def _look(self, machine: Machine, name: str, value: str, cards: list[Card]) -> Iterable[Finding]:
+    def _check_variable(self, machine: Machine, name: str, value: str, cards: list[Card]) -> Iterable[Finding]:
         visible = visible_devices(value, cards, cards[0].vendor)
-        works = any_framework_works(machine)  # then the variable is not what that framework was started with
+        works = any_framework_works(machine)  # then the framework was started with another value
         if not visible.known or (visible.order and visible.problem is None) or (works and not visible.order):
             return
         blocks = not visible.order
         hidden = [card for card in cards if card.index not in visible.order and not card.integrated]
-        what = visible.problem or "that value hides every card"
-        list_them = "nvidia-smi -L" if name == "CUDA_VISIBLE_DEVICES" else "rocm-smi"
+        list_command = "nvidia-smi -L" if name == "CUDA_VISIBLE_DEVICES" else "rocm-smi"
         yield self.finding(
-            title=f"{name} does not mean what it seems to" if visible.order else f"The cards are hidden by {name}",
+            title=text("{variable} hides some cards", variable=name)
+            if visible.order
+            else text("{variable} hides the cards", variable=name),
             evidence=[
-                f"{name}={value!r}: {what}",
-                *(f"hidden: {named}" for named in describe_cards(hidden, lambda card: "")),
+                text(
+                    "{assignment}: {problem}",
+                    assignment=f"{name}={value!r}",
+                    problem=visible.problem or text("this value hides every card"),
+                ),
+                *(text("hidden: {cards}", cards=line) for line in describe_cards(hidden)),
             ],
-            meaning="Programs started from here see "
-            + (join(f"card {index}" for index in visible.order) + " alone." if visible.order else "no card.")
-            + " It may be meant so.",
-            fix=(f"{_unset(machine, name)}   # or name cards of: {list_them}", _RESTART),
+            meaning=sentences(
+                text(
+                    "Programs started from here see only {cards}.",
+                    cards=listing(text("card {index}", index=index) for index in visible.order),
+                )
+                if visible.order
+                else text("Programs started from here see no card."),
+                text("This may be intended."),
+            ),
+            fix=(
+                text(
+                    "{command}   # or name cards listed by: {list_command}",
+                    command=_unset(machine, name),
+                    list_command=list_command,
+                ),
+                _RESTART,
+            ),
             severity="error" if blocks else "warning",
             blocks=blocks,
         )
 
 
 def hiding_assignments(case: Case) -> list[str]:
-    """Where a text itself sets CUDA_VISIBLE_DEVICES, and not to cards that are known to be here."""
+    """Return the assignments to CUDA_VISIBLE_DEVICES in the messages, except those that name known cards."""
     cards = nvidia_cards(case.machine)
-    said = [match for message in case.messages for match in _ASSIGNED.finditer(message.text)]
-    return [match[0] for match in said if not visible_devices(match["value"].strip("\"'"), cards).order]
-
-
-_RESTART = "Then start Python anew: the variable is read once."
+    assignments = [match for message in case.messages for match in _ASSIGNED.finditer(message.text)]
+    return [match[0] for match in assignments if not visible_devices(match["value"].strip("\"'"), cards).order]
 
 
 def _unset(machine: Machine, name: str) -> str:
@@ -118,44 +138,47 @@ def _unset(machine: Machine, name: str) -> str:
 class DeviceOrder(Rule):
     """CUDA numbers the cards differently from nvidia-smi.
 
-    **Why it matters.** `cuda:0` is the first card of CUDA_VISIBLE_DEVICES, and need not be card 0 of nvidia-smi. Without
-    CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA also puts what it thinks the fastest card first, while nvidia-smi goes by the bus:
-    with cards of different kinds the two lists differ.
+    **Why it matters.** `cuda:0` is the first card of CUDA_VISIBLE_DEVICES, which need not be card 0 of nvidia-smi. Without
+    CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA also puts the card that it considers fastest first, while nvidia-smi uses the bus
+    order: with different kinds of cards the two numberings differ.
 
-    **What to do.** Nothing, if it is meant so. To have one numbering: set CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    **What to do.** Nothing, if it is intended. For one numbering: set CUDA_DEVICE_ORDER=PCI_BUS_ID.
 
     **Sources.** CUDA C++ Programming Guide, "CUDA environment variables".
     """
 
     code = "device-order"
     severity = "note"
-    title = "CUDA numbers the cards differently from nvidia-smi"
+    title = text("CUDA numbers the cards differently from nvidia-smi")
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = nvidia_cards(machine)
         value = variable(machine, "CUDA_VISIBLE_DEVICES")
         order = visible_devices(value, cards).order if value is not None else ()
-        moved = [(place, index) for place, index in enumerate(order) if place != index]
+        moved = [(number, index) for number, index in enumerate(order) if number != index]
         by_speed = variable(machine, "CUDA_DEVICE_ORDER") in (None, "FASTEST_FIRST")
         kinds = {name for card in cards if (name := value_of(card.name))}
         uncertain = by_speed and len(kinds) > 1 and isinstance(machine.environment, Known)
         if not (moved or uncertain):
             return
-        evidence = [f"CUDA_VISIBLE_DEVICES={value}"] if moved else []
+        evidence: list[str] = [f"CUDA_VISIBLE_DEVICES={value}"] if moved else []
         if uncertain:
-            evidence += [f"cards of different kinds: {join(sorted(kinds))}", "CUDA_DEVICE_ORDER is not PCI_BUS_ID"]
-        numbered = join(f"cuda:{place} is card {index}" for place, index in moved)
-        if uncertain:
-            meaning = (
-                "CUDA puts the card that it thinks the fastest first; nvidia-smi goes by the bus. A number may mean"
-            )
-            meaning += " one card here and another there."
-        else:
-            meaning = f"In programs started from here {numbered} of nvidia-smi."
+            evidence += [
+                text("different kinds of cards: {names}", names=listing(sorted(kinds))),
+                text("CUDA_DEVICE_ORDER is not PCI_BUS_ID"),
+            ]
+        numbering = listing(
+            text("cuda:{number} is card {index}", number=number, index=index) for number, index in moved
+        )
         yield self.finding(
             evidence=evidence,
-            meaning=meaning,
+            meaning=text(
+                "CUDA puts the card that it considers fastest first; nvidia-smi uses the bus order. The same number may"
+                " mean different cards."
+            )
+            if uncertain
+            else text("In programs started from here, {numbering} of nvidia-smi.", numbering=numbering),
             fix=(set_variable(machine, "CUDA_DEVICE_ORDER=PCI_BUS_ID"),) if uncertain else (),
         )
 
@@ -163,9 +186,9 @@ class DeviceOrder(Rule):
 class InvalidDeviceOrdinal(MessageRule):
     """A program asked for a card number that it cannot see.
 
-    **Why it matters.** The cards work; the program wants more of them than are visible. Numbers count from 0 among the
-    visible cards: with CUDA_VISIBLE_DEVICES=3 the only one is `cuda:0`. Launchers (Ray, torchrun, Slurm) set that
-    variable per process, so a rank used as a card number is a usual cause; a checkpoint saved on `cuda:1` another.
+    **Why it matters.** The cards work, but the program asks for more of them than are visible. Numbers count from 0 among
+    the visible cards: with CUDA_VISIBLE_DEVICES=3 the only one is `cuda:0`. Launchers (Ray, torchrun, Slurm) set that
+    variable per process, so using a rank as a card number is a common cause; a checkpoint saved on `cuda:1` is another.
 
     **What to do.** Use a number below the count of visible cards, or as many processes as there are cards; load
     checkpoints with `map_location`.
@@ -175,7 +198,7 @@ class InvalidDeviceOrdinal(MessageRule):
 
     code = "invalid-ordinal"
     severity = "error"
-    title = "A program asked for a card number that is not there"
+    title = text("A program asked for a card number that does not exist")
     patterns = (
         r"invalid device ordinal",
         r"\bInvalid device id\b",
@@ -188,7 +211,7 @@ class InvalidDeviceOrdinal(MessageRule):
         quotes = self.quotes(case)
         if not quotes:
             return
-        facts = []
+        facts: list[str] = []
         for name, _ in _VARIABLES:
             value = variable(machine, name)
             if value is not None:
@@ -196,34 +219,42 @@ class InvalidDeviceOrdinal(MessageRule):
         cards = [card for card in accelerators_of(machine) if card.vendor in ("nvidia", "amd")]
         if cards:
             facts.append(
-                f"{len(cards)} card{'' if len(cards) == 1 else 's'} here: numbers 0 to {len(cards) - 1} at most"
+                plural(
+                    len(cards),
+                    "this machine has 1 card: the only valid number is 0",
+                    "this machine has {n} cards: valid numbers are at most 0 to {last}",
+                    last=len(cards) - 1,
+                )
             )
         yield self.finding(
             evidence=[*quotes, *facts],
-            meaning="The program's card number is not below the count of the cards that it sees. The cards themselves"
-            " are not at fault.",
+            meaning=text(
+                "The program uses a card number that is too high for the cards it sees. The cards are not at fault."
+            ),
             fix=(
-                'See how many it sees: python -c "import torch; print(torch.cuda.device_count())"',
-                "Use a lower number, or no more processes (tensor-parallel size, --nproc-per-node) than cards.",
-                'Load checkpoints with torch.load(…, map_location="cuda:0").',
+                text('Check how many cards it sees: python -c "import torch; print(torch.cuda.device_count())"'),
+                text(
+                    "Use a lower number, or at most as many processes (tensor-parallel size, --nproc-per-node) as cards."
+                ),
+                text('Load checkpoints with torch.load(…, map_location="cuda:0").'),
             ),
         )
 
 
 class ExclusiveComputeMode(MessageRule):
-    """A card's compute mode lets one process in, or none; or CUDA says that all devices are busy.
+    """A card's compute mode allows one process or none; or CUDA reports that all devices are busy.
 
-    **Why it matters.** In exclusive mode a second process is refused; in prohibited mode every one is. The words "busy or
-    unavailable" also come from a card with MIG on and no instance, and from one left broken by a program that died.
+    **Why it matters.** In exclusive mode a second process is refused; in prohibited mode every process is. A card with MIG
+    on and no instance, or a card left unusable by a crashed program, causes the same error "busy or unavailable".
 
-    **What to do.** Set the mode back to default, or end the process that is in.
+    **What to do.** Set the mode back to default, or stop the process that uses the card.
 
     **Sources.** nvidia-smi manual, "compute mode"; cudaErrorDevicesUnavailable (46).
     """
 
     code = "exclusive"
     severity = "error"
-    title = "The card is busy, or closed to further processes"
+    title = text("The card is busy, or refuses further processes")
     patterns = (
         r"CUDA-capable devices? ?(?:\(s\) is/)?are busy or unavailable",
         r"busy or unavailable",
@@ -233,50 +264,56 @@ class ExclusiveComputeMode(MessageRule):
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = nvidia_cards(machine)
-        closed = [card for card in cards if value_of(card.compute_mode) == "prohibited"]
-        single = [card for card in cards if (value_of(card.compute_mode) or "").startswith("exclusive")]
-        taken = [card for card in single if value_of(card.processes)]
+        prohibited = [card for card in cards if value_of(card.compute_mode) == "prohibited"]
+        exclusive = [card for card in cards if (value_of(card.compute_mode) or "").startswith("exclusive")]
+        in_use = [card for card in exclusive if value_of(card.processes)]
         quotes = self.quotes(case)
-        if not (closed or single or quotes):
+        if not (prohibited or exclusive or quotes):
             return
-        all_closed = bool(cards) and len(closed) + len(taken) == len(cards)
-        blocks = (all_closed or bool(quotes)) and not any_framework_works(machine)
-        pids = [f"{card_name(card)}: used by pid {one.pid}" for card in taken for one in value_of(card.processes) or ()]
-        numbers = ",".join(str(card.index) for card in (*closed, *single))
+        none_left = bool(cards) and len(prohibited) + len(in_use) == len(cards)
+        numbers = ",".join(str(card.index) for card in (*prohibited, *exclusive))
         reset = as_root(machine, f"nvidia-smi -c 0{f' -i {numbers}' if numbers else ''}")
-        only_mode = not (quotes or closed or taken)
+        only_mode = not (quotes or prohibited or in_use)
         yield self.finding(
-            title="The card's compute mode lets one process in at a time" if only_mode else None,
+            title=text("The card's compute mode allows one process at a time") if only_mode else None,
             evidence=[
                 *quotes,
-                *describe_cards((*closed, *single), lambda card: describe_fact(": compute mode", card.compute_mode)),
-                *pids,
-            ],
-            meaning="One process at a time may use the card in this mode; the next is refused."
-            if only_mode
-            else "The card refuses the process: by its compute mode, because MIG is on without an instance, or because a"
-            " program that died left it unusable.",
-            fix=(
-                on_host(machine, f"{reset}   # back to the default mode"),
+                *describe_cards(
+                    (*prohibited, *exclusive), lambda card: describe_fact(text("compute mode"), card.compute_mode)
+                ),
                 *(
-                    ["See who uses it: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"]
-                    if not only_mode
-                    else []
+                    text("{card}: in use by pid {pid}", card=card_name(card), pid=process.pid)
+                    for card in in_use
+                    for process in value_of(card.processes) or ()
+                ),
+            ],
+            meaning=text("In this mode one process at a time can use the card; the next one is refused.")
+            if only_mode
+            else text(
+                "The card refuses the process because of its compute mode, because MIG is on without an instance, or"
+                " because a crashed program left it unusable."
+            ),
+            fix=(
+                on_host(machine, text("{command}   # back to the default mode", command=reset)),
+                *(
+                    []
+                    if only_mode
+                    else [text("Check who uses it: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv")]
                 ),
             ),
             severity="note" if only_mode else "error",
-            blocks=blocks,
+            blocks=(none_left or bool(quotes)) and not any_framework_works(machine),
         )
 
 
 class MigMode(Rule):
-    """A card is in MIG mode: cut into slices, or waiting to be.
+    """A card is in MIG mode: split into instances, or without any instance yet.
 
-    **Why it matters.** With MIG on and no instance, CUDA finds no device though nvidia-smi shows the card. With
-    instances a process sees one slice, with its own memory and share of the card; utilisation of the whole card is not
-    reported, and a container sees just what it was given.
+    **Why it matters.** With MIG on and no instance, CUDA finds no device though nvidia-smi shows the card. With instances,
+    a process sees one instance, with its own memory and share of the card. The driver does not report the utilisation of
+    the whole card, and a container sees only the instances it was given.
 
-    **What to do.** Without instances: make some, or turn MIG off. With several: choose one per process by its UUID in
+    **What to do.** Without instances: create some, or turn MIG off. With several: choose one per process by its UUID in
     CUDA_VISIBLE_DEVICES.
 
     **Sources.** NVIDIA MIG user guide; nvidia-container-toolkit#842; dcgm-exporter#50.
@@ -284,54 +321,72 @@ class MigMode(Rule):
 
     code = "mig"
     severity = "note"
-    title = "The card is cut into MIG slices"
+    title = text("The card is split into MIG instances")
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         cards = nvidia_cards(machine)
-        on = [card for card in cards if value_of(card.mig) or value_of(card.mig_instances)]
-        empty = [card for card in on if value_of(card.mig_instances) == ()]
-        sliced = [card for card in on if card not in empty]
+        enabled = [card for card in cards if value_of(card.mig) or value_of(card.mig_instances)]
+        empty = [card for card in enabled if value_of(card.mig_instances) == ()]
+        split = [card for card in enabled if card not in empty]
         if empty:
             blocks = len(empty) == len(cards) and not any_framework_works(machine)
             yield self.finding(
-                title="MIG is on, but the card has no instance",
+                title=text("MIG is on, but the card has no instance"),
                 evidence=[
-                    *describe_cards(empty, lambda card: describe_fact(": MIG", card.mig)),
-                    "no MIG instance is listed",
+                    *describe_cards(empty, lambda card: describe_fact(text("MIG"), card.mig)),
+                    text("no MIG instance is listed"),
                 ],
-                meaning="CUDA finds no device on a card in MIG mode until an instance is made. From inside a container it"
-                " can also mean that none was given to it.",
-                fix=self._make_instances(machine, empty[0]),
+                meaning=text(
+                    "CUDA finds no device on a card in MIG mode until an instance is created. In a container it can also"
+                    " mean that the container was given none."
+                ),
+                fix=self._create_instances(machine, empty[0]),
                 severity="error" if blocks else "warning",
                 blocks=blocks,
             )
-        if sliced:
-            yield self._slices(sliced)
+        if split:
+            yield self._instances(split)
 
     @staticmethod
-    def _make_instances(machine: Machine, card: Card) -> tuple[str, ...]:
+    def _create_instances(machine: Machine, card: Card) -> tuple[str, ...]:
+        create = as_root(machine, f"nvidia-smi mig -i {card.index} -cgi PROFILE -C")
+        turn_off = as_root(machine, f"nvidia-smi -i {card.index} -mig 0")
         return (
-            on_host(machine, f"nvidia-smi mig -i {card.index} -lgip   # the profiles that this card offers"),
-            on_host(machine, f"{as_root(machine, f'nvidia-smi mig -i {card.index} -cgi PROFILE -C')}   # make one"),
-            on_host(machine, f"Or turn it off: {as_root(machine, f'nvidia-smi -i {card.index} -mig 0')}"),
+            on_host(
+                machine,
+                text("nvidia-smi mig -i {index} -lgip   # lists the profiles that this card offers", index=card.index),
+            ),
+            on_host(machine, text("{command}   # creates an instance", command=create)),
+            on_host(machine, text("Or turn MIG off: {command}", command=turn_off)),
         )
 
-    def _slices(self, cards: list[Card]) -> Finding:
-        evidence = []
-        instances = 0
-        for card in cards:
-            listed = value_of(card.mig_instances) or ()
-            instances += len(listed)
-            profiles = join(value_of(one.profile) or one.uuid for one in listed)
-            evidence.append(
-                f"{card_name(card)}: MIG on"
-                + (f", {len(listed)} instance{'' if len(listed) == 1 else 's'}: {profiles}" if listed else "")
-            )
-        several = "" if instances < 2 else " CUDA gives a process one of them, the first, unless it is told which."
+    def _instances(self, cards: list[Card]) -> Finding:
+        count = sum(len(value_of(card.mig_instances) or ()) for card in cards)
+        several = count > 1
         return self.finding(
-            evidence=evidence,
-            meaning="A process gets a slice: its share of memory and of the card's units. Utilisation of the whole card is"
-            f" not reported.{several}",
-            fix=("Choose one by its UUID: CUDA_VISIBLE_DEVICES=MIG-…   # nvidia-smi -L lists them",) if several else (),
+            evidence=[_describe_instances(card) for card in cards],
+            meaning=sentences(
+                text(
+                    "A process gets one instance with its share of the card's memory and units. The driver does not report"
+                    " the utilisation of the whole card."
+                ),
+                text("CUDA uses the first instance unless CUDA_VISIBLE_DEVICES names another.") if several else None,
+            ),
+            fix=(text("Choose one by its UUID: CUDA_VISIBLE_DEVICES=MIG-…   # nvidia-smi -L lists them"),)
+            if several
+            else (),
         )
+
+
+def _describe_instances(card: Card) -> str:
+    instances = value_of(card.mig_instances) or ()
+    if not instances:
+        return text("{card}: MIG on", card=card_name(card))
+    return plural(
+        len(instances),
+        "{card}: MIG on, 1 instance: {profiles}",
+        "{card}: MIG on, {n} instances: {profiles}",
+        card=card_name(card),
+        profiles=listing(value_of(instance.profile) or instance.uuid for instance in instances),
+    )

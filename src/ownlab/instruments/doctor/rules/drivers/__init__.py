@@ -1,1 +1,1 @@
-"""Rules on the driver: its version, its kernel module, its library, its start."""
+"""Rules about the NVIDIA driver: its version, its library, its kernel module, and the cards it starts."""

@@ -11,6 +11,7 @@ from ownlab.instruments.doctor.queries import (
     cuda_builds,
     describe_cards,
     describe_fact,
+    known_facts,
     module_loaded,
     nvidia_cards,
     nvidia_on_pci,
@@ -23,26 +24,27 @@ from ownlab.instruments.doctor.rules.devices.device_visibility import hiding_ass
 from ownlab.machine.environment_variables import visible_devices
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Machine
+from ownlab.text import text
 
 __all__ = ["CardInitialisationFailed", "DriverHang", "FabricManagerNotReady", "NoVisibleGpu"]
 
 
 class CardInitialisationFailed(MessageRule):
-    """The driver is loaded, and says "No devices were found" or cannot start a card that is on the bus.
+    """The driver is loaded, but reports "No devices were found" or cannot start a card that is on the bus.
 
-    **Why it matters.** The module is there, but starting the card failed: its flavour is wrong (Blackwell needs the open
-    modules), the firmware leaves no address space for the card (Above 4G decoding, Resizable BAR), the firmware on the
-    card (GSP) does not start or does not fit the driver, the driver no longer serves so old a card, or the card is
-    failing or badly seated.
+    **Why it matters.** The kernel module is loaded, but starting the card failed. Possible causes: the module has the
+    wrong flavour (Blackwell needs the open modules); the system firmware reserves no address space for the card (Above 4G
+    decoding, Resizable BAR); the card's own firmware (GSP) does not start or does not match the driver; the driver no
+    longer supports such an old card; the card is failing or badly seated.
 
-    **What to do.** The kernel log says which: look for NVRM lines.
+    **What to do.** Read the kernel log: its NVRM lines show the cause.
 
     **Sources.** open-gpu-kernel-modules#862, #872; the driver's messages "RmInitAdapter failed".
     """
 
     code = "no-device"
     severity = "error"
-    title = "The driver is loaded, but cannot start the card"
+    title = text("The driver is loaded, but cannot start the card")
     blocks = True
     patterns = (
         r"^\W*No devices were found|: No devices were found",
@@ -53,7 +55,7 @@ class CardInitialisationFailed(MessageRule):
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         on_bus = nvidia_on_pci(machine)
-        bound = [one for one in on_bus or () if one.driver == "nvidia"]
+        bound = [device for device in on_bus or () if device.driver == "nvidia"]
         none_started = bool(bound) and isinstance(machine.cards, Known) and not nvidia_cards(machine)
         quotes = self.quotes(case)
         if any_framework_works(machine) and not none_started:
@@ -61,64 +63,82 @@ class CardInitialisationFailed(MessageRule):
         if not (none_started or quotes):
             return
         absent = on_bus == () and not any("failed" in line for line in quotes)
-        others = bool(nvidia_cards(machine)) or any_framework_works(machine)
+        others_work = bool(nvidia_cards(machine)) or any_framework_works(machine)
         yield self.finding(
-            title="The driver is loaded, but there is no card on the bus" if absent else None,
-            evidence=[*(f"PCI {one.bus_id}: NVIDIA card, driver bound: nvidia" for one in bound), *quotes],
-            meaning="The driver runs and finds no NVIDIA card on the PCI bus: it is not plugged in, not passed through, or"
-            " gone from the bus."
+            title=text("The driver is loaded, but there is no card on the bus") if absent else None,
+            evidence=[
+                *(text("PCI {bus}: NVIDIA card, bound to driver nvidia", bus=device.bus_id) for device in bound),
+                *quotes,
+            ],
+            meaning=text(
+                "The driver runs but finds no NVIDIA card on the PCI bus: the card is not installed, not passed through to"
+                " this machine, or has dropped off the bus."
+            )
             if absent
-            else _why_not_started(case),
-            fix=_start_it(machine, case),
-            blocks=not others,
+            else _initialisation_failure(case),
+            fix=_start_card(machine, case),
+            blocks=not others_work,
         )
 
 
-def _why_not_started(case: Case) -> str:
-    said = "\n".join(message.text for message in case.messages)
-    if "requires use of the NVIDIA open kernel modules" in said or "not supported by open nvidia.ko" in said:
-        return "The kernel log says that the modules are of the wrong flavour for this card (see module-flavour)."
-    if "fallen off the bus" in said:
-        return "The kernel log says that the card fell off the bus: power, seating, heat, or a failing card."
-    if "GSP firmware" in said or "GFW" in said:
-        return "The firmware on the card (GSP) did not start: files of another driver version, or a failing card."
-    return (
-        "The card is there and did not start. Usual causes: modules of the wrong flavour, no address space for the card"
-        " (firmware settings), firmware files of another driver version, a card too old for this driver, or a failing one."
+def _initialisation_failure(case: Case) -> str:
+    messages = "\n".join(message.text for message in case.messages)
+    if "requires use of the NVIDIA open kernel modules" in messages or "not supported by open nvidia.ko" in messages:
+        return text(
+            "According to the kernel log, the kernel modules have the wrong flavour for this card (see module-flavour)."
+        )
+    if "fallen off the bus" in messages:
+        return text(
+            "According to the kernel log, the card fell off the bus. Check power, seating and cooling; the card may be"
+            " failing."
+        )
+    if "GSP firmware" in messages or "GFW" in messages:
+        return text(
+            "The card's firmware (GSP) did not start: its files belong to another driver version, or the card is failing."
+        )
+    return text(
+        "The card is on the bus but did not start. Common causes: kernel modules of the wrong flavour, no address space for"
+        " the card (firmware settings), firmware files of another driver version, a card too old for this driver, or a"
+        " failing card."
     )
 
 
-def _start_it(machine: Machine, case: Case) -> tuple[str, ...]:
+def _start_card(machine: Machine, case: Case) -> tuple[str, ...]:
     if container_kind(machine):
         return (
-            "Start the container anew with the card (docker: --gpus all).",
-            on_host(machine, "See whether nvidia-smi shows the card there; if not, sudo dmesg | grep NVRM says why"),
+            text("Restart the container with the card (docker: --gpus all)."),
+            on_host(
+                machine,
+                text(
+                    "Check whether nvidia-smi shows the card there; if not, read the reason with sudo dmesg | grep NVRM"
+                ),
+            ),
         )
-    known = any("RmInitAdapter" in message.text for message in case.messages)
+    logged = any("RmInitAdapter" in message.text for message in case.messages)
     return (
-        *([] if known else [f"See why: {as_root(machine, 'dmesg')} | grep NVRM"]),
-        *(f"For a Blackwell card: {step}" for step in driver_remedy(machine, flavour="open")[:1]),
-        "In the firmware's set-up: turn on Above 4G Decoding and Resizable BAR.",
-        "Switch the machine off and on again (not only a reboot); seat the card and its power cables anew.",
+        *([] if logged else [text("Find the reason: {dmesg} | grep NVRM", dmesg=as_root(machine, "dmesg"))]),
+        *(text("For a Blackwell card: {step}", step=step) for step in driver_remedy(machine, flavour="open")[:1]),
+        text("In the system firmware (BIOS): turn on Above 4G Decoding and Resizable BAR."),
+        text("Power the machine off and on again (a reboot is not enough); reseat the card and its power cables."),
     )
 
 
 class NoVisibleGpu(MessageRule):
-    """CUDA starts and counts no card, or does not start at all, and does not say why.
+    """CUDA finds no card, or does not start at all, without saying why.
 
-    **Why it matters.** "No CUDA GPUs are available" and "CUDA driver initialization failed" are what is left when the
-    driver's library is found and no card comes through. The cause is elsewhere: the cards are hidden, were not given to
-    the container or the job, or could not be started.
+    **Why it matters.** "No CUDA GPUs are available" and "CUDA driver initialization failed" mean that CUDA found the
+    driver's library but no card. The cause is elsewhere: the cards are hidden, were not given to the container or the job,
+    or could not be started.
 
-    **What to do.** Go from the outside in: does nvidia-smi show the card; is CUDA_VISIBLE_DEVICES set; what does the
-    kernel log say. On Colab: is a GPU runtime chosen, and still granted.
+    **What to do.** Check in this order: does nvidia-smi show the card, is CUDA_VISIBLE_DEVICES set, what does the kernel
+    log contain. On Colab: check that a GPU runtime is selected and still assigned.
 
     **Sources.** torch, torch/csrc/cuda/Module.cpp and c10/cuda/CUDAFunctions.cpp; cudaErrorNoDevice (100).
     """
 
     code = "no-visible-gpu"
     severity = "error"
-    title = "CUDA finds no card that it can use"
+    title = text("CUDA finds no usable card")
     blocks = True
     patterns = (
         r"No CUDA GPUs are available",
@@ -131,25 +151,30 @@ class NoVisibleGpu(MessageRule):
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
-        # A variable that hides them is the reason then, and the rule hidden says it.
+        # A variable that hides the cards is reported by the rule hidden.
         value, cards = variable(machine, "CUDA_VISIBLE_DEVICES"), nvidia_cards(machine)
         visible = visible_devices(value, cards)
-        hiding = bool(cards) and visible.known and not visible.order
-        hiding = hiding or bool(hiding_assignments(case))
-        # A build that sees nothing, where no driver is known of either, is the rule no-driver's.
+        hidden = bool(cards) and visible.known and not visible.order
+        hidden = hidden or bool(hiding_assignments(case))
+        # A CUDA build that sees no device on a machine without a known driver is reported by the rule no-driver.
         driverless = not isinstance(machine.nvidia.driver, Known) and any(
-            isinstance(one.devices, Known) for one in cuda_builds(machine)
+            isinstance(build.devices, Known) for build in cuda_builds(machine)
         )
-        if not quotes or hiding or driverless or any_framework_works(machine):
+        if not quotes or hidden or driverless or any_framework_works(machine):
             return
         yield self.finding(
             evidence=(*quotes, *([f"CUDA_VISIBLE_DEVICES={value!r}"] if value is not None else [])),
-            meaning="The driver's library is there and offers no card. Why cannot be told from these words: the cards may be"
-            " hidden, not given to this container or job, or not started by the driver.",
+            meaning=text(
+                "CUDA found the driver's library, but no card. The message does not show why: the cards may be hidden, not"
+                " given to this container or job, or not started by the driver."
+            ),
             fix=(
-                "See whether the driver shows a card: nvidia-smi",
-                "See whether it is hidden: echo $CUDA_VISIBLE_DEVICES",
-                on_host(machine, f"See what the driver says: {as_root(machine, 'dmesg')} | grep NVRM | tail"),
+                text("Check whether the driver shows a card: nvidia-smi"),
+                text("Check whether a variable hides it: echo $CUDA_VISIBLE_DEVICES"),
+                on_host(
+                    machine,
+                    text("Read the driver's messages: {dmesg} | grep NVRM | tail", dmesg=as_root(machine, "dmesg")),
+                ),
             ),
         )
 
@@ -157,17 +182,18 @@ class NoVisibleGpu(MessageRule):
 class FabricManagerNotReady(MessageRule):
     """CUDA error 802: the cards of an NVSwitch machine wait for Fabric Manager.
 
-    **Why it matters.** On HGX and DGX machines NVIDIA's Fabric Manager sets up the switches between the cards. Until it
-    has, nvidia-smi shows all cards and CUDA starts on none. It must be of exactly the driver's version.
+    **Why it matters.** On HGX and DGX machines NVIDIA's Fabric Manager configures the switches between the cards. Until it
+    has done so, nvidia-smi shows all cards, but CUDA starts on none. Fabric Manager must have exactly the driver's
+    version.
 
-    **What to do.** Install the Fabric Manager of the driver's version, and start it.
+    **What to do.** Install Fabric Manager in the driver's version, and start it.
 
     **Sources.** pytorch#35710; dstack#2348; NVIDIA Fabric Manager user guide; cudaErrorSystemNotReady (802).
     """
 
     code = "fabric"
     severity = "error"
-    title = "The cards wait for NVIDIA's Fabric Manager"
+    title = text("The cards wait for NVIDIA Fabric Manager")
     blocks = True
     patterns = (
         r"\berror \(?802\)?",
@@ -186,13 +212,16 @@ class FabricManagerNotReady(MessageRule):
         quotes = self.quotes(case)
         if any_framework_works(machine) or not (waiting or quotes):
             return
-        facts = describe_cards(waiting, lambda card: describe_fact(": fabric", card.fabric))
-        if isinstance(machine.nvidia.driver, Known):
-            facts.append(describe_fact("driver", machine.nvidia.driver))
         yield self.finding(
-            evidence=[*quotes, *facts],
-            meaning="The switches between the cards are not set up: Fabric Manager is not installed, does not run, or is"
-            " of another version than the driver.",
+            evidence=[
+                *quotes,
+                *describe_cards(waiting, lambda card: describe_fact(text("fabric"), card.fabric)),
+                *known_facts((text("driver"), machine.nvidia.driver)),
+            ],
+            meaning=text(
+                "The switches between the cards are not configured: Fabric Manager is not installed, not running, or has"
+                " another version than the driver."
+            ),
             fix=self._fix(machine),
         )
 
@@ -200,35 +229,42 @@ class FabricManagerNotReady(MessageRule):
     def _fix(machine: Machine) -> tuple[str, ...]:
         start = "systemctl enable --now nvidia-fabricmanager"
         if container_kind(machine):
-            return (on_host(machine, f"install Fabric Manager of the driver's version, then sudo {start}"),)
+            step = text("install Fabric Manager in the driver's version, then run: sudo {command}", command=start)
+            return (on_host(machine, step),)
         driver = value_of(machine.nvidia.driver)
         branch = parse_version(driver)[0] if driver and parse_version(driver) else None
         by_branch = value_of(machine.host.package_manager) == "apt" and branch is not None
         package = f"nvidia-fabricmanager-{branch}" if by_branch else "nvidia-fabricmanager"
-        install = install_command(machine, package)
-        exact = f" (exactly {driver})" if driver else " (exactly the driver's version)"
+        version = text("exactly {version}", version=driver) if driver else text("exactly the driver's version")
         return (
-            install or f"Install Fabric Manager{exact}: the package nvidia-fabricmanager of NVIDIA's repository",
+            install_command(machine, package)
+            or text(
+                "Install Fabric Manager ({version}): the package nvidia-fabricmanager from NVIDIA's repository",
+                version=version,
+            ),
             as_root(machine, start),
-            f"See what it says: systemctl status nvidia-fabricmanager. Its version must be the driver's{exact}.",
+            text(
+                "Check its state: systemctl status nvidia-fabricmanager. Its version must match the driver ({version}).",
+                version=version,
+            ),
         )
 
 
 class DriverHang(MessageRule):
     """nvidia-smi or NVML did not answer in time.
 
-    **Why it matters.** A question to the driver takes milliseconds (seconds at most, where persistence is off and many
-    cards wake up). One that hangs points to a card or a driver stuck in the kernel; programs that use it hang as well.
+    **Why it matters.** A query to the driver takes milliseconds (a few seconds at most, if persistence is off and many
+    cards wake up). A query that hangs indicates a card or a driver stuck in the kernel; programs that use it hang as well.
 
-    **What to do.** Read the kernel log for an Xid; turn persistence on if the cards only wake slowly; else reset the card
-    or reboot.
+    **What to do.** Look for an Xid in the kernel log. Turn persistence on if the cards only wake slowly; otherwise reset
+    the card or reboot.
 
     **Sources.** NVIDIA, "GPU debug guidelines"; Xid 119 (GSP timeout) often comes with it.
     """
 
     code = "smi-hang"
     severity = "error"
-    title = "NVIDIA's driver does not answer"
+    title = text("The NVIDIA driver does not answer")
     patterns = (r"(?:nvidia-smi|nvml)\b.* did not answer in",)
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -244,11 +280,19 @@ class DriverHang(MessageRule):
         blocks = not any_framework_works(machine) and not nvidia_cards(machine) and module_loaded(machine) is not False
         yield self.finding(
             evidence=evidence,
-            meaning="A driver that hangs is usually stuck on one card. If it only was slow to wake, a second try answers.",
+            meaning=text(
+                "A driver that hangs is usually stuck on one card. If it was only slow to wake up, a second try succeeds."
+            ),
             fix=(
-                "Try again: nvidia-smi",
-                on_host(machine, f"{as_root(machine, 'dmesg')} | grep -E 'NVRM|Xid' | tail   # what the driver says"),
-                on_host(machine, f"{as_root(machine, 'reboot')}   # if it stays stuck"),
+                text("Try again: nvidia-smi"),
+                on_host(
+                    machine,
+                    text(
+                        "{dmesg} | grep -E 'NVRM|Xid' | tail   # the driver's messages",
+                        dmesg=as_root(machine, "dmesg"),
+                    ),
+                ),
+                on_host(machine, text("{reboot}   # if it stays stuck", reboot=as_root(machine, "reboot"))),
             ),
             severity="error" if blocks else "warning",
             blocks=blocks,

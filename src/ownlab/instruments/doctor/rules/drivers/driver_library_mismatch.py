@@ -1,4 +1,4 @@
-"""Rules about two versions of the driver at once: library against kernel module, a stray or compatibility libcuda."""
+"""Rules about two driver versions at once: library against kernel module, or a second (compatibility) libcuda."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ownlab.instruments.doctor.queries import (
     any_framework_works,
     container_kind,
     describe_cards,
-    describe_fact,
     is_healthy,
+    known_facts,
     nvidia_cards,
     variable,
 )
@@ -21,25 +21,33 @@ from ownlab.instruments.doctor.remedies import as_root, driver_remedy, on_host, 
 from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
+from ownlab.text import sentences, text
 
 __all__ = ["DriverLibraryMismatch", "MixedDriverVersions", "UnsupportedForwardCompatibility"]
 
 
+def _driver_parts(machine: Machine) -> list[str]:
+    """The versions of the kernel module and the library, as far as they are known."""
+    return known_facts(
+        (text("kernel module"), machine.nvidia.module_version), (text("library"), machine.nvidia.library_version)
+    )
+
+
 class DriverLibraryMismatch(MessageRule):
-    """The driver's library on disk and its loaded kernel module are of different versions.
+    """The driver's library on disk and its loaded kernel module have different versions.
 
-    **Why it matters.** An upgrade (often an unattended one) put new library files under a kernel module that stays
-    loaded until the next boot. NVML refuses with error 18, and new CUDA programs fail; those that run already go on.
+    **Why it matters.** An upgrade (often an unattended one) installed a new library, but the old kernel module stays
+    loaded until the next boot. NVML fails with error 18, and new CUDA programs fail; programs that already run continue.
 
-    **What to do.** Reboot: the new module is loaded. Without a reboot: stop everything that uses the cards and reload
-    the modules. In a container the library comes from the host, or lies in the image where it should not.
+    **What to do.** Reboot to load the new module. Without a reboot: stop every program that uses the cards and reload the
+    modules. In a container the library comes from the host, unless the image wrongly contains its own copy.
 
     **Sources.** gpustat#147; NVML return value 18 (NVML_ERROR_LIB_RM_VERSION_MISMATCH).
     """
 
     code = "mismatch"
     severity = "error"
-    title = "The driver's library and its kernel module are of different versions"
+    title = text("The driver's library and its kernel module have different versions")
     blocks = True
     patterns = (
         r"Driver/library version mismatch",
@@ -58,28 +66,29 @@ class DriverLibraryMismatch(MessageRule):
         quotes = self.quotes(case)
         if any_framework_works(machine) or not (differ or quotes):
             return
-        facts = [
-            describe_fact(label, fact)
-            for label, fact in (("kernel module", module), ("library", library))
-            if isinstance(fact, Known)
-        ]
+        evidence = [*_driver_parts(machine), *quotes]
         if isinstance(machine.nvidia.nvml, Known) or any(map(is_healthy, nvidia_cards(machine))):
-            yield self._over(facts, quotes)
+            yield self._resolved(evidence)
             return
         yield self.finding(
-            evidence=[*facts, *quotes],
-            meaning="The driver was upgraded while its old kernel module stays loaded. Programs that run already go on;"
-            " new ones cannot reach the card until the module is the new one.",
+            evidence=evidence,
+            meaning=text(
+                "The driver was upgraded, but its old kernel module is still loaded. Programs that already run continue;"
+                " new ones cannot use the card until the new module is loaded."
+            ),
             fix=self._fix(machine),
         )
 
-    def _over(self, facts: list[str], quotes: tuple[str, ...]) -> Finding:
+    def _resolved(self, evidence: list[str]) -> Finding:
+        """NVML works now: the message is old, or one program loads a wrong library."""
         return self.finding(
-            title="A driver library that does not fit the kernel module was seen",
-            evidence=[*facts, *quotes],
-            meaning="NVML answers, so the library that is installed fits the loaded module. The line is of the past, or of"
-            " one program that brings a library of the driver of its own (an image, LD_LIBRARY_PATH).",
-            fix=("See which libcuda a program finds: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH",),
+            title=text("A program reported a driver library that does not match the kernel module"),
+            evidence=evidence,
+            meaning=text(
+                "NVML works, so the installed library matches the loaded module. The message is old, or comes from a"
+                " program that loads its own copy of a driver library (from an image or LD_LIBRARY_PATH)."
+            ),
+            fix=(text("Check which libcuda a program finds: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"),),
             severity="warning",
             blocks=False,
         )
@@ -87,41 +96,48 @@ class DriverLibraryMismatch(MessageRule):
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
         if rented_platform(machine):
-            return ("Restart the machine from the platform's own page (a new session).",)
+            return (text("Restart the machine from the platform's own page (a new session)."),)
         if container_kind(machine):
             return (
                 on_host(machine, "sudo reboot"),
-                "Then start the container anew, so that it gets the host's new library.",
-                "If the host is in order: look for a libcuda.so or libnvidia-ml.so that the image itself contains.",
+                text("Then restart the container, so that it gets the host's new library."),
+                text("If the host works: look for a libcuda.so or libnvidia-ml.so that the image itself contains."),
             )
-        held = (
-            "To keep it from happening again: sudo apt-mark hold $(dpkg-query -W -f='${Package} ' 'nvidia-driver-*')"
+        hold = (
+            text(
+                "To prevent it in future: {command}",
+                command="sudo apt-mark hold $(dpkg-query -W -f='${Package} ' 'nvidia-driver-*')",
+            )
             if value_of(machine.host.package_manager) == "apt"
-            else "To keep it from happening again: exclude the nvidia packages from automatic upgrades."
+            else text("To prevent it in future: exclude the nvidia packages from automatic upgrades.")
         )
         unload = as_root(machine, "modprobe -r nvidia_drm nvidia_modeset nvidia_uvm nvidia")
         return (
             as_root(machine, "reboot"),
-            f"Or, once nothing uses the cards: {unload} && {as_root(machine, 'modprobe nvidia')}",
-            held,
+            text(
+                "Or, when no program uses the cards: {unload} && {load}",
+                unload=unload,
+                load=as_root(machine, "modprobe nvidia"),
+            ),
+            hold,
         )
 
 
 class MixedDriverVersions(MessageRule):
-    """CUDA error 803: the libcuda that is loaded does not belong to the kernel module that is loaded.
+    """CUDA error 803: the loaded libcuda does not belong to the loaded kernel module.
 
-    **Why it matters.** CUDA finds a driver library and a kernel module that cannot work together, so no card is usable.
-    It is the same trouble as `mismatch`, told by CUDA instead of NVML; often a second libcuda.so stands in front: in
-    LD_LIBRARY_PATH, in a container image, or a compatibility package.
+    **Why it matters.** CUDA finds a driver library and a kernel module that cannot work together, so no card is usable. It
+    is the same problem as `mismatch`, reported by CUDA instead of NVML. Often a second libcuda.so is found first: in
+    LD_LIBRARY_PATH, in a container image, or in a compatibility package.
 
-    **What to do.** See which libcuda is loaded; take the stray one away, or reboot after an upgrade.
+    **What to do.** Check which libcuda is loaded. Remove the wrong one, or reboot after an upgrade.
 
     **Sources.** nvidia-docker#1256; CUDA runtime API, cudaErrorSystemDriverMismatch (803).
     """
 
     code = "combo"
     severity = "error"
-    title = "libcuda does not fit the loaded kernel module"
+    title = text("libcuda does not match the loaded kernel module")
     blocks = True
     patterns = (
         r"\berror 803\b",
@@ -135,42 +151,36 @@ class MixedDriverVersions(MessageRule):
         if not quotes or any_framework_works(machine):
             return
         paths = variable(machine, "LD_LIBRARY_PATH")
-        facts = [
-            describe_fact(label, fact)
-            for label, fact in (
-                ("kernel module", machine.nvidia.module_version),
-                ("library", machine.nvidia.library_version),
-            )
-            if isinstance(fact, Known)
-        ]
         yield self.finding(
-            evidence=[*quotes, *facts, *([f"LD_LIBRARY_PATH={paths}"] if paths else [])],
-            meaning="Two versions of the driver are mixed: the kernel module is of one, the libcuda that the program"
-            " loads of another. After an upgrade without a reboot, or with a second libcuda in front.",
+            evidence=[*quotes, *_driver_parts(machine), *([f"LD_LIBRARY_PATH={paths}"] if paths else [])],
+            meaning=text(
+                "Two driver versions are mixed: the kernel module and the libcuda that the program loads differ. This"
+                " happens after an upgrade without a reboot, or if a second libcuda is found first."
+            ),
             fix=(
-                "See which libcuda is found: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH",
-                "Take the folder with the stray libcuda (often …/compat or …/stubs) out of LD_LIBRARY_PATH.",
-                on_host(machine, "If the driver was upgraded since the last boot: sudo reboot"),
+                text("Check which libcuda is found: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"),
+                text("Remove the folder with the wrong libcuda (often …/compat or …/stubs) from LD_LIBRARY_PATH."),
+                on_host(machine, text("If the driver was upgraded since the last boot: sudo reboot")),
             ),
         )
 
 
 class UnsupportedForwardCompatibility(MessageRule):
-    """CUDA error 804: a compatibility libcuda stands in front, and this card is not served by it.
+    """CUDA error 804: a compatibility libcuda is found first, and it does not support this card.
 
-    **Why it matters.** The package cuda-compat lets an old driver run a newer CUDA, but on data-centre cards (and a few
-    workstation boards and Jetson) alone. On a GeForce the same library makes every CUDA program fail. Many container
-    images bring it, in /usr/local/cuda/compat.
+    **Why it matters.** The package cuda-compat lets an old driver run a newer CUDA, but only on data-centre cards (and a
+    few workstation boards and Jetson). On a GeForce the same library makes every CUDA program fail. Many container images
+    contain it, in /usr/local/cuda/compat.
 
-    **What to do.** A newer driver makes the library needless. Or take it out of the way, and use a build for a CUDA that
-    the driver serves by itself.
+    **What to do.** Install a newer driver, which makes the library unnecessary. Or remove the library from the search
+    path, and use a build for a CUDA version that the driver supports by itself.
 
     **Sources.** nvidia-docker#1515; NVIDIA, CUDA Compatibility, "forward compatibility".
     """
 
     code = "fwd"
     severity = "error"
-    title = "A CUDA compatibility library is in front, and this card is not served by it"
+    title = text("A CUDA compatibility library is found first, and it does not support this card")
     blocks = True
     patterns = (
         r"\berror 804\b",
@@ -183,25 +193,31 @@ class UnsupportedForwardCompatibility(MessageRule):
         if any_framework_works(machine):
             return
         quotes = self.quotes(case)
-        paths = [
-            part for part in (variable(machine, "LD_LIBRARY_PATH") or "").split(":") if re.search(r"/compat(/|$)", part)
-        ]
-        unserved = [card for card in nvidia_cards(machine) if is_datacentre(value_of(card.name) or "") is False]
-        if not quotes and not (paths and unserved):
+        folders = (variable(machine, "LD_LIBRARY_PATH") or "").split(":")
+        compat = [folder for folder in folders if re.search(r"/compat(/|$)", folder)]
+        unsupported = [card for card in nvidia_cards(machine) if is_datacentre(value_of(card.name) or "") is False]
+        if not quotes and not (compat and unsupported):
             return
-        facts = [*(f"LD_LIBRARY_PATH has {part}" for part in paths), *describe_cards(unserved, lambda card: "")]
-        if isinstance(machine.nvidia.driver, Known):
-            facts.append(describe_fact("driver", machine.nvidia.driver))
-        proven = bool(quotes)
-        image = ", or delete /usr/local/cuda/compat in the image" if container_kind(machine) or not paths else ""
+        failed = bool(quotes)
         yield self.finding(
-            evidence=[*quotes, *facts],
-            meaning="The compatibility libcuda serves data-centre cards. On others CUDA refuses to start with it."
-            + ("" if proven else " No program was seen to fail yet; one that loads this library will."),
-            fix=(
-                f"Take …/compat out of LD_LIBRARY_PATH{image}.",
-                *(f"Or: {step}" for step in driver_remedy(machine)[:1]),
+            evidence=[
+                *quotes,
+                *(text("LD_LIBRARY_PATH contains {folder}", folder=folder) for folder in compat),
+                *describe_cards(unsupported),
+                *known_facts((text("driver"), machine.nvidia.driver)),
+            ],
+            meaning=sentences(
+                text(
+                    "The compatibility libcuda supports data-centre cards only. On other cards CUDA fails to start with it."
+                ),
+                None if failed else text("No program has failed yet, but one that loads this library will."),
             ),
-            severity="error" if proven else "warning",
-            blocks=proven,
+            fix=(
+                text("Remove …/compat from LD_LIBRARY_PATH, or delete /usr/local/cuda/compat in the image.")
+                if container_kind(machine) or not compat
+                else text("Remove …/compat from LD_LIBRARY_PATH."),
+                *(text("Or: {step}", step=step) for step in driver_remedy(machine)[:1]),
+            ),
+            severity="error" if failed else "warning",
+            blocks=failed,
         )

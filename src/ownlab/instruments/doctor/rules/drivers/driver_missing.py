@@ -1,4 +1,4 @@
-"""NEW."""
+"""The rule about a missing NVIDIA driver."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import driver_remedy, rented_platform
 from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.machine.facts import Known
-from ownlab.machine.records import Machine
+from ownlab.machine.records import Framework, Machine, PciDevice
+from ownlab.text import text
 
 __all__ = ["NoDriver"]
 
 
 class NoDriver(MessageRule):
-    """A framework built for CUDA finds no NVIDIA driver, or an NVIDIA card has none.
+    """A framework built for CUDA finds no NVIDIA driver, or an NVIDIA card has no driver.
 
-    **Why it matters.** The driver is the one part that no wheel and no container image brings: it belongs to the host.
-    Without it there is no CUDA, whatever toolkit is installed.
+    **Why it matters.** No wheel and no container image includes the driver: it belongs to the host. Without it there is
+    no CUDA, whatever toolkit is installed.
 
-    **What to do.** With a card: install the driver. In a container: give it the card (`--gpus all`). In WSL: install
-    the driver of Windows. Without a card: nothing is wrong; work runs on the CPU.
+    **What to do.** With a card: install the driver. In a container: start it with the card (`--gpus all`). In WSL: install
+    the driver on Windows. Without a card: nothing is wrong; work runs on the CPU.
 
     **Sources.** torch, c10/cuda/CUDAFunctions.cpp; pytorch#74733; vllm#14413.
     """
 
     code = "no-driver"
     severity = "error"
-    title = "No NVIDIA driver is found"
+    title = text("No NVIDIA driver was found")
     blocks = True
     patterns = (
         r"Found no NVIDIA driver on your system",
@@ -54,88 +55,119 @@ class NoDriver(MessageRule):
             return
         if nvidia_cards(machine) or isinstance(machine.nvidia.driver, Known):
             if quotes and not (container_kind(machine) and not nvidia_cards(machine)):
-                yield self._out_of_sight(machine, quotes)
+                yield self._library_not_found(machine, quotes)
             return
         on_bus = nvidia_on_pci(machine)
-        builds = [one for one in cuda_builds(machine) if isinstance(one.devices, Known)]
+        builds = [build for build in cuda_builds(machine) if isinstance(build.devices, Known)]
+        if not quotes and not self._missing_without_message(machine, on_bus, builds):
+            return
+        if module_loaded(machine) and container_kind(machine):  # the host has a driver: see the rule container-no-gpu
+            return
+        yield from self._by_bus(machine, on_bus, self._evidence(on_bus, builds, quotes))
+
+    @staticmethod
+    def _missing_without_message(
+        machine: Machine, on_bus: tuple[PciDevice, ...] | None, builds: list[Framework]
+    ) -> bool:
+        """Whether the facts alone show that a driver is missing."""
         installed = isinstance(machine.nvidia.library_version, Known) or module_loaded(machine)
-        if not quotes and (installed or not (on_bus or builds)):
-            return
-        if not quotes and on_bus and all(one.driver == "nouveau" for one in on_bus):  # the rule nouveau says it
-            return
-        if not quotes and any(one.driver == "nvidia" for one in on_bus or ()):  # it is there, as far as the bus knows
-            return
-        if module_loaded(machine) and container_kind(
-            machine
-        ):  # the host has one: container-no-gpu says what is missing
-            return
-        evidence = [
+        if installed or not (on_bus or builds):
+            return False
+        if on_bus and all(device.driver == "nouveau" for device in on_bus):  # see the rule nouveau
+            return False
+        return not any(device.driver == "nvidia" for device in on_bus or ())
+
+    @staticmethod
+    def _evidence(on_bus: tuple[PciDevice, ...] | None, builds: list[Framework], quotes: tuple[str, ...]) -> list[str]:
+        return [
+            *(_describe_pci(device) for device in on_bus or ()),
             *(
-                f"PCI {one.bus_id}: NVIDIA{f' {one.vendor}:{one.device}' if one.device else ''}, driver: {one.driver or 'none'}"
-                for one in on_bus or ()
+                text(
+                    "{framework} is built with {cuda} and sees no device",
+                    framework=build.name,
+                    cuda=describe_fact(text("CUDA"), build.cuda),
+                )
+                for build in builds
             ),
-            *(f"{one.name} is built with {describe_fact('CUDA', one.cuda)} and sees no device" for one in builds),
             *quotes,
         ]
-        if on_bus and all(one.driver == "vfio-pci" for one in on_bus):
+
+    def _by_bus(self, machine: Machine, on_bus: tuple[PciDevice, ...] | None, evidence: list[str]) -> Iterable[Finding]:
+        if on_bus and all(device.driver == "vfio-pci" for device in on_bus):
             yield self.finding(
-                title="The NVIDIA card is set aside for a virtual machine (vfio-pci)",
+                title=text("The NVIDIA card is reserved for a virtual machine (vfio-pci)"),
                 evidence=evidence,
-                meaning="vfio-pci holds the card, so that it can be handed to a virtual machine; the host cannot use it.",
+                meaning=text("vfio-pci holds the card for a virtual machine, so the host cannot use it."),
                 fix=(
-                    "Use it in the virtual machine; or take its ids out of the vfio-pci options in /etc/modprobe.d, and reboot.",
+                    text(
+                        "Use the card in the virtual machine; or remove its ids from the vfio-pci options in"
+                        " /etc/modprobe.d and reboot."
+                    ),
                 ),
             )
         elif on_bus:
             yield self.finding(
-                title="An NVIDIA card is here, but no driver for it",
+                title=text("The machine has an NVIDIA card, but no driver for it"),
                 evidence=evidence,
-                meaning="The card is on the bus, and NVIDIA's driver is not installed or not loaded.",
+                meaning=text("The card is on the PCI bus, but the NVIDIA driver is not installed or not loaded."),
                 fix=driver_remedy(machine),
             )
         elif on_bus is None:
             yield self.finding(
-                title="No NVIDIA driver is found, or there is no card",
+                title=text("No NVIDIA driver was found, or there is no card"),
                 evidence=evidence,
-                meaning="Either there is no NVIDIA card in this machine, or its driver does not reach this program."
-                " What is known does not tell which.",
-                fix=_reach_a_driver(machine),
+                meaning=text(
+                    "Either this machine has no NVIDIA card, or the program cannot reach its driver. The available facts"
+                    " do not show which."
+                ),
+                fix=_reach_driver(machine),
             )
-        # No card on the bus: a build for CUDA computes on the CPU, and no-accelerator says so.
+        # No card on the bus: a CUDA build computes on the CPU, and the rule no-accelerator reports it.
 
-    def _out_of_sight(self, machine: Machine, quotes: tuple[str, ...]) -> Finding:
-        inside = (
-            ("Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",) if container_kind(machine) else ()
-        )
+    def _library_not_found(self, machine: Machine, quotes: tuple[str, ...]) -> Finding:
         return self.finding(
-            title="The driver is here, but the program does not find its libcuda",
-            evidence=[*quotes, describe_fact("driver", machine.nvidia.driver)],
-            meaning="The kernel module works; libcuda.so.1, the driver's library for CUDA, is not where the loader looks.",
+            title=text("The driver is installed, but the program does not find its libcuda"),
+            evidence=[*quotes, describe_fact(text("driver"), machine.nvidia.driver)],
+            meaning=text(
+                "The kernel module works. libcuda.so.1, the driver's CUDA library, is not where the loader searches."
+            ),
             fix=(
-                *inside,
-                "See whether it is there: ldconfig -p | grep libcuda",
-                "Renew the loader's list: ldconfig (as root)",
+                *(
+                    [text("Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.")]
+                    if container_kind(machine)
+                    else []
+                ),
+                text("Check whether the library is installed: ldconfig -p | grep libcuda"),
+                text("Refresh the loader's cache: ldconfig (as root)"),
             ),
         )
 
 
-def _choose_a_gpu(machine: Machine) -> tuple[str, ...]:
-    if rented_platform(machine) == "Colab":
-        return ("Runtime → Change runtime type → choose a GPU.",)
-    if rented_platform(machine) == "Kaggle":
-        return ("Settings → Accelerator → choose a GPU.",)
-    return ()
+def _describe_pci(device: PciDevice) -> str:
+    driver = device.driver or text("none")
+    if device.device:
+        return text(
+            "PCI {bus}: NVIDIA {vendor}:{device}, driver: {driver}",
+            bus=device.bus_id,
+            vendor=device.vendor,
+            device=device.device,
+            driver=driver,
+        )
+    return text("PCI {bus}: NVIDIA, driver: {driver}", bus=device.bus_id, driver=driver)
 
 
-def _reach_a_driver(machine: Machine) -> tuple[str, ...]:
-    if chosen := _choose_a_gpu(machine):
-        return chosen
+def _reach_driver(machine: Machine) -> tuple[str, ...]:
+    platform = rented_platform(machine)
+    if platform == "Colab":
+        return (text("Runtime → Change runtime type → choose a GPU."),)
+    if platform == "Kaggle":
+        return (text("Settings → Accelerator → choose a GPU."),)
     if is_wsl(machine):
         return driver_remedy(machine)
     if container_kind(machine):
-        return ("Start the container with the card: docker run --gpus all …", *driver_remedy(machine))
+        return (text("Start the container with the card: docker run --gpus all …"), *driver_remedy(machine))
     return (
-        "Look for the card: lspci | grep -i nvidia",
-        "With a card, in a container: start it with the card (docker run --gpus all …).",
-        *(f"With a card, not in a container: {step}" for step in driver_remedy(machine)[:1]),
+        text("Look for the card: lspci | grep -i nvidia"),
+        text("If there is a card, in a container: start it with the card (docker run --gpus all …)."),
+        *(text("If there is a card, outside a container: {step}", step=step) for step in driver_remedy(machine)[:1]),
     )

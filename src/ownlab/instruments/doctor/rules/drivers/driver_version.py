@@ -1,4 +1,4 @@
-"""Rules about NVIDIA's driver as a whole: none, too old, or at its end."""
+"""Rules about the version of the NVIDIA driver: too old for a framework, or at its end of life."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ownlab.instruments.doctor.queries import (
     describe_cards,
     describe_fact,
     driver_family,
-    join,
+    known_facts,
     nvidia_cards,
 )
 from ownlab.instruments.doctor.records import Case, Finding
@@ -22,27 +22,29 @@ from ownlab.instruments.doctor.remedies import driver_remedy, rented_platform, t
 from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Framework, Machine
+from ownlab.text import listing, sentences, text
 
 __all__ = ["DriverEndOfLife", "DriverTooOld"]
 
 
 class DriverTooOld(MessageRule):
-    """NVIDIA's driver is older than the CUDA that a framework was built with.
+    """The NVIDIA driver is older than the CUDA version that a framework was built with.
 
-    **Why it matters.** A driver runs programs built with its own CUDA and with every older one. It runs newer ones of
-    the same family too: any CUDA 11.x from driver 450.80.02 on, any 12.x from 525.60.13, any 13.x from 580 (on Windows
-    452.39, 528.33 and 580). Below that floor the framework refuses the card. The number in "found version 11040" is no
-    driver number: it is CUDA 11.4, the newest that the driver serves (major × 1000 + minor × 10).
+    **Why it matters.** A driver runs programs built with its own CUDA version or an older one. It also runs newer
+    versions of the same major release: any CUDA 11.x from driver 450.80.02 on, any 12.x from 525.60.13, any 13.x from 580
+    (on Windows 452.39, 528.33 and 580). With an older driver the framework refuses the card. The number in "found version
+    11040" is not a driver version. It is CUDA 11.4, the newest version that the driver supports (major × 1000 + minor ×
+    10).
 
-    **What to do.** Either a newer driver, or a build of the framework for an older CUDA. Both work; the second needs no
-    administrator. The toolkit that is installed (nvcc) plays no part: a wheel brings its own CUDA.
+    **What to do.** Install a newer driver, or a build of the framework for an older CUDA. Both work; the second needs no
+    administrator. The installed toolkit (nvcc) does not matter: a wheel includes its own CUDA.
 
     **Sources.** pytorch#25581; CUDA Toolkit release notes 13.2, tables 2 and 3; NVIDIA, CUDA Compatibility.
     """
 
     code = "driver-old"
     severity = "error"
-    title = "NVIDIA's driver is too old for this build"
+    title = text("The NVIDIA driver is too old for this build")
     blocks = True
     aliases = ("insufficient",)
     patterns = (
@@ -53,39 +55,51 @@ class DriverTooOld(MessageRule):
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        needs = [(one, floor) for one in cuda_builds(machine) if (floor := _missing_driver_floor(machine, one))]
+        needs = [(build, floor) for build in cuda_builds(machine) if (floor := _missing_driver_floor(machine, build))]
         quotes = self.quotes(case)
         if not needs and not quotes:
             return
-        newest = self._newest_served(case)
+        newest = self._newest_cuda(case)
         evidence = [
             *(
-                f"{one.name} is built with {describe_fact('CUDA', one.cuda)}: it needs driver {floor} or newer"
-                for one, floor in needs
+                text(
+                    "{framework} is built with {cuda}: it needs driver {floor} or newer",
+                    framework=build.name,
+                    cuda=describe_fact(text("CUDA"), build.cuda),
+                    floor=floor,
+                )
+                for build, floor in needs
             ),
-            *([describe_fact("driver", machine.nvidia.driver)] if isinstance(machine.nvidia.driver, Known) else []),
+            *known_facts((text("driver"), machine.nvidia.driver)),
             *quotes,
         ]
-        served = f" The newest CUDA that it serves is {newest}." if newest else ""
-        found = [match["found"] for _, match in self.matches(case) if match["found"]]
-        decoded = f' "{found[0]}" is that CUDA version, not a driver number.' if found else ""
-        named = join(f"{one.name} (CUDA {one.cuda.value})" for one, _ in needs if isinstance(one.cuda, Known))
+        builds = [f"{build.name} (CUDA {build.cuda.value})" for build, _ in needs if isinstance(build.cuda, Known)]
         floors = sorted((floor for _, floor in needs), key=parse_version)
         blocks = not any_framework_works(machine)
         yield self.finding(
-            title=f"NVIDIA's driver is too old for {named}" if named else None,
+            title=text("The NVIDIA driver is too old for {builds}", builds=listing(builds)) if builds else None,
             evidence=evidence,
-            meaning="The driver is older than the CUDA that the program was built with, so the program refuses the card."
-            + served
-            + decoded
-            + ("" if needs else " Some programs say the same where there is no driver at all."),
+            meaning=self._meaning(case, newest, certain=bool(needs)),
             fix=_newer_driver_or_older_build(machine, floors[-1] if floors else None, newest),
             severity="error" if blocks else "warning",
             blocks=blocks,
         )
 
-    def _newest_served(self, case: Case) -> str | None:
-        """The newest CUDA that the driver serves: as it says itself, as torch found it, or by the table."""
+    def _meaning(self, case: Case, newest: str | None, *, certain: bool) -> str:
+        number = next((match["found"] for _, match in self.matches(case) if match["found"]), None)
+        return sentences(
+            text(
+                "The driver is older than the CUDA version that the program was built with, so the program refuses the card."
+            ),
+            text("The newest CUDA version that this driver supports is {cuda}.", cuda=newest) if newest else None,
+            text("The number {number} in the message is this CUDA version, not a driver version.", number=number)
+            if number
+            else None,
+            None if certain else text("Some programs print the same message if there is no driver at all."),
+        )
+
+    def _newest_cuda(self, case: Case) -> str | None:
+        """Return the newest CUDA that the driver supports: from torch's message, from the driver, or from the table."""
         for _, match in self.matches(case):
             if match["found"]:
                 number = int(match["found"])
@@ -97,46 +111,47 @@ class DriverTooOld(MessageRule):
 
 
 def _missing_driver_floor(machine: Machine, framework: Framework) -> str | None:
-    """The driver that a framework needs and this machine does not have; None where it does, or nothing says."""
+    """Return the oldest driver that a framework needs if this machine's is older; None if it is new enough or unknown."""
     cuda, driver = value_of(framework.cuda), value_of(machine.nvidia.driver)
-    seen = value_of(framework.devices)
-    if cuda is None or seen:  # what sees a device has a driver that serves it
+    devices = value_of(framework.devices)
+    if cuda is None or devices:  # a framework that sees a device has a driver that is new enough
         return None
     floor = driver_floor(cuda, driver_family(machine))
     if floor is None:
         return None
     if driver is not None:
         return floor if parse_version(driver) < parse_version(floor) else None
-    served = value_of(machine.nvidia.cuda)
-    return floor if served is not None and parse_version(served)[:1] < parse_version(cuda)[:1] else None
+    newest = value_of(machine.nvidia.cuda)
+    return floor if newest is not None and parse_version(newest)[:1] < parse_version(cuda)[:1] else None
 
 
-def _newer_driver_or_older_build(machine: Machine, floor: str | None, served: str | None) -> tuple[str, ...]:
-    # A driver that serves CUDA 11.6 is at least the floor of 11.x: enough to choose a build by.
-    driver = value_of(machine.nvidia.driver) or (driver_floor(served, driver_family(machine)) if served else None)
+def _newer_driver_or_older_build(machine: Machine, floor: str | None, newest: str | None) -> tuple[str, ...]:
+    # A driver that supports CUDA 11.6 is at least the floor of 11.x: enough to choose a build.
+    driver = value_of(machine.nvidia.driver) or (driver_floor(newest, driver_family(machine)) if newest else None)
     wheel = torch_wheel(machine, driver=driver) if driver else None
-    older = (
-        f"{wheel.command}   # torch {wheel.torch} for CUDA {wheel.cuda} runs on the driver that is here"
-        if wheel
-        else None
-    )
     newer = driver_remedy(machine, floor=floor)
-    if older is None:
+    if wheel is None:
         return newer
+    command = text(
+        "{command}   # torch {torch} for CUDA {cuda} runs on the current driver",
+        command=wheel.command,
+        torch=wheel.torch,
+        cuda=wheel.cuda,
+    )
     if rented_platform(machine):
-        return (*newer, f"Use a build that this driver runs: {older}")
-    return (*newer, f"Or, without a new driver: {older}")
+        return (*newer, text("Use a build that runs on this driver: {command}", command=command))
+    return (*newer, text("Or, without a new driver: {command}", command=command))
 
 
 class DriverEndOfLife(Rule):
-    """The driver's branch has reached its end of life, or is the last one that serves this card.
+    """The driver branch has reached its end of life, or is the last branch that supports this card.
 
-    **Why it matters.** It works as well as yesterday. But a branch past its end gets no more fixes, security ones
-    included; and a card that no newer branch serves stays with the CUDA of its last one: Fermi ended with R390, Kepler
-    with R470, Maxwell, Pascal and Volta with R580.
+    **Why it matters.** The driver still works. But a branch past its end of life gets no more fixes, not even for
+    security. A card that no newer branch supports is limited to the CUDA versions of its last branch: Fermi ended with
+    R390, Kepler with R470, Maxwell, Pascal and Volta with R580.
 
-    **What to do.** Where the branch has ended: plan the next one. Where the card's last branch is reached: stay on it,
-    keep newer branches from being installed, and choose builds for the CUDA that still has code for the card.
+    **What to do.** If the branch has ended, plan the upgrade to the next one. If it is the card's last branch, stay on it,
+    prevent upgrades to newer branches, and choose builds for a CUDA version that still has code for the card.
 
     **Sources.** NVIDIA data-centre drivers, R615 documentation (branches and dates); CUDA Toolkit, Driver and
     Architecture Matrix.
@@ -144,39 +159,45 @@ class DriverEndOfLife(Rule):
 
     code = "driver-end"
     severity = "note"
-    title = "The driver's branch is at its end"
+    title = text("The driver branch is at its end of life")
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         driver = value_of(machine.nvidia.driver)
-        if driver is None or driver_family(machine) == "windows":  # the table's branches are Linux's
+        if driver is None or driver_family(machine) == "windows":  # the table lists Linux branches
             return
         number = parse_version(driver)[:1]
-        last = [(card, found) for card in nvidia_cards(machine) if (found := architecture(card))]
-        last = [(card, found) for card, found in last if number == (found.last_driver_branch,)]
+        families = [(card, family) for card in nvidia_cards(machine) if (family := architecture(card))]
+        last = [(card, family) for card, family in families if number == (family.last_driver_branch,)]
         branch = branch_of(driver)
         ended = branch.end_of_life if branch else None
         if last:
-            names = sorted({found.name for _, found in last})
-            until = f" NVIDIA keeps it until {ended}." if ended else ""
             yield self.finding(
-                title=f"R{number[0]} is the last driver branch for {join(names)} cards",
+                title=text(
+                    "R{branch} is the last driver branch for {architectures} cards",
+                    branch=number[0],
+                    architectures=listing(sorted({family.name for _, family in last})),
+                ),
                 evidence=[
-                    describe_fact("driver", machine.nvidia.driver),
-                    *describe_cards([card for card, _ in last], lambda card: ""),
+                    describe_fact(text("driver"), machine.nvidia.driver),
+                    *describe_cards([card for card, _ in last]),
                 ],
-                meaning=f"Newer branches do not serve these cards.{until} Nothing is wrong today.",
-                fix=(f"Stay on R{number[0]}: let no upgrade put a newer branch in its place.",),
+                meaning=sentences(
+                    text("Newer branches do not support these cards."),
+                    text("NVIDIA maintains this branch until {date}.", date=ended) if ended else None,
+                    text("This is not a problem today."),
+                ),
+                fix=(text("Stay on R{branch}: prevent upgrades to a newer branch.", branch=number[0]),),
             )
         elif ended and ended[:7] < _month_of(machine):
             yield self.finding(
-                title=f"Driver branch R{number[0]} had its end of life in {ended}",
-                evidence=[describe_fact("driver", machine.nvidia.driver)],
-                meaning="The driver works, but gets no more fixes.",
+                title=text("Driver branch R{branch} reached its end of life in {date}", branch=number[0], date=ended),
+                evidence=[describe_fact(text("driver"), machine.nvidia.driver)],
+                meaning=text("The driver works, but gets no more fixes."),
                 fix=driver_remedy(machine),
             )
 
 
 def _month_of(machine: Machine) -> str:
-    """The month in which the machine was read, so that a recorded one is judged by its own day."""
+    """Return the month in which the machine was read, so that the result for a recorded machine does not change."""
     return (machine.taken_at or datetime.now(timezone.utc).isoformat())[:7]

@@ -1,1 +1,1 @@
-"""Rules on what stands around the cards: containers and the machine itself."""
+"""Rules about the surroundings: containers, WSL, and the host's CPU, memory and disks."""

@@ -1,4 +1,4 @@
-"""Rules about containers and WSL: a card that was not given, a runtime that is missing, shared memory too small."""
+"""Rules about containers: started without a card, missing toolkit, image too new, shared memory too small."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ownlab.instruments.doctor.remedies import as_root, install_command, on_host
 from ownlab.instruments.doctor.rule import MessageRule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
+from ownlab.text import sentences, text
 from ownlab.units import GIB, format_bytes
 
 __all__ = [
@@ -29,35 +30,40 @@ __all__ = [
 
 _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
-_GIVE_CARD = {
-    "docker": "docker run --gpus all …   # compose: deploy.resources.reservations.devices with driver: nvidia",
-    "podman": "podman run --device nvidia.com/gpu=all …   # once before: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-    "kubernetes": "In the pod: resources: {limits: {nvidia.com/gpu: 1}}   # the node needs NVIDIA's device plugin",
+_START_WITH_CARD = {
+    "docker": text("docker run --gpus all …   # compose: deploy.resources.reservations.devices with driver: nvidia"),
+    "podman": text(
+        "podman run --device nvidia.com/gpu=all …"
+        "   # once before: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+    ),
+    "kubernetes": text(
+        "In the pod: resources: {limits: {nvidia.com/gpu: 1}}   # the node needs NVIDIA's device plugin"
+    ),
     "apptainer": "apptainer exec --nv …",
     "lxc": "lxc config device add NAME gpu gpu && lxc config set NAME nvidia.runtime true",
 }
 
 
-def _give_card(machine: Machine) -> str:
-    known = _GIVE_CARD.get(container_kind(machine) or "")
-    return known or f"Start the container with the card: {_GIVE_CARD['docker']}"
+def _start_with_card(machine: Machine) -> str:
+    known = _START_WITH_CARD.get(container_kind(machine) or "")
+    return known or text("Start the container with the card: {command}", command=_START_WITH_CARD["docker"])
 
 
 class ContainerWithoutGpu(MessageRule):
-    """A container was started without the card that its host has.
+    """A container was started without its host's card.
 
-    **Why it matters.** A container shares the host's kernel, and so its driver's kernel module; the device files and the
-    driver's libraries are put in when it starts, and only if asked for. Without them a CUDA image finds no driver. The
-    images of NVIDIA set NVIDIA_VISIBLE_DEVICES=all; "void" there says that NVIDIA's runtime was not asked for cards.
+    **Why it matters.** A container shares the host's kernel and its driver's kernel module. The device files and the
+    driver's libraries are added when the container starts, but only on request. Without them a CUDA image finds no driver.
+    NVIDIA's images set NVIDIA_VISIBLE_DEVICES=all; the value "void" means that NVIDIA's runtime was not asked for cards.
 
-    **What to do.** Start it again with the card. Nothing can be added from inside.
+    **What to do.** Start the container again with the card. Nothing can be added from inside.
 
     **Sources.** NVIDIA Container Toolkit documentation; vllm#16061.
     """
 
     code = "container-no-gpu"
     severity = "error"
-    title = "This container was started without the GPU"
+    title = text("This container was started without the GPU")
     blocks = True
     patterns = (r"The NVIDIA Driver was not detected\.\s+GPU functionality will not be available",)
 
@@ -65,37 +71,39 @@ class ContainerWithoutGpu(MessageRule):
         machine = case.machine
         if nvidia_cards(machine) or any_framework_works(machine):
             return
-        inside = container_kind(machine) is not None and module_loaded(machine) is True
+        host_has_driver = container_kind(machine) is not None and module_loaded(machine) is True
         files = value_of(machine.nvidia.device_files)
-        no_files = files is not None and not any(one.path.startswith("/dev/nvidia") for one in files)
+        no_files = files is not None and not any(file.path.startswith("/dev/nvidia") for file in files)
         no_library = not isinstance(machine.nvidia.library_version, Known)
-        asked = variable(machine, "NVIDIA_VISIBLE_DEVICES")
-        withheld = asked is not None and asked.strip() in ("void", "none")
+        requested = variable(machine, "NVIDIA_VISIBLE_DEVICES")
+        withheld = requested is not None and requested.strip() in ("void", "none")
         quotes = self.quotes(case)
-        if not (quotes or withheld or (inside and (no_files or no_library))):
+        if not (quotes or withheld or (host_has_driver and (no_files or no_library))):
             return
-        evidence = list(quotes)
-        if inside:
-            evidence.append(describe_fact("the host's kernel module:", machine.nvidia.module_version))
-            evidence.append(describe_fact("container:", machine.host.container))
-            evidence += ["no /dev/nvidia* here"] if no_files else []
-            evidence += [describe_fact("the driver's library:", machine.nvidia.library_version)] if no_library else []
+        evidence: list[str] = list(quotes)
+        if host_has_driver:
+            evidence.append(describe_fact(text("the host's kernel module:"), machine.nvidia.module_version))
+            evidence.append(describe_fact(text("container:"), machine.host.container))
+            if no_files:
+                evidence.append(text("there is no /dev/nvidia*"))
+            if no_library:
+                evidence.append(describe_fact(text("the driver's library:"), machine.nvidia.library_version))
         if withheld:
-            evidence.append(f"NVIDIA_VISIBLE_DEVICES={asked}")
+            evidence.append(f"NVIDIA_VISIBLE_DEVICES={requested}")
         yield self.finding(
             evidence=evidence,
-            meaning="The host has a driver; this container was given no card."
-            if inside
-            else "This container was given no card. Whether its host has one cannot be told from here.",
-            fix=(_give_card(machine),),
+            meaning=text("The host has a driver, but this container was given no card.")
+            if host_has_driver
+            else text("This container was given no card. It is unknown whether its host has one."),
+            fix=(_start_with_card(machine),),
         )
 
 
 class ContainerToolkitMissing(MessageRule):
-    """Docker cannot hand out GPUs: NVIDIA's Container Toolkit is missing or not set up.
+    """Docker cannot pass GPUs to containers: NVIDIA's Container Toolkit is missing or not configured.
 
-    **Why it matters.** Docker and Podman know nothing of NVIDIA's driver. The toolkit puts device files and libraries into
-    a container; without it `--gpus` fails. Docker from snap does not see a toolkit that is installed outside the snap.
+    **Why it matters.** Docker and Podman do not know NVIDIA's driver. The toolkit adds device files and libraries to a
+    container; without it `--gpus` fails. Docker from snap does not see a toolkit installed outside the snap.
 
     **What to do.** Install the toolkit on the host, register it with Docker, restart Docker.
 
@@ -104,7 +112,7 @@ class ContainerToolkitMissing(MessageRule):
 
     code = "runtime-missing"
     severity = "error"
-    title = "Docker cannot hand out GPUs: NVIDIA's Container Toolkit is missing"
+    title = text("Docker cannot pass GPUs to containers: NVIDIA's Container Toolkit is missing")
     blocks = True
     patterns = (
         r'could not select device driver "[^"]*" with capabilities: \[\[gpu',
@@ -119,40 +127,86 @@ class ContainerToolkitMissing(MessageRule):
             return
         install = install_command(machine, "nvidia-container-toolkit")
         if container_kind(machine) or install is None:
-            first = on_host(machine, f"Install the package nvidia-container-toolkit: {_TOOLKIT_GUIDE}")
+            step = text("Install the package nvidia-container-toolkit: {url}", url=_TOOLKIT_GUIDE)
+            first = on_host(machine, step)
         else:
-            first = f"{install}   # from NVIDIA's package repository: {_TOOLKIT_GUIDE}"
+            first = text("{command}   # from NVIDIA's package repository: {url}", command=install, url=_TOOLKIT_GUIDE)
         register = as_root(machine, "nvidia-ctk runtime configure --runtime=docker")
         if any("CDI" in line for line in quotes):
             register = as_root(machine, "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
         yield self.finding(
             evidence=quotes,
-            meaning="The container engine has no part that knows NVIDIA's cards: the toolkit is not installed, or not"
-            " registered with this engine (Docker from snap does not see it).",
+            meaning=text(
+                "The container engine has no support for NVIDIA cards: the toolkit is not installed, or not registered with"
+                " this engine (Docker from snap does not see it)."
+            ),
             fix=(
                 first,
                 register,
                 as_root(machine, "systemctl restart docker"),
-                "Try: docker run --rm --gpus all ubuntu nvidia-smi",
+                text("Try: docker run --rm --gpus all ubuntu nvidia-smi"),
             ),
             blocks=not any_framework_works(machine),
+        )
+
+
+class ImageNeedsNewerDriver(MessageRule):
+    """A container image needs a newer driver than the host has, or the container runtime finds no driver.
+
+    **Why it matters.** NVIDIA's images state the CUDA version that they need (NVIDIA_REQUIRE_CUDA), and the container does
+    not start if the host's driver does not support it: "unsatisfied condition: cuda>=12.4".
+
+    **What to do.** Update the host's driver, or use an image for an older CUDA. On data-centre cards the container can
+    start with `NVIDIA_DISABLE_REQUIRE=1` and the image's compat libraries.
+
+    **Sources.** NVIDIA Container Toolkit documentation, NVIDIA_REQUIRE_*.
+    """
+
+    code = "image-needs-driver"
+    severity = "error"
+    title = text("The container image needs a newer driver than the host has")
+    blocks = True
+    patterns = (
+        r"nvidia-container-cli: requirement error: unsatisfied condition",
+        r"nvidia-container-cli: initialization error: load library failed: libnvidia-ml\.so",
+        r"nvidia-container-cli: initialization error: driver error",
+    )
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if not quotes:
+            return
+        too_old = any("unsatisfied condition" in quote for quote in quotes)
+        yield self.finding(
+            title=None if too_old else text("The container runtime finds no NVIDIA driver on the host"),
+            evidence=quotes,
+            meaning=text("The image needs a newer CUDA version than the host's driver supports.")
+            if too_old
+            else text("Containers use the host's driver, but the container runtime cannot load one."),
+            fix=(
+                text("On the host: nvidia-smi   # shows the driver and the newest CUDA that it supports"),
+                text("Use an image for that CUDA (nvidia/cuda:12.2.2-… for CUDA 12.2), or update the host's driver.")
+                if too_old
+                else text("Install the NVIDIA driver on the host, and check that nvidia-smi works there first."),
+            ),
         )
 
 
 class NvmlUnknownError(MessageRule):
     """A container lost its card while it ran: "Failed to initialize NVML: Unknown Error".
 
-    **Why it matters.** On hosts where systemd keeps the containers' device lists, a `systemctl daemon-reload` (any package
-    upgrade may do one) writes the list anew without the cards. Programs that have the card open go on; new ones fail.
+    **Why it matters.** On hosts where systemd manages the containers' device lists, a `systemctl daemon-reload` (any
+    package upgrade may run one) rewrites the list without the cards. Programs that have the card open continue; new ones
+    fail.
 
-    **What to do.** Start the container anew. For good: CDI, links under /dev/char, or Docker's cgroupfs driver.
+    **What to do.** Restart the container. For a permanent fix: CDI, links under /dev/char, or Docker's cgroupfs driver.
 
     **Sources.** nvidia-container-toolkit#48; nvidia-docker#1730 (NVIDIA's notice); dstack#2601.
     """
 
     code = "nvml-unknown"
     severity = "error"
-    title = "The container has lost its access to the GPU"
+    title = text("The container has lost access to the GPU")
     blocks = True
     patterns = (r"Failed to initialize NVML: Unknown Error", r"\bNVML(?:Error)?\b.*: Unknown Error\s*$")
 
@@ -161,32 +215,36 @@ class NvmlUnknownError(MessageRule):
         quotes = self.quotes(case)
         if not quotes or any_framework_works(machine):
             return
-        outside = value_of(machine.host.container) == "none"
+        if value_of(machine.host.container) == "none":
+            yield self.finding(
+                title=text("NVML fails with an unknown error"),
+                evidence=quotes,
+                meaning=text("NVML cannot open the card. This is rare outside a container: read the kernel log."),
+                fix=(f"{as_root(machine, 'dmesg')} | grep NVRM",),
+            )
+            return
+        container = [describe_fact(text("container:"), machine.host.container)] if container_kind(machine) else []
         yield self.finding(
-            title="NVML fails with an unknown error" if outside else None,
-            evidence=[
-                *quotes,
-                *([describe_fact("container:", machine.host.container)] if container_kind(machine) else []),
-            ],
-            meaning="NVML cannot open the card. Outside a container that is rare: look at the kernel log."
-            if outside
-            else "The device list of the container was written anew without the card, by systemd on the host. What worked"
-            " when it started works no longer.",
-            fix=(f"{as_root(machine, 'dmesg')} | grep NVRM",)
-            if outside
-            else (
-                "Start the container anew (docker restart NAME): it gets the card back.",
-                "For good, on the host: sudo nvidia-ctk system create-dev-char-symlinks --create-all",
-                'Or in /etc/docker/daemon.json: "exec-opts": ["native.cgroupdriver=cgroupfs"]; then restart Docker.',
+            evidence=[*quotes, *container],
+            meaning=text(
+                "systemd on the host rewrote the container's device list without the card. The container had access when it"
+                " started, and has lost it since."
+            ),
+            fix=(
+                text("Restart the container (docker restart NAME): it gets the card back."),
+                text("For a permanent fix, on the host: sudo nvidia-ctk system create-dev-char-symlinks --create-all"),
+                text(
+                    'Or in /etc/docker/daemon.json: "exec-opts": ["native.cgroupdriver=cgroupfs"]; then restart Docker.'
+                ),
             ),
         )
 
 
 class SmallSharedMemory(MessageRule):
-    """Shared memory (/dev/shm) is too small for data-loader workers or NCCL: they die of a bus error.
+    """Shared memory (/dev/shm) is too small for data-loader workers or NCCL: they die with a bus error.
 
-    **Why it matters.** DataLoader workers pass batches through shared memory, and NCCL passes buffers. Docker gives a
-    container 64 MiB of it; a few batches fill that, and the worker is killed with "Bus error".
+    **Why it matters.** DataLoader workers pass batches through shared memory, and NCCL passes buffers through it. Docker
+    gives a container 64 MiB; a few batches fill that, and the worker is killed with "Bus error".
 
     **What to do.** Give the container more (`--shm-size`, `--ipc=host`; on Kubernetes a memory volume at /dev/shm), or use
     fewer workers.
@@ -196,7 +254,7 @@ class SmallSharedMemory(MessageRule):
 
     code = "shm"
     severity = "warning"
-    title = "Shared memory (/dev/shm) is too small for data-loader workers"
+    title = text("Shared memory (/dev/shm) is too small for data-loader workers")
     patterns = (
         r"killed by signal: Bus error",
         r"insufficient shared memory",
@@ -213,66 +271,29 @@ class SmallSharedMemory(MessageRule):
         quotes = self.quotes(case)
         if not (small or quotes):
             return
-        source = total.source if isinstance(total, Known) else ""
-        facts = [f"size of /dev/shm: {format_bytes(size)} ({source})"] if size is not None else []
+        evidence: list[str] = list(quotes)
+        if isinstance(total, Known):
+            line = text("size of /dev/shm: {size} ({source})", size=format_bytes(total.value), source=total.source)
+            evidence.insert(0, line)
         yield self.finding(
-            evidence=[*facts, *quotes],
-            meaning="Workers pass their batches through /dev/shm. When it is full, they are killed with a bus error."
-            + ("" if quotes else " Nothing was seen to fail yet; num_workers > 0 with large batches will."),
+            evidence=evidence,
+            meaning=sentences(
+                text("Workers pass their batches through /dev/shm. When it is full, they are killed with a bus error."),
+                None if quotes else text("No program has failed yet, but num_workers > 0 with large batches will."),
+            ),
             fix=self._fix(machine),
             severity="error" if quotes else "warning",
         )
 
     @staticmethod
     def _fix(machine: Machine) -> tuple[str, ...]:
-        fewer = "Or, without a new container: DataLoader(num_workers=0), or fewer workers and smaller batches."
+        fewer = text("Or, without a new container: DataLoader(num_workers=0), or fewer workers and smaller batches.")
         kind = container_kind(machine)
         if kind == "kubernetes":
-            return ("In the pod: a volume {emptyDir: {medium: Memory, sizeLimit: 8Gi}} mounted at /dev/shm.", fewer)
+            pod = text("In the pod: mount a volume {emptyDir: {medium: Memory, sizeLimit: 8Gi}} at /dev/shm.")
+            return (pod, fewer)
         if kind in ("docker", "podman"):
-            return (f"{kind} run --shm-size=8g …   # or --ipc=host", fewer)
+            return (text("{engine} run --shm-size=8g …   # or --ipc=host", engine=kind), fewer)
         if kind is None and value_of(machine.host.container) == "none":
             return (as_root(machine, "mount -o remount,size=8G /dev/shm"), fewer)
-        return ("In a container: docker run --shm-size=8g …   # or --ipc=host", fewer)
-
-
-class ImageNeedsNewerDriver(MessageRule):
-    """A container image asks for a newer driver than the host has, or the host's driver is not found for it.
-
-    **Why it matters.** NVIDIA's images state the CUDA that they need (NVIDIA_REQUIRE_CUDA), and the container does not
-    start where the host's driver does not serve it: "unsatisfied condition: cuda>=12.4".
-
-    **What to do.** Update the host's driver, or take an image for an older CUDA. Data-centre cards can start with
-    `NVIDIA_DISABLE_REQUIRE=1` and the image's compat libraries.
-
-    **Sources.** NVIDIA Container Toolkit documentation, NVIDIA_REQUIRE_*.
-    """
-
-    code = "image-needs-driver"
-    severity = "error"
-    title = "The container image needs a newer driver than the host has"
-    blocks = True
-    patterns = (
-        r"nvidia-container-cli: requirement error: unsatisfied condition",
-        r"nvidia-container-cli: initialization error: load library failed: libnvidia-ml\.so",
-        r"nvidia-container-cli: initialization error: driver error",
-    )
-
-    def check(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if not quotes:
-            return
-        too_old = any("unsatisfied condition" in quote for quote in quotes)
-        yield self.finding(
-            title=None if too_old else "The container runtime finds no NVIDIA driver on the host",
-            evidence=quotes,
-            meaning="The host's driver serves an older CUDA than the image was made for."
-            if too_old
-            else "Containers use the host's driver, and there is none that its runtime can load.",
-            fix=(
-                "On the host: nvidia-smi   # which driver, and the newest CUDA that it serves",
-                "Take an image for that CUDA (nvidia/cuda:12.2.2-… for CUDA 12.2), or update the host's driver."
-                if too_old
-                else "Install NVIDIA's driver on the host, and see that nvidia-smi works there first.",
-            ),
-        )
+        return (text("In a container: docker run --shm-size=8g …   # or --ipc=host"), fewer)

@@ -1,1 +1,1 @@
-"""Rules on software: builds, libraries, interpreters, toolkits, and the words of programs."""
+"""Rules about software: framework builds, Python, CUDA libraries, the CUDA toolkit, and errors of programs."""

@@ -1,4 +1,4 @@
-"""Rules on CUDA's and cuDNN's shared libraries: not found, or found in the wrong version."""
+"""Rules about the shared libraries of CUDA and cuDNN: not found, or found in the wrong version."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from ownlab.instruments.doctor.queries import (
     framework_name,
     has_accelerator,
     is_wsl,
-    join,
-    package,
+    package_version,
     variable,
 )
 from ownlab.instruments.doctor.records import Case, Finding
@@ -25,6 +24,7 @@ from ownlab.instruments.doctor.remedies import driver_remedy, torch_command
 from ownlab.instruments.doctor.rule import MessageRule, quote
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import LibraryInstall, Machine
+from ownlab.text import listing, plural, sentences, text
 
 __all__ = ["CudaLibraryMissing", "CudnnMissing", "ShadowedCudnn"]
 
@@ -32,17 +32,17 @@ _DRIVERS = ("libcuda.so", "nvcuda.dll")
 _NAMES = "|".join(library_names())
 _LIBRARY = rf"(?:lib(?:cuda|{_NAMES})\.so[.\d]*|(?:nvcuda|(?:{_NAMES})64_\d+)\.dll)"
 _CUDNN = r"(?:libcudnn\w*\.so[.\d]*|cudnn\w*\.dll)"
-# A program that says so went on without the GPU, or ended.
+# A program that prints this continues without the GPU, or ends.
 _GAVE_UP = re.compile(r"ImportError|OSError|Cannot dlopen some GPU libraries|Skipping registering GPU|Aborted")
-# NVIDIA's wheels lie where Python finds them and the loader does not.
+# Python finds the libraries of NVIDIA's wheels, the dynamic loader does not.
 _ADD_WHEELS_TO_PATH = (
     "export LD_LIBRARY_PATH=$(python -c 'import glob, nvidia; "
     'print(*glob.glob(list(nvidia.__path__)[0] + "/*/lib"), sep=":")\'):$LD_LIBRARY_PATH'
 )
 
 
-def _without(library: str) -> tuple[str, ...]:
-    """How loaders and frameworks say that they do not find a library."""
+def _not_found_messages(library: str) -> tuple[str, ...]:
+    """Return patterns of the messages with which loaders and frameworks report a missing library."""
     return (
         rf"{library}: cannot open shared object file",
         rf"Could not load dynamic library '{library}'",
@@ -52,68 +52,71 @@ def _without(library: str) -> tuple[str, ...]:
 
 
 class _MissingLibraryRule(MessageRule):
-    """A rule that knows a library is missing by the loader's words."""
+    """A rule that recognises a missing library by the loader's message."""
 
     library: str  # its regular expression
 
     def missing(self, case: Case) -> dict[str, str]:
-        """Each library that is missing, with the line that says so."""
+        """Return each missing library with the line that reports it."""
         # The library that the loader itself names comes first: 'libcusolver.so.11'; dlerror: libnvJitLink.so.12: cannot …
         named = re.compile(rf"({self.library}): cannot open shared|({self.library})", re.IGNORECASE)
-        found: dict[str, str] = {}
+        missing: dict[str, str] = {}
         for message in case.messages:
             for match in re.finditer("|".join(self.patterns), message.text, re.IGNORECASE):
                 line = quote(message, match)
                 names = named.findall(line)
                 first = next((loader for loader, _ in names if loader), None) or next((any_ for _, any_ in names), None)
                 if first:
-                    found.setdefault(first, line)
-        return found
+                    missing.setdefault(first, line)
+        return missing
 
     @staticmethod
     def blocks_here(case: Case) -> bool:
-        """Whether the program gave the GPU up, and no other framework reaches it."""
+        """Whether the program stopped using the GPU, and no other framework works."""
         gave_up = any(_GAVE_UP.search(message.text) for message in case.messages)
         return gave_up and not any_framework_works(case.machine)
 
 
 def _harmless(machine: Machine) -> bool:
-    """TensorFlow's CUDA build lists what it misses on machines without a card too, and computes on the CPU."""
+    """TensorFlow's CUDA build also lists missing libraries on machines without a card, and computes on the CPU."""
     return machine.origin == "live" and isinstance(machine.cards, Known) and not has_accelerator(machine)
 
 
 class CudaLibraryMissing(_MissingLibraryRule):
     """A program cannot find one of CUDA's shared libraries.
 
-    **Why it matters.** A program built for CUDA 11 asks for `libcudart.so.11.0` by that name; a CUDA 12 beside it does
-    not help. torch's wheels bring their own copies, which other programs do not see. `libcuda.so.1` is different: it is
-    the driver's, comes with no toolkit and no wheel, and is absent where there is no driver (as in `docker build`).
+    **Why it matters.** A program built for CUDA 11 looks for `libcudart.so.11.0` by that name; an installed CUDA 12 does
+    not help. torch's wheels include their own copies, which other programs do not see. `libcuda.so.1` is different: it
+    belongs to the driver, no toolkit or wheel includes it, and it is missing where there is no driver (as in
+    `docker build`).
 
-    **What to do.** Best: install the program in its build for the CUDA that is here. Else bring the library it asks for,
-    from NVIDIA's wheels, and put their folder on LD_LIBRARY_PATH. For `libcuda.so.1`: the driver, or `--gpus all`.
+    **What to do.** Best: install the program in its build for the installed CUDA. Otherwise install the library from
+    NVIDIA's wheels, and add its folder to LD_LIBRARY_PATH. For `libcuda.so.1`: install the driver, or use `--gpus all`.
 
     **Sources.** ld.so(8); tensorflow, tsl/platform/default/dso_loader.cc; PyPI, nvidia-cuda-runtime-cu11 and its kin.
     """
 
     code = "library-missing"
     severity = "error"
-    title = "One of CUDA's libraries is not found"
+    title = text("One of CUDA's libraries was not found")
     library = _LIBRARY
-    patterns = _without(_LIBRARY)
+    patterns = _not_found_messages(_LIBRARY)
 
     def check(self, case: Case) -> Iterable[Finding]:
         if _harmless(case.machine):
             return
-        found = self.missing(case)
-        drivers = {name: line for name, line in found.items() if name.startswith(_DRIVERS)}
-        others = {name: line for name, line in found.items() if name not in drivers}
+        missing = self.missing(case)
+        drivers = {name: line for name, line in missing.items() if name.startswith(_DRIVERS)}
+        others = {name: line for name, line in missing.items() if name not in drivers}
         if drivers:
             yield self.finding(
-                title=f"The driver's library {next(iter(drivers))} is not found",
+                title=text("The driver's library {library} was not found", library=next(iter(drivers))),
                 evidence=drivers.values(),
-                meaning="This library comes with NVIDIA's driver, not with a toolkit or a wheel. Either there is no driver"
-                " here, or a container was started without the card.",
-                fix=self._reach_the_driver(case.machine),
+                meaning=text(
+                    "This library belongs to the NVIDIA driver; no toolkit or wheel includes it. Either there is no driver,"
+                    " or a container was started without the card."
+                ),
+                fix=self._reach_driver(case.machine),
                 blocks=self.blocks_here(case),
             )
         if others:
@@ -121,86 +124,107 @@ class CudaLibraryMissing(_MissingLibraryRule):
             cuda = parse_version((value_of(torch.cuda) if torch else None) or "")
             built = _built_for(others, cuda[0] if cuda else None)
             yield self.finding(
-                title=f"{join(others)} {'is' if len(others) == 1 else 'are'} not found",
+                title=plural(
+                    len(others),
+                    "{libraries} was not found",
+                    "{libraries} were not found",
+                    libraries=listing(others),
+                ),
                 evidence=others.values(),
-                meaning=f"The loader finds no library of this very name{self._whose(built)}. Another version does not"
-                " stand in for it.",
-                fix=self._bring(case.machine, built, cuda[0] if cuda else None),
+                meaning=sentences(
+                    text("The loader finds no library with exactly this name."),
+                    self._cuda_of_program(built),
+                    text("Another version cannot replace it."),
+                ),
+                fix=self._install_library(case.machine, built, cuda[0] if cuda else None),
                 blocks=self.blocks_here(case),
             )
 
     @staticmethod
-    def _reach_the_driver(machine: Machine) -> Iterable[str]:
+    def _reach_driver(machine: Machine) -> Iterable[str]:
         if is_wsl(machine):
             return ("export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH", *driver_remedy(machine))
         if container_kind(machine):
-            return ("Start the container with the card: docker run --gpus all …",)
+            return (text("Start the container with the card: docker run --gpus all …"),)
         return (
-            "In a container: start it with the card, docker run --gpus all …; docker build never has one.",
+            text("In a container: start it with the card, docker run --gpus all …; docker build never has a card."),
             *driver_remedy(machine),
         )
 
     @staticmethod
-    def _whose(built: dict[str, tuple[int, ...]]) -> str:
-        """Which CUDA the program was built for, as far as the names tell."""
-        sure = sorted({majors[0] for majors in built.values() if len(majors) == 1})
-        if sure:
-            return f", so this program was built for CUDA {join(map(str, sure))}"
-        several = sorted({major for majors in built.values() for major in majors})
-        return f", which is the same in CUDA {join(map(str, several))}" if several else ""
+    def _cuda_of_program(built: dict[str, tuple[int, ...]]) -> str | None:
+        """Say which CUDA the program was built for, as far as the names show it."""
+        certain = sorted({majors[0] for majors in built.values() if len(majors) == 1})
+        if certain:
+            return text("The name shows that this program was built for CUDA {versions}.", versions=listing(certain))
+        possible = sorted({major for majors in built.values() for major in majors})
+        return text("The name is the same in CUDA {versions}.", versions=listing(possible)) if possible else None
 
     @staticmethod
-    def _bring(machine: Machine, built: dict[str, tuple[int, ...]], ours: int | None) -> Iterator[str]:
+    def _install_library(machine: Machine, built: dict[str, tuple[int, ...]], torch_cuda: int | None) -> Iterator[str]:
         torch = framework(machine, "torch")
         if torch is not None and torch.failure and (command := torch_command(machine)):
             yield command
-        if ours and any(built.values()) and not any(ours in majors for majors in built.values()):
-            yield f"Install the program in its build for CUDA {ours}, which torch brings here."
-        # Where the name leaves several open: the newest, which is the likeliest.
-        chosen = {name: majors[-1] if majors else ours for name, majors in built.items()}
+        if torch_cuda and any(built.values()) and not any(torch_cuda in majors for majors in built.values()):
+            yield text(
+                "Install the program in its build for CUDA {version}, which torch includes here.", version=torch_cuda
+            )
+        # If the name fits several versions: the newest is the most likely.
+        chosen = {name: majors[-1] if majors else torch_cuda for name, majors in built.items()}
         wheels = dict.fromkeys(
             wheel for name, major in chosen.items() if major and (wheel := library_wheel(name, major))
         )
         majors = sorted({major for major in chosen.values() if major})
         if wheels:
-            unsure = any(len(majors) > 1 for majors in built.values())
-            another = f"   # for CUDA {majors[-1]}; take the program's own, if that is another" if unsure else ""
-            yield f"pip install {' '.join(wheels)}{another}"
+            command = f"pip install {' '.join(wheels)}"
+            if any(len(majors) > 1 for majors in built.values()):
+                yield text(
+                    "{command}   # for CUDA {version}; change it if the program needs another",
+                    command=command,
+                    version=majors[-1],
+                )
+            else:
+                yield command
             yield _ADD_WHEELS_TO_PATH
         elif majors and majors[-1] < 11:
-            yield f"CUDA {majors[-1]} has no wheels of NVIDIA's: install that toolkit, or a newer build of the program."
+            yield text(
+                "NVIDIA has no wheels for CUDA {version}: install that toolkit, or a newer build of the program.",
+                version=majors[-1],
+            )
         else:
-            yield "Find it: ldconfig -p | grep -E 'libcu|libnv'; then put its folder on LD_LIBRARY_PATH."
+            yield text("Find it: ldconfig -p | grep -E 'libcu|libnv'; then add its folder to LD_LIBRARY_PATH.")
 
 
-def _built_for(names: Iterable[str], torch: int | None) -> dict[str, tuple[int, ...]]:
-    """Each library with the CUDA majors that have one of this name, fewer where the others or torch's CUDA tell."""
-    found = {name: cuda_majors(name) for name in names}
-    sure = {majors[0] for majors in found.values() if len(majors) == 1}
-    for hint in (sure, {torch}):
-        found = {name: tuple(one for one in majors if one in hint) or majors for name, majors in found.items()}
-    return found
+def _built_for(names: Iterable[str], torch_cuda: int | None) -> dict[str, tuple[int, ...]]:
+    """Return the CUDA major versions that have each library; fewer if other libraries or torch's CUDA narrow them."""
+    majors_of = {name: cuda_majors(name) for name in names}
+    certain = {majors[0] for majors in majors_of.values() if len(majors) == 1}
+    for hint in (certain, {torch_cuda}):
+        majors_of = {
+            name: tuple(major for major in majors if major in hint) or majors for name, majors in majors_of.items()
+        }
+    return majors_of
 
 
 class CudnnMissing(_MissingLibraryRule):
     """A program cannot find cuDNN, the library of neural-network kernels.
 
-    **Why it matters.** cuDNN is no part of the CUDA toolkit. torch's wheels bring theirs; TensorFlow before 2.14,
-    CTranslate2 and ONNX Runtime look for one in the system. They want its major version exactly: 8 does not stand in for
-    9. TensorFlow then computes on the CPU; others abort.
+    **Why it matters.** cuDNN is not part of the CUDA toolkit. torch's wheels include it; TensorFlow before 2.14,
+    CTranslate2 and ONNX Runtime look for it in the system. They need exactly its major version: 8 cannot replace 9.
+    TensorFlow then computes on the CPU; others abort.
 
-    **What to do.** TensorFlow 2.14 and newer: `tensorflow[and-cuda]`. Else install the cuDNN that the program asks for,
-    from NVIDIA's wheel, and put its folder on LD_LIBRARY_PATH.
+    **What to do.** TensorFlow 2.14 and newer: `tensorflow[and-cuda]`. Otherwise install the cuDNN that the program needs
+    from NVIDIA's wheel, and add its folder to LD_LIBRARY_PATH.
 
     **Sources.** tensorflow.org/install/source (tested builds); OpenNMT/CTranslate2#1826; NVIDIA's cuDNN support matrix.
     """
 
     code = "cudnn-missing"
     severity = "error"
-    title = "cuDNN is not found"
+    title = text("cuDNN was not found")
     library = _CUDNN
     patterns = (
-        *_without(_CUDNN),
+        *_not_found_messages(_CUDNN),
         r"Unable to load any of \{libcudnn",
         r"DNN library is not found",
     )
@@ -216,15 +240,20 @@ class CudnnMissing(_MissingLibraryRule):
         )
         if not quotes and not unnamed:
             return
-        asked = next((match[1] for line in quotes if (match := re.search(r"libcudnn\w*\.so\.(\d+)", line))), None)
+        wanted = next((match[1] for line in quotes if (match := re.search(r"libcudnn\w*\.so\.(\d+)", line))), None)
+        if unnamed:
+            meaning = text("TensorFlow does not name the missing library; usually it is cuDNN.")
+        elif wanted:
+            meaning = text(
+                "The loader does not find cuDNN {version}; another major version cannot replace it.", version=wanted
+            )
+        else:
+            meaning = text("The loader does not find cuDNN; another major version cannot replace it.")
         yield self.finding(
-            title="TensorFlow cannot load all of CUDA's libraries" if unnamed else None,
+            title=text("TensorFlow cannot load all CUDA libraries") if unnamed else None,
             evidence=(*quotes, *unnamed, *self._versions(case.machine)),
-            meaning="TensorFlow does not say which library it misses; mostly it is cuDNN."
-            if unnamed
-            else f"The loader finds no cuDNN {asked or ''}".rstrip()
-            + "; another major version does not stand in for it.",
-            fix=self._fix(case.machine, asked, bool(unnamed)),
+            meaning=meaning,
+            fix=self._fix(case.machine, wanted, bool(unnamed)),
             blocks=not any_framework_works(case.machine),
         )
 
@@ -233,63 +262,73 @@ class CudnnMissing(_MissingLibraryRule):
         version = _tensorflow_version(machine)
         build = tensorflow_build(version) if version else None
         if build:
-            yield f"TensorFlow {version} was built with CUDA {build.cuda} and cuDNN {build.cudnn}"
+            yield text(
+                "TensorFlow {version} was built with CUDA {cuda} and cuDNN {cudnn}",
+                version=version,
+                cuda=build.cuda,
+                cudnn=build.cudnn,
+            )
 
     @staticmethod
-    def _fix(machine: Machine, asked: str | None, tensorflow: bool) -> Iterator[str]:
+    def _fix(machine: Machine, wanted: str | None, tensorflow: bool) -> Iterator[str]:
         version = _tensorflow_version(machine)
         build = tensorflow_build(version) if version else None
         windows = value_of(machine.host.family) == "windows"
         if windows and version and parse_version(version) > (*parse_version(tensorflow_windows_last()), 99):
-            yield "On Windows itself TensorFlow uses no GPU since 2.11: run it in WSL2."
+            yield text("TensorFlow uses no GPU on Windows itself since 2.11: run it in WSL2.")
         elif build and parse_version(build.version) >= (2, 14):
             yield f"pip install 'tensorflow[and-cuda]=={build.version}.*'"
         elif build and (wheel := cudnn_wheel(build.cudnn, parse_version(build.cuda)[0])):
-            # A newer cuDNN of the same major stands in for the one that TensorFlow was built with.
+            # A newer cuDNN of the same major version also works.
             yield f"pip install '{wheel}'"
             yield _ADD_WHEELS_TO_PATH
         elif build:
             yield f"conda install -c conda-forge cudatoolkit={build.cuda} cudnn={build.cudnn}"
         elif tensorflow:
-            yield "pip install 'tensorflow[and-cuda]'   # TensorFlow 2.14 or newer"
+            yield text("pip install 'tensorflow[and-cuda]'   # TensorFlow 2.14 or newer")
         else:
-            yield from _cudnn_for_words(machine, asked)
-            if package(machine, "ctranslate2"):
-                yield "Or a CTranslate2 for the cuDNN that is here: 4.5 and newer want cuDNN 9, 4.4 wants 8."
+            yield from _install_cudnn(machine, wanted)
+            if package_version(machine, "ctranslate2"):
+                yield text(
+                    "Or install a CTranslate2 for the installed cuDNN: 4.5 and newer need cuDNN 9, 4.4 needs cuDNN 8."
+                )
 
 
-def _cudnn_for_words(machine: Machine, asked: str | None) -> Iterator[str]:
-    """The wheel of the cuDNN that the loader asked for: for torch's CUDA, or for one that has a wheel of it."""
+def _install_cudnn(machine: Machine, wanted: str | None) -> Iterator[str]:
+    """Yield the commands for the cuDNN wheel that the loader needs: for torch's CUDA, or for one that has a wheel."""
     torch = framework(machine, "torch")
-    ours = parse_version((value_of(torch.cuda) if torch else None) or "")[:1]
-    for major in (*ours, 12, 11):
-        wheel = cudnn_wheel(asked, major) if asked else f"nvidia-cudnn-cu{major}"
+    torch_cuda = parse_version((value_of(torch.cuda) if torch else None) or "")[:1]
+    for major in (*torch_cuda, 12, 11):
+        wheel = cudnn_wheel(wanted, major) if wanted else f"nvidia-cudnn-cu{major}"
         if wheel:
-            yield f"pip install '{wheel}'   # for CUDA {major}"
+            yield text("pip install '{wheel}'   # for CUDA {version}", wheel=wheel, version=major)
             yield _ADD_WHEELS_TO_PATH
             return
-    yield f"cuDNN {asked} has no wheel of NVIDIA's: take a newer release of the program, or the image that it was made for."
+    yield text(
+        "NVIDIA has no wheel of cuDNN {version}: use a newer release of the program, or the image that it was made for.",
+        version=wanted,
+    )
 
 
 def _tensorflow_version(machine: Machine) -> str | None:
-    one = framework(machine, "tensorflow")
-    return (value_of(one.version) if one else None) or package(machine, "tensorflow")
+    tensorflow = framework(machine, "tensorflow")
+    return (value_of(tensorflow.version) if tensorflow else None) or package_version(machine, "tensorflow")
 
 
-def _quote_lines(sign: str, case: Case) -> list[str]:
-    return [quote(message, match) for message in case.messages if (match := re.search(sign, message.text))]
+def _quote_lines(pattern: str, case: Case) -> list[str]:
+    return [quote(message, match) for message in case.messages if (match := re.search(pattern, message.text))]
 
 
 class ShadowedCudnn(MessageRule):
-    """A cuDNN of another version stands in front of the one that the framework was built with.
+    """Another version of cuDNN is found before the one that the framework was built with.
 
-    **Why it matters.** LD_LIBRARY_PATH (or an old copy among the system's libraries) is searched before the framework's
-    own folder. cuDNN is a family of libraries that must all be of one version: a mixture ends in undefined symbols,
-    `CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH`, or in a framework that refuses the older one. torch's wheels from 2.4 on
-    look into their own folder first, yet other libraries in the same process may still load the wrong one.
+    **Why it matters.** The loader searches LD_LIBRARY_PATH (or finds an old copy among the system's libraries) before the
+    framework's own folder. cuDNN consists of several libraries that must all have one version: a mixture causes undefined
+    symbols, `CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH`, or a framework that refuses the older version. torch's wheels from
+    2.4 on search their own folder first, but other libraries in the same process may still load the wrong one.
 
-    **What to do.** Start Python without LD_LIBRARY_PATH, or take the folder of that cuDNN out of it. Where two packages
-    want different cuDNN versions, bring them to releases that want the same.
+    **What to do.** Start Python without LD_LIBRARY_PATH, or remove the folder of that cuDNN from it. If two packages need
+    different cuDNN versions, install releases that need the same.
 
     **Sources.** pytorch/pytorch#119989; OpenNMT/CTranslate2#1826; tensorflow/tensorflow#60913;
     torch/backends/cudnn/__init__.py.
@@ -297,7 +336,7 @@ class ShadowedCudnn(MessageRule):
 
     code = "cudnn-shadow"
     severity = "error"
-    title = "A cuDNN of another version is in front of the framework's own"
+    title = text("Another version of cuDNN is found before the framework's own")
     blocks = True
     patterns = (
         r"libcudnn\S*:\s+undefined symbol",
@@ -310,61 +349,72 @@ class ShadowedCudnn(MessageRule):
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         quotes = self.quotes(case)
-        strays = list(self._strays(machine))
-        if not quotes and not strays:
+        shadowing = list(self._shadowing_copies(machine))
+        if not quotes and not shadowing:
             return
-        path = variable(machine, "LD_LIBRARY_PATH")
-        torch = framework(machine, "torch")
-        blocks = bool(quotes) and not any_framework_works(machine)
-        folders = dict.fromkeys(one.path.rpartition("/")[0] for one in strays)
+        folders = list(dict.fromkeys(copy.path.rpartition("/")[0] for copy in shadowing))
         yield self.finding(
-            title=None if quotes else "LD_LIBRARY_PATH has a cuDNN of another version than torch's",
-            evidence=(
-                *quotes,
-                *(f"{describe_fact(one.path + ': cuDNN', one.version)}, on LD_LIBRARY_PATH" for one in strays),
-                *([f"{framework_name(torch)} wants cuDNN {_wanted(machine)}"] if torch and strays else []),
-                *([f"LD_LIBRARY_PATH={path}"] if path and quotes and not strays else []),
-            ),
-            meaning="Libraries of two cuDNN versions meet in one process."
+            title=None if quotes else text("LD_LIBRARY_PATH contains another version of cuDNN than torch's"),
+            evidence=(*quotes, *self._facts(machine, shadowing, bool(quotes))),
+            meaning=text("Libraries of two cuDNN versions are loaded in one process.")
             if quotes
-            else "A library that asks for cuDNN by name gets this copy before the framework's own. No program was seen to"
-            " fail yet.",
+            else text(
+                "A library that loads cuDNN by name gets this copy before the framework's own. No program has failed yet."
+            ),
             fix=(
-                "env -u LD_LIBRARY_PATH python …   # to try it",
-                f"Take {join(folders) or 'the folder with that cuDNN'} out of LD_LIBRARY_PATH.",
+                text("env -u LD_LIBRARY_PATH python …   # to try it"),
+                text("Remove {folders} from LD_LIBRARY_PATH.", folders=listing(folders))
+                if folders
+                else text("Remove the folder with that cuDNN from LD_LIBRARY_PATH."),
                 *self._other_fixes(case, quotes),
             ),
             severity="error" if quotes else "warning",
-            blocks=blocks,
+            blocks=bool(quotes) and not any_framework_works(machine),
         )
+
+    @staticmethod
+    def _facts(machine: Machine, shadowing: list[LibraryInstall], failed: bool) -> Iterator[str]:
+        for copy in shadowing:
+            yield text(
+                "{path}: {cudnn}, on LD_LIBRARY_PATH", path=copy.path, cudnn=describe_fact(text("cuDNN"), copy.version)
+            )
+        torch = framework(machine, "torch")
+        if torch and shadowing:
+            yield text(
+                "{framework} needs cuDNN {version}", framework=framework_name(torch), version=_wanted_cudnn(machine)
+            )
+        path = variable(machine, "LD_LIBRARY_PATH")
+        if path and failed and not shadowing:
+            yield f"LD_LIBRARY_PATH={path}"
 
     @staticmethod
     def _other_fixes(case: Case, quotes: tuple[str, ...]) -> Iterator[str]:
         for line in quotes:
             versions = re.search(r"Loaded runtime CuDNN library: [\d.]+ .*compiled with: ([\d.]+\d)", line)
             if versions:
-                yield f"Or bring a cuDNN as new as the program's: pip install -U 'nvidia-cudnn-cu12>={versions[1]}'"
+                yield text(
+                    "Or install a cuDNN as new as the program's: pip install -U 'nvidia-cudnn-cu12>={version}'",
+                    version=versions[1],
+                )
                 return
-        if package(case.machine, "ctranslate2"):
-            yield "CTranslate2 4.5 and newer want cuDNN 9, 4.4 wants 8: choose the one that fits torch's."
+        if package_version(case.machine, "ctranslate2"):
+            yield text(
+                "CTranslate2 4.5 and newer need cuDNN 9, 4.4 needs cuDNN 8: choose the one that matches torch's."
+            )
 
     @staticmethod
-    def _strays(machine: Machine) -> Iterator[LibraryInstall]:
-        """Copies on LD_LIBRARY_PATH that cannot do torch's work: of another major version, or older."""
-        wanted = parse_version(_wanted(machine) or "")
-        for one in value_of(machine.toolkits.cudnn) or ():
-            found = parse_version(value_of(one.version) or "")
-            if (
-                one.origin == "LD_LIBRARY_PATH"
-                and wanted
-                and found
-                and not (wanted[:2] <= found[:2] < (wanted[0] + 1,))
-            ):
-                yield one
+    def _shadowing_copies(machine: Machine) -> Iterator[LibraryInstall]:
+        """Yield the copies on LD_LIBRARY_PATH that torch cannot use: of another major version, or older."""
+        wanted = parse_version(_wanted_cudnn(machine) or "")
+        for copy in value_of(machine.toolkits.cudnn) or ():
+            version = parse_version(value_of(copy.version) or "")
+            usable = wanted and version and wanted[:2] <= version[:2] < (wanted[0] + 1,)
+            if copy.origin == "LD_LIBRARY_PATH" and wanted and version and not usable:
+                yield copy
 
 
-def _wanted(machine: Machine) -> str | None:
-    """The cuDNN that torch was built with: what it says itself may be the one that shadows it."""
+def _wanted_cudnn(machine: Machine) -> str | None:
+    """Return the cuDNN that torch was built with: the version that torch reports may be the shadowing one."""
     torch = framework(machine, "torch")
     version, cuda = (value_of(torch.version), value_of(torch.cuda)) if torch else (None, None)
     official = version is not None and ("+" not in version or "+cu" in version)

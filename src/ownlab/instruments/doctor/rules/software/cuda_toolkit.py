@@ -1,4 +1,4 @@
-"""Rules on what is compiled together: torch, its companions, extensions, and the CUDA toolkit that builds them."""
+"""Rules about compiling for CUDA: the toolkit (nvcc), its host compiler, PTX, and extensions built for torch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ownlab.instruments.doctor.queries import (
     describe_cards,
     framework,
     nvidia_cards,
-    package,
+    package_version,
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Card
+from ownlab.text import text
 
 __all__ = [
     "CudaVersionMismatch",
@@ -28,29 +29,29 @@ __all__ = [
     "ToolkitVersionDiffers",
 ]
 
-# The variant of a wheel; other local versions (a commit, NVIDIA's own builds) say nothing of CUDA.
+# The variant of a wheel; other local versions (a commit, NVIDIA's own builds) do not name a CUDA version.
 _VARIANT = re.compile(r"\+(cu\d+|cpu|rocm[\d.]+|xpu)$")
-# torch's CUDA as the messages name it.
+# torch's CUDA version in the messages.
 _TORCH_CUDA = re.compile(r"compile\s+PyTorch \(([\d.]+)\)|PyTorch has CUDA Version=([\d.]+)")
 
 
 class CudaVersionMismatch(MessageRule):
-    """Two parts that must be built with the same CUDA or the same torch are not.
+    """Packages that must be built with the same CUDA or the same torch are not.
 
     **Why it matters.** torch, torchvision, torchaudio and every compiled extension share memory layouts and CUDA
-    libraries. Built against different CUDA majors or different torch releases, they refuse each other ("compiled with
-    different CUDA major versions", "undefined symbol", "operator torchvision::nms does not exist"). Compiling an
-    extension needs an nvcc of the same CUDA major as torch.
+    libraries. If they are built against different CUDA major versions or different torch releases, they do not load
+    together ("compiled with different CUDA major versions", "undefined symbol", "operator torchvision::nms does not
+    exist"). Compiling an extension needs an nvcc with the same CUDA major version as torch.
 
-    **What to do.** Install torch and its companions in one command from one index, and reinstall extensions after torch
-    changes. To compile an extension, point CUDA_HOME at a toolkit of torch's CUDA major.
+    **What to do.** Install torch, torchvision and torchaudio in one command from one index, and reinstall extensions after
+    torch changes. To compile an extension, point CUDA_HOME at a toolkit with torch's CUDA major version.
 
-    **Sources.** torch/utils/cpp_extension.py and torchvision/extension.py (the words).
+    **Sources.** torch/utils/cpp_extension.py and torchvision/extension.py (the messages).
     """
 
     code = "cuda-mismatch"
     severity = "error"
-    title = "Parts built with different CUDA or torch versions are mixed"
+    title = text("Packages built with different CUDA or torch versions are mixed")
     patterns = (
         r"detected CUDA version \([\d.]+\) mismatches the version that was used to compile",
         r"compiled with different\s+CUDA (?:major )?versions",
@@ -61,52 +62,56 @@ class CudaVersionMismatch(MessageRule):
 
     def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
-        torch = package(case.machine, "torch") or ""
-        beside = [(name, package(case.machine, name) or "") for name in self._COMPANIONS]
+        torch = package_version(case.machine, "torch") or ""
+        companions = [(name, package_version(case.machine, name) or "") for name in self._COMPANIONS]
         mixed = [
-            f"{name} {version} stands beside torch {torch}"
-            for name, version in beside
+            text("{package} {version} is installed with torch {torch}", package=name, version=version, torch=torch)
+            for name, version in companions
             if (ours := _VARIANT.search(torch)) and (other := _VARIANT.search(version)) and ours[1] != other[1]
         ]
         if mixed or quotes:
             yield self.finding(
                 evidence=(*mixed, *quotes),
-                meaning="These were not built for each other: they refuse to load together, or crash.",
+                meaning=text("These packages were not built for each other: they do not load together, or crash."),
                 fix=self._fix(case, quotes),
             )
 
     @staticmethod
     def _fix(case: Case, quotes: tuple[str, ...]) -> Iterator[str]:
         torch = framework(case.machine, "torch")
-        said = [match[1] or match[2] for message in case.messages if (match := _TORCH_CUDA.search(message.text))]
-        cuda = (value_of(torch.cuda) if torch else None) or next(iter(said), None)
+        in_messages = [match[1] or match[2] for message in case.messages if (match := _TORCH_CUDA.search(message.text))]
+        cuda = (value_of(torch.cuda) if torch else None) or next(iter(in_messages), None)
         if any("mismatches the version" in quote for quote in quotes):
-            wanted = major_minor(cuda) if cuda else "X.Y"
-            yield f"export CUDA_HOME=/usr/local/cuda-{wanted}   # a toolkit of torch's CUDA; then compile again"
+            yield text(
+                "export CUDA_HOME=/usr/local/cuda-{cuda}   # a toolkit with torch's CUDA; then compile again",
+                cuda=major_minor(cuda) if cuda else "X.Y",
+            )
             return
         tag = f"cu{major_minor(cuda).replace('.', '')}" if cuda else "cuXYZ"
         index = f"--index-url https://download.pytorch.org/whl/{tag}"
         yield f"pip install --force-reinstall torch torchvision torchaudio {index}"
-        yield "Then reinstall the compiled extensions (flash-attn, xformers, …), so that they are built for this torch."
+        yield text(
+            "Then reinstall the compiled extensions (flash-attn, xformers, …), so that they are built for this torch."
+        )
 
 
 class ToolkitLacksArchitecture(MessageRule):
-    """The CUDA toolkit here cannot compile for this card.
+    """The installed CUDA toolkit cannot compile for this card.
 
-    **Why it matters.** Each architecture has a first toolkit that knows it (Ampere 8.0: CUDA 11.0; GeForce 30, 8.6: 11.1;
-    Ada and Hopper: 11.8; Blackwell: 12.8) and, once dropped, a last one (Maxwell, Pascal, Volta: 12.9). With any other
-    nvcc, compiling an extension fails: "Unsupported gpu architecture 'compute_86'". Programs that bring their own CUDA,
-    as torch's wheels do, are not affected.
+    **Why it matters.** Each architecture has a first toolkit that supports it (Ampere 8.0: CUDA 11.0; GeForce 30, 8.6:
+    11.1; Ada and Hopper: 11.8; Blackwell: 12.8) and, once it is dropped, a last one (Maxwell, Pascal, Volta: 12.9). With
+    any other nvcc, compiling an extension fails: "Unsupported gpu architecture 'compute_86'". Programs that include their
+    own CUDA, such as torch's wheels, are not affected.
 
     **What to do.** Install a toolkit between the first and the last for this card and put it first on PATH, or point
-    CUDA_HOME at it; or leave the card's architecture out of TORCH_CUDA_ARCH_LIST where it is not needed.
+    CUDA_HOME at it; or leave the card's architecture out of TORCH_CUDA_ARCH_LIST if it is not needed.
 
     **Sources.** NVIDIA's CUDA toolkit release notes, 11.0 to 13.2.
     """
 
     code = "toolkit-arch"
     severity = "warning"
-    title = "The CUDA toolkit cannot compile for this card"
+    title = text("The CUDA toolkit cannot compile for this card")
     patterns = (
         r"Unsupported gpu architecture '(?:compute|sm)_\d+'",
         r"Value '(?:compute|sm)_\d+' is not defined for option",
@@ -114,29 +119,45 @@ class ToolkitLacksArchitecture(MessageRule):
 
     def check(self, case: Case) -> Iterable[Finding]:
         nvcc = value_of(case.machine.toolkits.nvcc)
-        lacking = [card for card in nvidia_cards(case.machine) if nvcc and not _compiles_for(nvcc, card)]
+        unsupported = [card for card in nvidia_cards(case.machine) if nvcc and not _compiles_for(nvcc, card)]
         quotes = self.quotes(case)
-        if lacking or quotes:
-            first, last = _toolkits_for(lacking[0]) if lacking else (None, None)
-            wanted = f"CUDA {first or 'any'} to {last or 'the newest'}"
-            wanted = wanted if lacking else "a CUDA that knows the architecture in the message"
-            cards = describe_cards(lacking, lambda card: f": {architecture_name(card)}, {capability(card)}")
+        if unsupported or quotes:
             yield self.finding(
-                evidence=(*([f"nvcc is {nvcc}"] if lacking else []), *cards, *quotes),
-                meaning="Extensions cannot be compiled for this card with this nvcc. Wheels that bring their own CUDA"
-                " still run.",
+                evidence=(
+                    *([text("nvcc is {version}", version=nvcc)] if unsupported else []),
+                    *describe_cards(unsupported, lambda card: f"{architecture_name(card)}, {capability(card)}"),
+                    *quotes,
+                ),
+                meaning=text(
+                    "This nvcc cannot compile extensions for this card. Wheels that include their own CUDA still run."
+                ),
                 fix=(
-                    f"Install a toolkit: {wanted}.",
-                    "export CUDA_HOME=/usr/local/cuda-X.Y PATH=/usr/local/cuda-X.Y/bin:$PATH   # with its version",
+                    _install_toolkit(unsupported[0])
+                    if unsupported
+                    else text("Install a CUDA toolkit that supports the architecture in the message."),
+                    text(
+                        "export CUDA_HOME=/usr/local/cuda-X.Y PATH=/usr/local/cuda-X.Y/bin:$PATH   # with its version"
+                    ),
                 ),
             )
 
 
+def _install_toolkit(card: Card) -> str:
+    first, last = _toolkits_for(card)
+    if first and last:
+        return text("Install a toolkit: CUDA {first} to {last}.", first=first, last=last)
+    if first:
+        return text("Install a toolkit: CUDA {first} or newer.", first=first)
+    if last:
+        return text("Install a toolkit: CUDA {last} or older.", last=last)
+    return text("Install another CUDA toolkit.")
+
+
 def _toolkits_for(card: Card) -> tuple[str | None, str | None]:
-    """The first and the last toolkit that compile for a card; None: the oldest, the newest, or not known."""
-    found = capability(card)
-    family = architecture_of(found) if found else None
-    return (family.first_cuda.get(found), family.last_cuda_for(found)) if family and found else (None, None)
+    """Return the first and last toolkit that compile for a card; None: no limit, or unknown."""
+    number = capability(card)
+    family = architecture_of(number) if number else None
+    return (family.first_cuda.get(number), family.last_cuda_for(number)) if family and number else (None, None)
 
 
 def _compiles_for(nvcc: str, card: Card) -> bool:
@@ -148,19 +169,19 @@ def _compiles_for(nvcc: str, card: Card) -> bool:
 class ToolkitVersionDiffers(Rule):
     """The system's CUDA toolkit differs from the CUDA inside the framework; this is normal.
 
-    **Why it matters.** It does not, for running: torch's wheels bring their own CUDA libraries, and only the driver must
-    be new enough for them. nvcc and `CUDA Version` in nvidia-smi (the newest CUDA that the driver serves) are three
-    different things that often show three different numbers. It matters only when an extension is compiled: then nvcc
-    should be of torch's CUDA major version.
+    **Why it matters.** It does not matter for running programs: torch's wheels include their own CUDA libraries, and only
+    the driver must be new enough for them. nvcc, torch's CUDA and the `CUDA Version` in nvidia-smi (the newest CUDA that
+    the driver supports) are three different things that often show three different numbers. It matters only when an
+    extension is compiled: then nvcc should have torch's CUDA major version.
 
-    **What to do.** Nothing. To compile an extension: point CUDA_HOME at a toolkit of the same major version.
+    **What to do.** Nothing. To compile an extension: point CUDA_HOME at a toolkit with the same major version.
 
     **Sources.** NVIDIA's CUDA compatibility guide; torch/utils/cpp_extension.py.
     """
 
     code = "toolkit-diff"
     severity = "note"
-    title = "The CUDA toolkit differs from the framework's CUDA, which is harmless"
+    title = text("The CUDA toolkit differs from the framework's CUDA, which is harmless")
 
     def check(self, case: Case) -> Iterable[Finding]:
         nvcc = value_of(case.machine.toolkits.nvcc)
@@ -170,73 +191,42 @@ class ToolkitVersionDiffers(Rule):
             return
         same_major = parse_version(nvcc)[0] == parse_version(cuda)[0]
         yield self.finding(
-            evidence=[f"nvcc is {nvcc}; torch brings CUDA {cuda}"],
-            meaning="The wheel brings its own CUDA libraries, so programs run. "
-            + (
-                "For compiling extensions its major version fits as well."
-                if same_major
-                else "Only compiling an extension needs an nvcc of torch's CUDA major version."
-            ),
-            fix=["Nothing to do."]
+            evidence=[text("nvcc is {nvcc}; torch includes CUDA {cuda}", nvcc=nvcc, cuda=cuda)],
+            meaning=text(
+                "The wheel includes its own CUDA libraries, so programs run. nvcc's major version also fits for compiling"
+                " extensions."
+            )
             if same_major
-            else [f"Nothing to do; to compile an extension: export CUDA_HOME=/usr/local/cuda-{major_minor(cuda)}"],
-        )
-
-
-class PtxTooNew(MessageRule):
-    """A program's PTX was made by a newer CUDA toolkit than this driver can compile.
-
-    **Why it matters.** Machine code of any CUDA 12.x (13.x) runs on every driver of its family. PTX does not: the driver
-    compiles it, and knows only what its own CUDA version knows. A kernel that was just compiled here (Triton, Numba, an
-    extension built with a newer nvcc, a wheel with PTX alone for this card) then fails: "the provided PTX was compiled
-    with an unsupported toolchain" (222).
-
-    **What to do.** Update the driver to the one of that toolkit, or compile with a toolkit that is no newer than the
-    `CUDA Version` that nvidia-smi shows; or install a build with machine code for the card.
-
-    **Sources.** NVIDIA's CUDA compatibility guide, "minor version compatibility" and its limits.
-    """
-
-    code = "ptx-toolchain"
-    severity = "error"
-    title = "PTX was made by a newer CUDA than the driver knows"
-    patterns = (r"PTX was compiled with an unsupported toolchain", r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
-
-    def check(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if not quotes:
-            return
-        serves = value_of(case.machine.nvidia.cuda)
-        nvcc = value_of(case.machine.toolkits.nvcc)
-        seen = [f"the driver serves CUDA up to {serves}"] if serves else []
-        seen += [f"nvcc is {nvcc}"] if nvcc else []
-        yield self.finding(
-            evidence=(*quotes, *seen),
-            meaning="The driver compiles PTX, and this PTX is of a CUDA version newer than its own. Machine code would run.",
-            fix=(
-                "Update the driver: the newest CUDA that it serves must be as new as the toolkit that made the PTX.",
-                f"Or compile with CUDA {serves} or older."
-                if serves
-                else "Or compile with an older toolkit: nvidia-smi shows the newest that the driver knows.",
+            else text(
+                "The wheel includes its own CUDA libraries, so programs run. Only compiling an extension needs an nvcc with"
+                " torch's CUDA major version."
             ),
+            fix=[
+                text("Nothing to do.")
+                if same_major
+                else text(
+                    "Nothing to do; to compile an extension: export CUDA_HOME=/usr/local/cuda-{cuda}",
+                    cuda=major_minor(cuda),
+                )
+            ],
         )
 
 
 class HostCompilerTooNew(MessageRule):
-    """The C++ compiler is newer than this nvcc allows.
+    """The C++ compiler is newer than this nvcc supports.
 
-    **Why it matters.** Each nvcc knows C++ compilers up to a version; with a newer one, building an extension stops:
-    "unsupported GNU version! gcc versions later than 12 are not supported".
+    **Why it matters.** Each nvcc supports C++ compilers up to a certain version; with a newer one, building an extension
+    stops: "unsupported GNU version! gcc versions later than 12 are not supported".
 
-    **What to do.** Let nvcc use an older compiler, or install a newer toolkit. `-allow-unsupported-compiler` builds too,
-    at one's own risk.
+    **What to do.** Let nvcc use an older compiler, or install a newer toolkit. `-allow-unsupported-compiler` also builds,
+    at your own risk.
 
     **Sources.** NVIDIA CUDA installation guide for Linux, host compiler support.
     """
 
     code = "compiler-new"
     severity = "error"
-    title = "The C++ compiler is too new for this nvcc"
+    title = text("The C++ compiler is too new for this nvcc")
     patterns = (
         r"unsupported GNU version! gcc versions later than (?P<gcc>\d+)",
         r"unsupported clang version! clang version must be",
@@ -247,12 +237,61 @@ class HostCompilerTooNew(MessageRule):
         if not quotes:
             return
         newest = next((match["gcc"] for _, match in self.matches(case) if match["gcc"]), None)
-        version = newest or "N"
         yield self.finding(
             evidence=quotes,
-            meaning="nvcc refuses a compiler that it was not tested with; nothing is wrong with the card or the driver.",
+            meaning=text(
+                "nvcc refuses a compiler that it was not tested with. The card and the driver are not at fault."
+            ),
             fix=(
-                f"export CC=gcc-{version} CXX=g++-{version} NVCC_PREPEND_FLAGS='-ccbin g++-{version}'   # after installing them",
-                "Or install a newer CUDA toolkit.",
+                text(
+                    "export CC=gcc-{version} CXX=g++-{version} NVCC_PREPEND_FLAGS='-ccbin g++-{version}'"
+                    "   # after installing them",
+                    version=newest or "N",
+                ),
+                text("Or install a newer CUDA toolkit."),
+            ),
+        )
+
+
+class PtxTooNew(MessageRule):
+    """A program's PTX was made by a newer CUDA toolkit than this driver supports.
+
+    **Why it matters.** Machine code of any CUDA 12.x (13.x) runs on every driver of its major version. PTX does not: the
+    driver compiles it, and supports only PTX of its own CUDA version or older. A kernel that was just compiled (by Triton,
+    Numba, an extension built with a newer nvcc, or from a wheel that has only PTX for this card) then fails: "the provided
+    PTX was compiled with an unsupported toolchain" (222).
+
+    **What to do.** Update the driver to that of the toolkit, or compile with a toolkit that is not newer than the `CUDA
+    Version` in nvidia-smi; or install a build with machine code for the card.
+
+    **Sources.** NVIDIA's CUDA compatibility guide, "minor version compatibility" and its limits.
+    """
+
+    code = "ptx-toolchain"
+    severity = "error"
+    title = text("The PTX was made by a newer CUDA than the driver supports")
+    patterns = (r"PTX was compiled with an unsupported toolchain", r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if not quotes:
+            return
+        newest = value_of(case.machine.nvidia.cuda)
+        nvcc = value_of(case.machine.toolkits.nvcc)
+        evidence: list[str] = list(quotes)
+        if newest:
+            evidence.append(text("the driver supports CUDA up to {version}", version=newest))
+        if nvcc:
+            evidence.append(text("nvcc is {version}", version=nvcc))
+        yield self.finding(
+            evidence=evidence,
+            meaning=text(
+                "The driver compiles PTX, and this PTX is for a newer CUDA version than the driver's. Machine code would run."
+            ),
+            fix=(
+                text("Update the driver: it must support the CUDA version of the toolkit that made the PTX."),
+                text("Or compile with CUDA {version} or older.", version=newest)
+                if newest
+                else text("Or compile with an older toolkit: nvidia-smi shows the newest that the driver supports."),
             ),
         )

@@ -1,4 +1,4 @@
-"""Rules on a program's own errors, as people paste them: the machine is mostly fine, and the program is not."""
+"""Rules about errors of programs, as people paste them: usually the machine works, and the program is at fault."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import set_variable
 from ownlab.instruments.doctor.rule import QUOTES_SHOWN, FixedMessageRule, MessageRule
 from ownlab.machine.facts import value_of
+from ownlab.text import sentences, text
 from ownlab.units import GIB, format_bytes
 
 __all__ = [
@@ -27,22 +28,22 @@ __all__ = [
 
 
 class DeviceAssert(MessageRule):
-    """A check inside a kernel failed on the card: mostly a label or an index that is out of range.
+    """A check inside a kernel failed on the card: usually a label or an index is out of range.
 
-    **Why it matters.** Kernels check their indices, and one was wrong: a class label as large as the number of classes
-    (or -1), a token beyond the vocabulary, a position beyond the longest sequence. The card's context is lost with it:
-    everything after it in the same process fails too. The traceback often points at a later, innocent line, since
-    kernels run behind Python's back.
+    **Why it matters.** Kernels check their indices, and one was wrong: a class label as large as the number of classes (or
+    -1), a token beyond the vocabulary, a position beyond the longest sequence. The CUDA context is lost with it:
+    everything after it in the same process fails too. The traceback often points at a later, unrelated line, because
+    kernels run asynchronously.
 
     **What to do.** Run the same step once on the CPU: there the error names the index. Or set `CUDA_LAUNCH_BLOCKING=1`
-    before Python starts, so that the traceback is true. Then restart the process (the notebook's kernel).
+    before Python starts, so that the traceback points at the right line. Then restart the process (the notebook's kernel).
 
     **Sources.** torch's own message; pytorch.org, CUDA semantics, "Asynchronous execution".
     """
 
     code = "device-assert"
     severity = "error"
-    title = "A check inside a kernel failed: mostly an index or a label out of range"
+    title = text("A check inside a kernel failed: usually an index or a label is out of range")
     patterns = (
         r"device-side assert triggered",
         r"cudaErrorAssert\b",
@@ -54,34 +55,38 @@ class DeviceAssert(MessageRule):
         if quotes:
             yield self.finding(
                 evidence=quotes[:QUOTES_SHOWN],
-                meaning="The card is fine. A value that was used as an index or a class label was out of range, and the"
-                " program's hold on the card is lost: whatever follows in the same process fails too.",
+                meaning=text(
+                    "The card works. A value used as an index or a class label was out of range. The CUDA context is lost:"
+                    " everything that follows in the same process fails too."
+                ),
                 fix=(
-                    "Run one step on the CPU (device='cpu'): there the error names the index.",
-                    set_variable(case.machine, "CUDA_LAUNCH_BLOCKING=1")
-                    + "   # before Python starts: the traceback is true",
-                    "Check labels: 0 <= label < number of classes; tokens: 0 <= id < size of the vocabulary.",
-                    "Restart the process (the notebook's kernel) before the next try.",
+                    text("Run one step on the CPU (device='cpu'): there the error names the index."),
+                    text(
+                        "{command}   # before Python starts: the traceback then points at the right line",
+                        command=set_variable(case.machine, "CUDA_LAUNCH_BLOCKING=1"),
+                    ),
+                    text("Check labels: 0 <= label < number of classes; tokens: 0 <= id < size of the vocabulary."),
+                    text("Restart the process (the notebook's kernel) before the next try."),
                 ),
             )
 
 
 class IllegalMemoryAccess(MessageRule):
-    """A kernel touched memory that is not its own, or ended in a way that nobody can name.
+    """A kernel accessed memory outside its own, or failed for an unspecified reason.
 
-    **Why it matters.** Mostly a bug in a custom kernel or an extension (or one that was built for another version of
-    torch); sometimes a race between streams; rarely a card that is failing. The process has lost the card: only a new
-    process can use it. In the kernel log the same event is Xid 31 (page fault) or Xid 13 (exception).
+    **Why it matters.** Usually the cause is a bug in a custom kernel or an extension (or an extension built for another
+    torch version); sometimes a race between streams; rarely a failing card. The process has lost its CUDA context: only a
+    new process can use the card. In the kernel log the same event is Xid 31 (page fault) or Xid 13 (exception).
 
-    **What to do.** Restart the process. Find the kernel with `CUDA_LAUNCH_BLOCKING=1`, then with compute-sanitizer.
-    Update or rebuild the extension. If many different programs fail so on one card only, test that card.
+    **What to do.** Restart the process. Find the kernel with `CUDA_LAUNCH_BLOCKING=1`, then with compute-sanitizer. Update
+    or rebuild the extension. If many different programs fail this way on one card only, test that card.
 
     **Sources.** NVIDIA, CUDA runtime API, error types; NVIDIA, Xid errors; docs.nvidia.com/compute-sanitizer.
     """
 
     code = "illegal-access"
     severity = "error"
-    title = "A kernel touched memory that is not its own"
+    title = text("A kernel accessed memory outside its own")
     patterns = (
         r"an illegal memory access was encountered",
         r"CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
@@ -99,14 +104,21 @@ class IllegalMemoryAccess(MessageRule):
         ]
         yield self.finding(
             evidence=(*quotes[:QUOTES_SHOWN], *(f"kernel log: {line[:200]}" for line in dict.fromkeys(logged[:1]))),
-            meaning="A bug in a kernel (an extension's, mostly) or an extension that was built for another torch. The"
-            " process has lost the card; a new one can use it."
-            + (" The Xid in the kernel log is this same event." if logged else ""),
+            meaning=sentences(
+                text(
+                    "A kernel has a bug (usually in an extension), or an extension was built for another torch. The process"
+                    " has lost the card; a new process can use it."
+                ),
+                text("The Xid in the kernel log is this same event.") if logged else None,
+            ),
             fix=(
-                "Restart the process (the notebook's kernel).",
-                set_variable(case.machine, "CUDA_LAUNCH_BLOCKING=1") + "   # then the traceback names the operation",
-                "compute-sanitizer python YOUR_SCRIPT.py   # names the kernel and the address; slow",
-                "Rebuild or update compiled extensions (flash-attn, xformers, …) for the torch that is here.",
+                text("Restart the process (the notebook's kernel)."),
+                text(
+                    "{command}   # then the traceback names the operation",
+                    command=set_variable(case.machine, "CUDA_LAUNCH_BLOCKING=1"),
+                ),
+                text("compute-sanitizer python YOUR_SCRIPT.py   # names the kernel and the address; slow"),
+                text("Rebuild or update compiled extensions (flash-attn, xformers, …) for the installed torch."),
             ),
         )
 
@@ -114,19 +126,20 @@ class IllegalMemoryAccess(MessageRule):
 class CublasError(MessageRule):
     """cuBLAS, which multiplies matrices on the card, could not start or failed.
 
-    **Why it matters.** `NOT_INITIALIZED` and `ALLOC_FAILED` mostly mean that the card's memory was full when cuBLAS
-    wanted its workspace, or that an earlier index error had already broken the context. `EXECUTION_FAILED` and
-    `INVALID_VALUE` with sound shapes point at another libcublas than torch's own, found through LD_LIBRARY_PATH.
+    **Why it matters.** `NOT_INITIALIZED` and `ALLOC_FAILED` usually mean that the card's memory was full when cuBLAS
+    allocated its workspace, or that an earlier index error had already broken the CUDA context. `EXECUTION_FAILED` and
+    `INVALID_VALUE` with correct shapes indicate that another libcublas than torch's own was loaded, through
+    LD_LIBRARY_PATH.
 
-    **What to do.** Watch the card's memory and use a smaller batch. Run once on the CPU to see an index error. Try
-    without LD_LIBRARY_PATH.
+    **What to do.** Watch the card's memory and use a smaller batch. Run once on the CPU to see an index error. Try without
+    LD_LIBRARY_PATH.
 
     **Sources.** NVIDIA, cuBLAS, cublasStatus_t; EleutherAI/lm-evaluation-harness#1689; tensorflow/tensorflow#9489.
     """
 
     code = "cublas"
     severity = "error"
-    title = "cuBLAS could not start, or failed"
+    title = text("cuBLAS could not start, or failed")
     patterns = (r"CUBLAS_STATUS_(?P<status>[A-Z_]+)",)
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -134,42 +147,50 @@ class CublasError(MessageRule):
         if not quotes:
             return
         statuses = {match["status"].upper() for _, match in self.matches(case)}
-        no_room = bool(statuses & {"NOT_INITIALIZED", "ALLOC_FAILED"})
+        not_started = bool(statuses & {"NOT_INITIALIZED", "ALLOC_FAILED"})
         path = variable(case.machine, "LD_LIBRARY_PATH")
         yield self.finding(
-            title="cuBLAS could not start: mostly the card's memory was full" if no_room else "cuBLAS failed",
+            title=text("cuBLAS could not start: usually the card's memory was full")
+            if not_started
+            else text("cuBLAS failed"),
             evidence=(*quotes[:QUOTES_SHOWN], *([f"LD_LIBRARY_PATH={path}"] if path else [])),
-            meaning="The card's memory was full when cuBLAS wanted its workspace, or an earlier error (an index out of"
-            " range) had already broken the program's hold on the card."
-            if no_room
-            else "The shapes or types do not fit, an earlier error broke the program's hold on the card, or another"
-            " libcublas than the framework's own was loaded.",
+            meaning=text(
+                "The card's memory was full when cuBLAS allocated its workspace, or an earlier error (an index out of range)"
+                " had already broken the CUDA context."
+            )
+            if not_started
+            else text(
+                "The shapes or types do not match, an earlier error broke the CUDA context, or another libcublas than the"
+                " framework's own was loaded."
+            ),
             fix=(
-                "nvidia-smi   # how much of the card's memory is taken, and by whom; then a smaller batch",
-                "Run one step on the CPU (device='cpu'): an index or a shape that is wrong is named there.",
-                "env -u LD_LIBRARY_PATH python …   # if that helps, another libcublas was in front",
+                text(
+                    "nvidia-smi   # shows how much of the card's memory is in use, and by whom; then use a smaller batch"
+                ),
+                text("Run one step on the CPU (device='cpu'): there the error names a wrong index or shape."),
+                text("env -u LD_LIBRARY_PATH python …   # if that helps, another libcublas was loaded"),
             ),
         )
 
 
 class NcclError(MessageRule):
-    """NCCL, through which cards speak to each other, failed or waited in vain.
+    """NCCL, through which cards communicate, failed or timed out.
 
-    **Why it matters.** "Unhandled system error" is the network or shared memory: the wrong interface, a blocked port, a
-    small /dev/shm. "Unhandled cuda error" is the card's own, reported late. "Remote process exited" and a watchdog's
-    timeout mean that another rank died or went another way: its log holds the real error.
+    **Why it matters.** "Unhandled system error" is a problem of the network or shared memory: the wrong interface, a
+    blocked port, a small /dev/shm. "Unhandled cuda error" is a CUDA error that NCCL reports late. "Remote process exited"
+    and a watchdog timeout mean that another rank died or executed another operation: its log contains the real error.
 
-    **What to do.** Run with `NCCL_DEBUG=INFO` and read the first warning of the first rank that failed. In containers
-    give `--ipc=host` (or `--shm-size`). On several machines name the interface with `NCCL_SOCKET_IFNAME`. To find out
-    whether direct access between cards is at fault: `NCCL_P2P_DISABLE=1`.
+    **What to do.** Run with `NCCL_DEBUG=INFO` and read the first warning of the first rank that failed. In containers use
+    `--ipc=host` (or `--shm-size`). On several machines set the interface with `NCCL_SOCKET_IFNAME`. To find out whether
+    direct access between cards is the cause: `NCCL_P2P_DISABLE=1`.
 
     **Sources.** NVIDIA, NCCL user guide, "Troubleshooting" and "Environment variables"; torch,
-    ProcessGroupNCCL.cpp (the words).
+    ProcessGroupNCCL.cpp (the messages).
     """
 
     code = "nccl"
     severity = "error"
-    title = "NCCL failed: cards could not speak to each other"
+    title = text("NCCL failed: cards could not communicate")
     patterns = (
         r"NCCL error",
         r"ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclRemoteError|ncclInvalidUsage",
@@ -179,15 +200,15 @@ class NcclError(MessageRule):
     _MEANINGS = (
         (
             r"Watchdog caught|timed out|ncclRemoteError|remote process exited",
-            "Another rank died, or did not reach the same operation: its own log holds the real error.",
+            text("Another rank died, or did not reach the same operation: its own log contains the real error."),
         ),
         (
             r"unhandled system error|ncclSystemError",
-            "The network or shared memory failed: the wrong interface, a blocked port, or a small /dev/shm.",
+            text("The network or shared memory failed: the wrong interface, a blocked port, or a small /dev/shm."),
         ),
         (
             r"unhandled cuda error|ncclUnhandledCudaError",
-            "A CUDA error that NCCL passes on: mostly the card's memory was full, or an earlier kernel had failed.",
+            text("NCCL passes on a CUDA error: usually the card's memory was full, or an earlier kernel had failed."),
         ),
     )
     _SMALL_SHM = GIB
@@ -196,17 +217,21 @@ class NcclError(MessageRule):
         quotes = self.quotes(case)
         if not quotes:
             return
-        said = "\n".join(message.text for message in case.messages)
+        output = "\n".join(message.text for message in case.messages)
         meaning = next(
-            (words for sign, words in self._MEANINGS if re.search(sign, said, re.IGNORECASE)),
-            "NCCL says more of it when it is asked to.",
+            (meaning for pattern, meaning in self._MEANINGS if re.search(pattern, output, re.IGNORECASE)),
+            text("NCCL prints details with NCCL_DEBUG=INFO."),
         )
         shm = value_of(case.machine.host.memory.shm_total)
         small = shm is not None and shm < self._SMALL_SHM
         yield self.finding(
             evidence=(
                 *quotes[:QUOTES_SHOWN],
-                *([f"shared memory is {format_bytes(shm)}"] if shm is not None and small else []),
+                *(
+                    [text("size of the shared memory: {size}", size=format_bytes(shm))]
+                    if shm is not None and small
+                    else []
+                ),
             ),
             meaning=meaning,
             fix=self._fix(case, small),
@@ -215,29 +240,30 @@ class NcclError(MessageRule):
     @staticmethod
     def _fix(case: Case, small: bool) -> Iterator[str]:
         machine = case.machine
-        yield (
-            set_variable(machine, "NCCL_DEBUG=INFO") + "   # then read the first warning of the first rank that failed"
+        yield text(
+            "{command}   # then read the first warning of the first rank that failed",
+            command=set_variable(machine, "NCCL_DEBUG=INFO"),
         )
         if small or container_kind(machine):
-            yield "docker run --ipc=host …   # or --shm-size=8g: NCCL passes data through /dev/shm"
-        yield (
-            set_variable(machine, "NCCL_SOCKET_IFNAME=eth0")
-            + "   # on several machines: the interface they share (ip addr)"
+            yield text("docker run --ipc=host …   # or --shm-size=8g: NCCL passes data through /dev/shm")
+        yield text(
+            "{command}   # on several machines: the interface they share (ip addr)",
+            command=set_variable(machine, "NCCL_SOCKET_IFNAME=eth0"),
         )
-        yield (
-            set_variable(machine, "NCCL_P2P_DISABLE=1")
-            + "   # to find out whether direct access between cards is at fault"
+        yield text(
+            "{command}   # to find out whether direct access between cards is the cause",
+            command=set_variable(machine, "NCCL_P2P_DISABLE=1"),
         )
 
 
 class MixedDevices(FixedMessageRule):
-    """Tensors on different devices meet in one operation.
+    """One operation uses tensors on different devices.
 
-    **Why it matters.** torch moves nothing by itself: model, inputs and every tensor that is made on the way must lie on
-    the same device. Mostly a tensor was created without `device=`, or held as a plain attribute instead of a buffer, so
-    that `model.to(device)` left it behind.
+    **Why it matters.** torch does not move tensors by itself: the model, the inputs and every tensor created on the way
+    must be on the same device. Usually a tensor was created without `device=`, or is a plain attribute instead of a
+    buffer, so that `model.to(device)` did not move it.
 
-    **What to do.** Move inputs where the model is (`x.to(next(model.parameters()).device)`), create tensors with
+    **What to do.** Move inputs to the model's device (`x.to(next(model.parameters()).device)`), create tensors with
     `device=x.device`, and register constants of a module with `register_buffer`.
 
     **Sources.** torch's own message; pytorch.org, torch.nn.Module.register_buffer.
@@ -245,75 +271,76 @@ class MixedDevices(FixedMessageRule):
 
     code = "device-mixed"
     severity = "error"
-    title = "Tensors on different devices meet in one operation"
+    title = text("One operation uses tensors on different devices")
     patterns = (
         r"Expected all tensors to be on the same device",
         r"Input type \(\S+\) and weight type \((?:torch\.)?\S+\) should be the same",
         r"indices should be either on cpu or on the same device",
     )
-    meaning = "The machine is fine. One tensor lies on the CPU (or another card), the others elsewhere."
+    meaning = text("The machine works. One tensor is on the CPU (or another card), the others are elsewhere.")
     fix = (
-        "x = x.to(next(model.parameters()).device)   # inputs go where the model is",
-        "torch.zeros(…, device=x.device)   # and so do tensors that are made on the way",
-        "self.register_buffer('mask', mask)   # so that model.to(device) moves it too",
+        text("x = x.to(next(model.parameters()).device)   # move inputs to the model's device"),
+        text("torch.zeros(…, device=x.device)   # and create tensors there"),
+        text("self.register_buffer('mask', mask)   # so that model.to(device) moves it too"),
     )
 
 
 class CheckpointDeviceMissing(FixedMessageRule):
-    """A checkpoint that was saved on a GPU is loaded where there is none.
+    """A checkpoint saved on a GPU is loaded on a machine without that GPU.
 
-    **Why it matters.** torch.load puts each tensor where it was when it was saved. Without a usable GPU (or with fewer
-    of them) that place does not exist.
+    **Why it matters.** torch.load puts each tensor on the device on which it was saved. Without a usable GPU (or with
+    fewer of them) that device does not exist.
 
-    **What to do.** `torch.load(path, map_location=device)`. If a GPU should be here, look at the other findings first.
+    **What to do.** `torch.load(path, map_location=device)`. If the machine should have a GPU, check the other findings
+    first.
 
-    **Sources.** torch/serialization.py (the words); pytorch.org, torch.load.
+    **Sources.** torch/serialization.py (the message); pytorch.org, torch.load.
     """
 
     code = "checkpoint-cuda"
     severity = "error"
-    title = "A checkpoint from a GPU is loaded where there is none"
+    title = text("A checkpoint saved on a GPU is loaded without that GPU")
     patterns = (
         r"Attempting to deserialize object on a CUDA\s+device but torch\.cuda\.is_available\(\) is False",
         r"Attempting to deserialize object on CUDA device \d+ but torch\.cuda\.device_count\(\) is \d+",
     )
-    meaning = "The file says where its tensors were when it was saved, and that device is not here."
+    meaning = text("The file records the device of its tensors, and that device does not exist here.")
     fix = (
-        "torch.load(path, map_location='cpu')   # or map_location=device",
-        "If a GPU should be here: the other findings, or ownlab doctor on that machine, say why it is not seen.",
+        text("torch.load(path, map_location='cpu')   # or map_location=device"),
+        text("If there should be a GPU: see the other findings, or run ownlab doctor on that machine."),
     )
 
 
 class CudaAfterFork(FixedMessageRule):
-    """A process that had used CUDA was forked, and its child used CUDA as well.
+    """A process used CUDA and was then forked, and its child used CUDA as well.
 
-    **Why it matters.** CUDA does not survive fork(). Python's multiprocessing forks by default on Linux (before Python
-    3.14), so a worker that touches the card after its parent did fails.
+    **Why it matters.** CUDA does not work after fork(). Python's multiprocessing forks by default on Linux (before Python
+    3.14), so a worker that uses the card after its parent did fails.
 
-    **What to do.** Start workers with "spawn" before anything touches CUDA; in a DataLoader keep tensors on the CPU, or
-    give it `multiprocessing_context="spawn"`. In notebooks, let nothing call `.cuda()` before the workers start.
+    **What to do.** Start workers with "spawn" before the program uses CUDA; in a DataLoader keep tensors on the CPU, or
+    pass `multiprocessing_context="spawn"`. In notebooks, do not call `.cuda()` before the workers start.
 
     **Sources.** pytorch.org, "Multiprocessing best practices"; docs.python.org, multiprocessing, start methods.
     """
 
     code = "forked-cuda"
     severity = "error"
-    title = "CUDA was used before a fork, and again after it"
+    title = text("CUDA was used before a fork, and again after it")
     patterns = (r"Cannot re-initialize CUDA in forked subprocess",)
-    meaning = "The parent process had started CUDA, and the worker that was forked from it cannot use it."
+    meaning = text("The parent process had started CUDA, so the worker forked from it cannot use it.")
     fix = (
-        "In code, before CUDA is touched: torch.multiprocessing.set_start_method('spawn')",
-        "vLLM: export VLLM_WORKER_MULTIPROC_METHOD=spawn",
+        text("In code, before the first use of CUDA: torch.multiprocessing.set_start_method('spawn')"),
+        text("vLLM: export VLLM_WORKER_MULTIPROC_METHOD=spawn"),
     )
 
 
 class KvCacheTooSmall(FixedMessageRule):
-    """vLLM (or a server like it) found too little free memory for its cache.
+    """vLLM (or a similar server) found too little free memory for its cache.
 
     **Why it matters.** vLLM reserves a share of the card (0.9 by default) when it starts. Model weights, other processes
-    on the card and long contexts all count against that share; what is left becomes the cache, and there must be some.
+    on the card and long contexts all reduce what is left of that share for the cache, and the cache needs some.
 
-    **What to do.** Free the card of other processes, lower the share, shorten the context, quantise the model, or spread
+    **What to do.** Stop other processes on the card, lower the share, shorten the context, quantise the model, or spread
     it over several cards.
 
     **Sources.** docs.vllm.ai, "Conserving memory" and engine arguments.
@@ -321,50 +348,56 @@ class KvCacheTooSmall(FixedMessageRule):
 
     code = "serving-memory"
     severity = "error"
-    title = "The server has too little card memory for its cache"
+    title = text("The server has too little card memory for its cache")
     patterns = (
         r"No available memory for the cache blocks",
         r"Free memory on device .* is less than desired GPU memory utilization",
         r"The model's max seq len .* is larger than the maximum number of tokens that can be stored in KV cache",
         r"KV cache is needed, which is larger than the available KV cache memory",
     )
-    meaning = "Weights, other processes and the context asked for leave no room for the cache in the reserved share."
+    meaning = text(
+        "Weights, other processes and the requested context leave no room for the cache in the reserved share."
+    )
     fix = (
-        "See who else is on the card: nvidia-smi",
-        "vllm serve … --max-model-len 8192 --gpu-memory-utilization 0.85   # less context; less share if others use the card",
-        "Or spread it over cards: vllm serve … --tensor-parallel-size 2",
+        text("Check who else uses the card: nvidia-smi"),
+        text(
+            "vllm serve … --max-model-len 8192 --gpu-memory-utilization 0.85"
+            "   # less context; a lower share if others use the card"
+        ),
+        text("Or spread it over several cards: vllm serve … --tensor-parallel-size 2"),
     )
 
 
 class FlashAttentionUnsupported(MessageRule):
-    """FlashAttention 2 was asked of a card before Ampere.
+    """FlashAttention 2 was requested on a card older than Ampere.
 
-    **Why it matters.** FlashAttention 2 has kernels for compute capability 8.0 and newer. On Volta and Turing it refuses.
+    **Why it matters.** FlashAttention 2 has kernels for compute capability 8.0 and newer. On Volta and Turing it refuses
+    to run.
 
-    **What to do.** Use PyTorch's own attention, which chooses a kernel that the card has, or xformers.
+    **What to do.** Use PyTorch's own attention, which chooses a kernel that the card supports, or xformers.
 
     **Sources.** Dao-AILab/flash-attention, README, requirements.
     """
 
     code = "flash-attention-card"
     severity = "error"
-    title = "FlashAttention needs an Ampere card or newer"
+    title = text("FlashAttention needs an Ampere card or newer")
     patterns = (r"FlashAttention only supports Ampere GPUs or newer",)
 
     def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if quotes:
             cards = [
-                f"{card_name(card)}: compute capability {found}"
+                text("{card}: compute capability {number}", card=card_name(card), number=number)
                 for card in nvidia_cards(case.machine)
-                if (found := capability(card))
+                if (number := capability(card))
             ]
             yield self.finding(
                 evidence=(*quotes, *cards),
-                meaning="Its kernels exist for compute capability 8.0 and newer; this card is older.",
+                meaning=text("Its kernels need compute capability 8.0 or newer; this card is older."),
                 fix=(
-                    "In transformers: from_pretrained(…, attn_implementation='sdpa')",
-                    "vLLM: export VLLM_ATTENTION_BACKEND=XFORMERS",
+                    text("In transformers: from_pretrained(…, attn_implementation='sdpa')"),
+                    text("vLLM: export VLLM_ATTENTION_BACKEND=XFORMERS"),
                 ),
             )
 
@@ -372,10 +405,10 @@ class FlashAttentionUnsupported(MessageRule):
 class BitsandbytesWithoutCuda(FixedMessageRule):
     """bitsandbytes was loaded without its CUDA library.
 
-    **Why it matters.** bitsandbytes chooses its library by the CUDA version of torch. Where it finds none that fits, or
-    where torch is a CPU build, it loads one for CPUs, and 8-bit or 4-bit models fail later.
+    **Why it matters.** bitsandbytes chooses its library by the CUDA version of torch. If it finds none that matches, or if
+    torch is a CPU build, it loads its CPU library, and 8-bit or 4-bit models fail later.
 
-    **What to do.** See that torch itself sees the card (`ownlab doctor`), then update bitsandbytes: old releases lack
+    **What to do.** Check that torch itself sees the card (`ownlab doctor`), then update bitsandbytes: old releases lack
     libraries for new CUDA versions.
 
     **Sources.** huggingface.co/docs/bitsandbytes, installation; bitsandbytes-foundation/bitsandbytes issues.
@@ -383,7 +416,7 @@ class BitsandbytesWithoutCuda(FixedMessageRule):
 
     code = "bitsandbytes"
     severity = "error"
-    title = "bitsandbytes works without its CUDA library"
+    title = text("bitsandbytes runs without its CUDA library")
     patterns = (
         r"bitsandbytes was compiled without GPU support",
         r"libbitsandbytes_cpu\.so: undefined symbol",
@@ -391,5 +424,8 @@ class BitsandbytesWithoutCuda(FixedMessageRule):
         r"Configured CUDA binary not found at .*libbitsandbytes",
         r"Required library version not found: libbitsandbytes",
     )
-    meaning = "It found no library of its own for this torch's CUDA, and fell back on the one for CPUs."
-    fix = ("pip install -U bitsandbytes", "python -m bitsandbytes   # what it looks for, and what it finds")
+    meaning = text("It found no library for this torch's CUDA version, and loaded its CPU library instead.")
+    fix = (
+        "pip install -U bitsandbytes",
+        text("python -m bitsandbytes   # shows what it looks for, and what it finds"),
+    )

@@ -1,4 +1,4 @@
-"""Rules on the Python that is asked about: broken, with broken frameworks, with none, on musl, with a misspelt allocator option."""
+"""Rules about the selected Python: broken, without a framework, on musl, with a wrong allocator option."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ownlab.instruments.doctor.queries import (
     describe_fact,
     framework,
     is_musl,
-    package,
+    package_version,
     variable,
 )
 from ownlab.instruments.doctor.records import Case, Finding
@@ -29,106 +29,119 @@ from ownlab.instruments.doctor.rule import MessageRule, Rule
 from ownlab.machine.environment_variables import ALLOCATOR_OPTIONS
 from ownlab.machine.facts import NOT_READ, Unknown, value_of
 from ownlab.machine.records import Machine
+from ownlab.text import listing, text
 
 __all__ = ["AllocatorConfig", "FrameworkNotInstalled", "InterpreterBroken", "MuslLibc", "PythonModuleMissing"]
 
 
 def _other_pythons(machine: Machine) -> Iterator[str]:
     others = value_of(machine.interpreter.others) or ()
-    if others:
-        also = f"   # also on PATH: {', '.join(others[1:])}" if others[1:] else ""
-        yield f"ownlab doctor --python {others[0]}{also}"
+    if others[1:]:
+        yield text(
+            "ownlab doctor --python {python}   # also on PATH: {others}",
+            python=others[0],
+            others=", ".join(others[1:]),
+        )
+    elif others:
+        yield f"ownlab doctor --python {others[0]}"
 
 
 class InterpreterBroken(Rule):
-    """The Python that is asked about cannot be run, or is too old to be asked.
+    """The selected Python cannot be run, or is too old to be checked.
 
-    **Why it matters.** Frameworks are asked in the environment that will run them. Where its Python does not start (its
-    base was uninstalled or upgraded, a link is broken), nothing can be said of them, and nothing will run there. What is
-    said of the machine itself still holds.
+    **Why it matters.** The doctor checks frameworks in the environment that will run them. If its Python does not start
+    (its base was uninstalled or upgraded, a link is broken), the frameworks cannot be checked, and nothing will run there.
+    The findings about the machine itself remain valid.
 
-    **What to do.** Name the Python that you work with: `ownlab doctor --python PATH`. A virtual environment whose base is
-    gone is made anew: `python3 -m venv --clear FOLDER`.
+    **What to do.** Select the Python that you work with: `ownlab doctor --python PATH`. Recreate a virtual environment
+    whose base no longer exists: `python3 -m venv --clear FOLDER`.
 
     **Sources.** docs.python.org/3/library/venv.html.
     """
 
     code = "interpreter-broken"
     severity = "error"
-    title = "The Python that was asked about cannot be run"
+    title = text("The selected Python cannot be run")
 
     def check(self, case: Case) -> Iterable[Finding]:
         python = case.machine.interpreter
-        silent = next(
+        failure = next(
             (fact for fact in (python.version, python.packages, python.frameworks) if isinstance(fact, Unknown)),
             NOT_READ,
         )
-        if case.machine.origin != "live" or silent == NOT_READ:
+        if case.machine.origin != "live" or failure == NOT_READ:
             return
         folder = _environment_of(value_of(python.path) or "")
         version = value_of(python.version)
+        recreate = text("python3 -m venv --clear {folder}   # if its base no longer exists", folder=folder)
         yield self.finding(
-            title=f"Python {version} is too old to be asked" if version else None,
-            evidence=(describe_fact("asked:", python.path), silent.reason),
-            meaning="Its frameworks could not be asked. What is said of the machine itself still holds.",
+            title=text("Python {version} is too old to be checked", version=version) if version else None,
+            evidence=(describe_fact(text("Python:"), python.path), failure.reason),
+            meaning=text("Its frameworks could not be checked. The findings about the machine itself remain valid."),
             fix=(
                 *_other_pythons(case.machine),
-                "ownlab doctor --python PATH   # the Python that you work with",
-                *([f"python3 -m venv --clear {folder}   # if its base is gone"] if folder and not version else []),
+                text("ownlab doctor --python PATH   # the Python that you work with"),
+                *([recreate] if folder and not version else []),
             ),
             severity="warning" if version else "error",
         )
 
 
 def _environment_of(python: str) -> str | None:
-    """The folder of a virtual environment, by its interpreter: /home/me/.venv/bin/python -> /home/me/.venv."""
+    """Return the folder of a virtual environment: /home/me/.venv/bin/python -> /home/me/.venv."""
     match = re.match(r"(.+)[/\\](?:bin|Scripts)[/\\]python[\d.]*(?:\.exe)?$", python)
     return match[1] if match and not match[1].startswith("/usr") else None
 
 
 class FrameworkNotInstalled(Rule):
-    """The Python that is asked about has no framework: no torch, TensorFlow, JAX, CuPy or numba.
+    """The selected Python has no framework: no torch, TensorFlow, JAX, CuPy or numba.
 
-    **Why it matters.** The machine may be ready, but this environment cannot use it. Often the framework is installed,
-    in another Python.
+    **Why it matters.** The machine may be ready, but this environment cannot use it. Often the framework is installed in
+    another Python.
 
-    **What to do.** Ask the Python that you work with (`ownlab doctor --python PATH`), or install a framework here; the
-    finding has the command for this card and this driver.
+    **What to do.** Check the Python that you work with (`ownlab doctor --python PATH`), or install a framework here; the
+    finding shows the command for this card and this driver.
 
     **Sources.** pytorch.org/get-started/locally.
     """
 
     code = "framework-absent"
     severity = "note"
-    title = "There is no deep-learning framework in this Python"
+    title = text("This Python has no deep-learning framework")
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        found = machine.interpreter.frameworks
-        if isinstance(found, Unknown) or found.value:
+        frameworks = machine.interpreter.frameworks
+        if isinstance(frameworks, Unknown) or frameworks.value:
             return
         python = value_of(machine.interpreter.path)
         pip = f"{python} -m pip install" if python else "pip install"
         yield self.finding(
-            evidence=[f"no torch, tensorflow, jax, cupy or numba in {python or 'the Python that was asked'}"],
-            meaning="This environment cannot use an accelerator yet; another Python may have what is missing here.",
+            evidence=[
+                text("no torch, tensorflow, jax, cupy or numba in {python}", python=python)
+                if python
+                else text("no torch, tensorflow, jax, cupy or numba in the selected Python")
+            ],
+            meaning=text(
+                "This environment cannot use an accelerator yet. The framework may be installed in another Python."
+            ),
             fix=(*_other_pythons(machine), self._install(machine, pip)),
         )
 
     @staticmethod
     def _install(machine: Machine, pip: str) -> str:
-        """The line that installs what suits the accelerators that are here."""
+        """Return the command that installs a framework for the accelerators of this machine."""
         vendors = {card.vendor for card in accelerators_of(machine)}
         if is_musl(machine):
             return no_wheel_advice(machine)
         if "nvidia" in vendors:
             wheel = torch_wheel(machine)
             return wheel.command.replace("pip install --force-reinstall", pip) if wheel else no_wheel_advice(machine)
-        return f"{pip} {FrameworkNotInstalled._what(vendors)}"
+        return f"{pip} {FrameworkNotInstalled._requirement(vendors)}"
 
     @staticmethod
-    def _what(vendors: set[str]) -> str:
-        """What to install for the cards of other vendors, as arguments of pip."""
+    def _requirement(vendors: set[str]) -> str:
+        """Return the pip arguments for the cards of other vendors."""
         if "amd" in vendors:
             return rocm_requirement()
         if "intel" in vendors:
@@ -140,43 +153,85 @@ class FrameworkNotInstalled(Rule):
         return "torch" if "apple" in vendors else "torch --index-url https://download.pytorch.org/whl/cpu"
 
 
+class PythonModuleMissing(MessageRule):
+    """A program imports a framework that its Python does not have.
+
+    **Why it matters.** Usually the framework is installed in another environment than the one that runs the program: pip
+    and python of different environments, a notebook kernel with its own environment, sudo.
+
+    **What to do.** Install it with the Python that runs the program: `PYTHON -m pip install …`.
+
+    **Sources.** docs.python.org, "Installing Python modules".
+    """
+
+    code = "module-missing"
+    severity = "error"
+    title = text("The program's Python does not have the framework")
+    patterns = (r"No module named '(?P<module>torch|tensorflow|jax|cupy|torchvision|torchaudio|torch_npu)'",)
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        quotes = self.quotes(case)
+        if not quotes:
+            return
+        names = sorted({match["module"] for _, match in self.matches(case)})
+        command = torch_command(case.machine) if "torch" in names else None
+        yield self.finding(
+            title=text("The program's Python does not have {modules}", modules=listing(names)),
+            evidence=quotes,
+            meaning=text("It may be installed in another environment than the one that runs this program."),
+            fix=(
+                text(
+                    "python -c 'import sys; print(sys.executable)'"
+                    "   # shows which Python runs the program; in a notebook: run it in a cell"
+                ),
+                f"python -m {command.replace('--force-reinstall ', '')}"
+                if command
+                else f"python -m pip install {' '.join(names)}",
+            ),
+        )
+
+
 class MuslLibc(Rule):
-    """The system's C library is musl (Alpine), and the wheels of the frameworks are made for glibc.
+    """The system's C library is musl (Alpine), but framework wheels are built for glibc.
 
-    **Why it matters.** torch, TensorFlow, JAX and CuPy publish wheels for glibc (manylinux) alone: on musl pip finds "no
-    matching distribution". NVIDIA's driver libraries, which a container gets from its host, are made for glibc too.
+    **Why it matters.** torch, TensorFlow, JAX and CuPy publish wheels for glibc (manylinux) only: on musl pip finds "no
+    matching distribution". NVIDIA's driver libraries, which a container gets from its host, are built for glibc too.
 
-    **What to do.** Work in a system with glibc: Debian, Ubuntu, Fedora; as a container, an image such as
-    `python:3.12-slim` instead of `python:3.12-alpine`.
+    **What to do.** Use a system with glibc: Debian, Ubuntu, Fedora; as a container, an image such as `python:3.12-slim`
+    instead of `python:3.12-alpine`.
 
     **Sources.** PEP 600 (manylinux) and PEP 656 (musllinux); nvidia-docker#1606 (the driver is not made for musl).
     """
 
     code = "musl"
     severity = "note"
-    title = "The C library is musl, and frameworks' wheels need glibc"
+    title = text("The C library is musl, but framework wheels need glibc")
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         if not is_musl(machine) or any_framework_works(machine):
             return
         yield self.finding(
-            evidence=[describe_fact("C library:", machine.host.libc)],
-            meaning="pip finds no wheel of torch, TensorFlow, JAX or CuPy for this system, and NVIDIA's driver libraries do"
-            " not load on it.",
-            fix=("Use a system with glibc; in a container: FROM python:3.12-slim   # Debian, instead of …-alpine",),
+            evidence=[describe_fact(text("C library:"), machine.host.libc)],
+            meaning=text(
+                "pip finds no wheel of torch, TensorFlow, JAX or CuPy for this system, and NVIDIA's driver libraries do not"
+                " load on it."
+            ),
+            fix=(
+                text("Use a system with glibc; in a container: FROM python:3.12-slim   # Debian, instead of …-alpine"),
+            ),
         )
 
 
-_EXPANDABLE_SINCE = (2, 1)  # torch 2.0.1 refuses it: pytorch/pytorch#123505, deepseek-ai/DeepSeek-VL2#103
+_EXPANDABLE_SINCE = (2, 1)  # torch 2.0.1 rejects it: pytorch/pytorch#123505, deepseek-ai/DeepSeek-VL2#103
 
 
 class AllocatorConfig(MessageRule):
-    """The variable of torch's memory allocator has an option that torch refuses, or a name that it does not read.
+    """The variable for torch's memory allocator has an option that torch rejects, or a name that it does not read.
 
-    **Why it matters.** torch reads it when CUDA starts. An option that this release does not know ends in "Unrecognized
-    CachingAllocator option" (newer: "Unrecognized key"), and no card can be used. The variable is called
-    PYTORCH_ALLOC_CONF since torch 2.9; the CUDA allocator reads that name from 2.10 on, and the old one,
+    **Why it matters.** torch reads the variable when CUDA starts. An option that this release does not know causes
+    "Unrecognized CachingAllocator option" (newer: "Unrecognized key"), and no card can be used. The variable is called
+    PYTORCH_ALLOC_CONF since torch 2.9; the CUDA allocator reads that name from 2.10 on, and the old name,
     PYTORCH_CUDA_ALLOC_CONF, in every release.
 
     **What to do.** Correct the option, or unset the variable. With torch before 2.10 use the old name.
@@ -187,7 +242,7 @@ class AllocatorConfig(MessageRule):
 
     code = "alloc-conf"
     severity = "warning"
-    title = "torch's allocator is told something that it does not understand"
+    title = text("The configuration of torch's allocator contains an unknown option")
     patterns = (
         r"Unrecognized CachingAllocator option:? ?(?P<option>\w*)",
         r"Unrecognized key '(?P<key>\w*)' in \w+ allocator config",
@@ -197,88 +252,71 @@ class AllocatorConfig(MessageRule):
         machine = case.machine
         names = allocator_names()
         torch = framework(machine, "torch")
-        version = (value_of(torch.version) if torch else None) or package(machine, "torch") or ""
+        version = (value_of(torch.version) if torch else None) or package_version(machine, "torch") or ""
         release = parse_version(version)[:2]
-        settings = {name: found for name in (names.new_name, names.old_name) if (found := variable(machine, name))}
-        refused = [f"{name}={text}: {word}" for name, text in settings.items() for word in _refused(text, release)]
+        settings = {name: value for name in (names.new_name, names.old_name) if (value := variable(machine, name))}
+        rejected = [
+            text("{assignment}: {problem}", assignment=f"{name}={value}", problem=problem)
+            for name, value in settings.items()
+            for problem in _rejected_options(value, release)
+        ]
         quotes = self.quotes(case)
-        if refused or quotes:
+        if rejected or quotes:
             yield self.finding(
-                evidence=(*refused, *quotes),
-                meaning="torch refuses an option that it does not know when CUDA starts, and then no card can be used.",
+                evidence=(*rejected, *quotes),
+                meaning=text(
+                    "When CUDA starts, torch rejects an option that it does not know, and no card can be used."
+                ),
                 fix=(
                     "unset " + " ".join(settings or {names.old_name: ""}),
-                    "Or correct it: the options of this torch are in pytorch.org's CUDA semantics, “Memory management”.",
+                    text(
+                        "Or correct it: pytorch.org, “CUDA semantics”, “Memory management” lists the options of this torch."
+                    ),
                 ),
                 severity="error" if quotes else "warning",
                 blocks=bool(quotes) and not any_framework_works(machine),
             )
         elif release:
-            yield from self._names(machine, settings, release, parse_version(names.works_for_cuda_since))
+            yield from self._check_names(machine, settings, release, parse_version(names.works_for_cuda_since))
 
-    def _names(
+    def _check_names(
         self, machine: Machine, settings: dict[str, str], release: tuple[int, ...], since: tuple[int, ...]
     ) -> Iterator[Finding]:
         names = allocator_names()
         shown = major_minor(".".join(map(str, release)))
         if names.new_name in settings and names.old_name not in settings and release < since:
             yield self.finding(
-                title=f"torch {shown} does not read {names.new_name}",
+                title=text("torch {version} does not read {variable}", version=shown, variable=names.new_name),
                 evidence=[f"{names.new_name}={settings[names.new_name]}"],
-                meaning=f"The CUDA allocator reads this name from torch {names.works_for_cuda_since} on: here it has no"
-                " effect.",
+                meaning=text(
+                    "The CUDA allocator reads this name from torch {version} on; here it has no effect.",
+                    version=names.works_for_cuda_since,
+                ),
                 fix=[set_variable(machine, f"{names.old_name}={settings[names.new_name]}")],
             )
         elif names.old_name in settings and release >= since:
             yield self.finding(
-                title=f"{names.old_name} has a new name",
+                title=text("{variable} has a new name", variable=names.old_name),
                 evidence=[f"{names.old_name}={settings[names.old_name]}"],
-                meaning=f"torch {shown} still reads it; the name for all accelerators is {names.new_name}.",
+                meaning=text(
+                    "torch {version} still reads it; the name for all accelerators is {variable}.",
+                    version=shown,
+                    variable=names.new_name,
+                ),
                 fix=[set_variable(machine, f"{names.new_name}={settings[names.old_name]}")],
                 severity="note",
             )
 
 
-def _refused(text: str, release: tuple[int, ...]) -> Iterator[str]:
-    """What torch would refuse in "max_split_size_mb:128,expandable_segments:True"."""
-    for pair in re.sub(r"\[[^\]]*\]", "", text).split(","):
+def _rejected_options(config: str, release: tuple[int, ...]) -> Iterator[str]:
+    """Yield the problems of a configuration such as "max_split_size_mb:128,expandable_segments:True"."""
+    for pair in re.sub(r"\[[^\]]*\]", "", config).split(","):
         option = pair.partition(":")[0].strip()
         if option and option not in ALLOCATOR_OPTIONS:
-            yield f"{option} is no option of torch's allocator"
+            yield text("{option} is not an option of torch's allocator", option=option)
         elif option == "expandable_segments" and release and release < _EXPANDABLE_SINCE:
-            yield f"torch {'.'.join(map(str, release))} does not know {option}: it came with 2.1"
-
-
-class PythonModuleMissing(MessageRule):
-    """A program imports a framework that its Python does not have.
-
-    **Why it matters.** Mostly the framework is installed, in another environment than the one that runs the program: pip
-    and python of different environments, a notebook kernel of its own, sudo.
-
-    **What to do.** Install it with the very Python that runs the program: `PYTHON -m pip install …`.
-
-    **Sources.** docs.python.org, "Installing Python modules".
-    """
-
-    code = "module-missing"
-    severity = "error"
-    title = "The program's Python does not have the framework"
-    patterns = (r"No module named '(?P<module>torch|tensorflow|jax|cupy|torchvision|torchaudio|torch_npu)'",)
-
-    def check(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if not quotes:
-            return
-        names = sorted({match["module"] for _, match in self.matches(case)})
-        command = torch_command(case.machine) if "torch" in names else None
-        yield self.finding(
-            title=f"The program's Python does not have {' and '.join(names)}",
-            evidence=quotes,
-            meaning="It may be installed in another environment than the one that runs this program.",
-            fix=(
-                "python -c 'import sys; print(sys.executable)'   # which Python runs the program; in a notebook: in a cell",
-                f"python -m {command.replace('--force-reinstall ', '')}"
-                if command
-                else f"python -m pip install {' '.join(names)}",
-            ),
-        )
+            yield text(
+                "torch {version} does not know {option}, which was added in 2.1",
+                version=".".join(map(str, release)),
+                option=option,
+            )

@@ -22,7 +22,7 @@ from jupyter_client.manager import KernelManager
 from ownlab.config.loader import resolve_lab_options
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import write_specs
-from ownlab.lab.runtimes.live_usage import Figures, Meter
+from ownlab.lab.runtimes.live_usage import LiveUsage, UsageSampler
 from ownlab.lab.runtimes.records import RuntimeType, Snapshot
 from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.runtimes.snapshot import take_snapshot
@@ -69,12 +69,12 @@ class Lab:
             client.stop_channels()
             manager.shutdown_kernel(now=True)
 
-    def sample(self, meter: Meter) -> Figures:
+    def sample(self, meter: UsageSampler) -> LiveUsage:
         """Once the child that asks NVML has answered."""
-        found: Figures = wait_for(lambda: (now := meter.sample(self.store.runtimes(), self.devices)).cards and now)
+        found: LiveUsage = wait_for(lambda: (now := meter.sample(self.store.runtimes(), self.devices)).cards and now)
         return found
 
-    def snapshot(self, figures: Figures) -> Snapshot:
+    def snapshot(self, figures: LiveUsage) -> Snapshot:
         return take_snapshot(self.store, read_devices(), resolve_lab_options(), self.types, figures)
 
 
@@ -159,7 +159,7 @@ def test_memory_of_a_runtime_is_what_nvml_says() -> None:
     with (
         laboratory() as lab,
         lab.kernel(lab.type_of(1, 12)) as (runtime, client),
-        contextlib.closing(Meter()) as meter,
+        contextlib.closing(UsageSampler()) as meter,
     ):
         (lease,) = lab.store.leases()
         assert execute(client, FILLS) == "held"
@@ -191,7 +191,7 @@ def test_two_halves_share_one_card() -> None:
             assert one.device == other.device
             assert execute(first, SEES) == execute(second, SEES) == f"1 {one.device}"
             assert execute(first, FILLS) == execute(second, FILLS) == "held"
-            with contextlib.closing(Meter()) as meter:
+            with contextlib.closing(UsageSampler()) as meter:
                 card = next(each for each in lab.snapshot(lab.sample(meter)).cards if each.uuid == one.device)
             assert (card.free_parts, len(card.holders)) == (0, 2)
             assert card.memory_used is not None

@@ -1,7 +1,7 @@
 // Generated from the records in Python (make golden rewrites it). Do not edit.
 // Sizes are in bytes, times in seconds since the epoch. null: not known, or there is none.
 
-/** A card in the hands of a runtime. */
+/** A card, or a part of it, that a runtime holds. */
 export interface CardShare {
   readonly uuid: string;
   readonly index: number | null;
@@ -78,7 +78,7 @@ export interface Verdict {
   readonly inferred: boolean;
 }
 
-/** One card, and who has it. */
+/** One card and its holders. */
 export interface CardState {
   readonly uuid: string;
   readonly vendor: string;
@@ -98,7 +98,7 @@ export interface CardState {
   readonly verdict: Verdict | null;
 }
 
-/** A kind of runtime that can be started: a kernelspec. */
+/** A type of runtime that can be started; a kernelspec. */
 export interface RuntimeType {
   readonly name: string;
   readonly label: string;
@@ -198,7 +198,7 @@ export interface Forms {
   readonly forms: ReadonlyArray<Form | null>;
 }
 
-/** What a notebook was made for, and what there is for it here. */
+/** What a notebook was made for, and which runtime type fits. */
 export interface Proposal {
   readonly made_for: string;
   readonly words: string;

@@ -1,4 +1,4 @@
-"""Text that people paste: read as bytes, decoded, and freed of what pasting adds (colours, quoting, fences, line numbers, log prefixes)."""
+"""Pasted text: reads it, decodes it, and removes what pasting adds (colors, quoting, fences, line numbers, log prefixes)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ownlab.errors import InputError
+from ownlab.text import text
 from ownlab.units import MIB, format_bytes
 
 __all__ = ["LIMIT", "Lines", "clean", "decode", "read_file"]
 
-# Longer lines are cut: one that is really read (a CSV with every field) has 6,000 characters.
+# Longer lines are cut: the longest line that is useful (a CSV with every field) has 6,000 characters.
 _LONGEST = 20_000
 
-# More lines than any log of 50 MB has; those in the middle are left out.
+# More lines than a log of 50 MB has; in a longer text, lines in the middle are left out.
 _MOST = 1_000_000
 
-# The escape character itself is often lost on the way into a web page; "[0m" stays.
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\[\d{1,3}(?:;\d{1,3})*m")
+# A web page often loses the escape character itself; "[0m" remains.
+_COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\[\d{1,3}(?:;\d{1,3})*m")
 _REPLACED = {
     "\r\n": "\n",
     "\r": "\n",
@@ -50,27 +51,28 @@ _PREFIX = re.compile(
     ){{1,3}}""",
     re.VERBOSE,
 )
-# What makes a line worth the search above: nearly all lines of a long log do not.
+# A quick check before the search above: nearly all lines of a long log fail it.
 _PREFIXED = re.compile(r"^\s*(?:\d{4}-\d\d-\d\d[T ]|\[|\(|[\w.-]+[-_]\d+[ \t]+\|)")
 
 
 class Lines(NamedTuple):
-    """A text's lines, twice: as they are shown to people, and bare, as reports are recognised."""
+    """The lines of a text in two forms: as shown to users, and bare, for recognizing reports."""
 
     shown: list[str]
     bare: list[str]
-    left_out: int  # lines in the middle of a text that has too many
+    left_out: int  # how many lines in the middle of a long text were dropped
 
 
-def clean(text: str) -> Lines:
-    if "\x1b" in text or "[0m" in text:
-        text = _COLOUR.sub("", text)
+def clean(content: str) -> Lines:
+    """Remove what pasting adds to a text, and split it into lines."""
+    if "\x1b" in content or "[0m" in content:
+        content = _COLOR.sub("", content)
     for odd, plain in _REPLACED.items():
-        if odd in text:
-            text = text.replace(odd, plain)
-    if "\n>" in text or text.startswith(">"):
-        text = _QUOTED.sub("", text)
-    lines = text.split("\n")
+        if odd in content:
+            content = content.replace(odd, plain)
+    if "\n>" in content or content.startswith(">"):
+        content = _QUOTED.sub("", content)
+    lines = content.split("\n")
     left_out = max(0, len(lines) - _MOST)
     if left_out:
         del lines[_MOST // 2 : -_MOST // 2]
@@ -83,7 +85,7 @@ def clean(text: str) -> Lines:
 def _tidy(line: str) -> str:
     if len(line) > _LONGEST and line[0] not in "<{[":  # XML and JSON may be one line
         line = line[:_LONGEST]
-    # XML keeps its own entities and JSON its quotes: undone here, they would break them.
+    # XML needs its entities and JSON its quotes: replacing them would break the document.
     if "&" in line and not line.lstrip().startswith("<"):
         line = html.unescape(line).replace("\xa0", " ")
     if not line.isascii() and line.lstrip()[:1] not in ('"', "{", "["):
@@ -98,7 +100,7 @@ def _bare(line: str) -> str:
 
 
 def _are_numbered(lines: list[str]) -> bool:
-    """Whether all lines begin with their numbers, as `cat -n` and some pages show them."""
+    """Return whether all lines begin with their numbers, as in `cat -n` and on some web pages."""
     if len(lines) < 3:
         return False
     numbers = []
@@ -112,27 +114,26 @@ def _are_numbered(lines: list[str]) -> bool:
 
 
 LIMIT = 50 * MIB
-_TOO_LONG = f"it is longer than {format_bytes(LIMIT)}"
-_CUT_IT = (
+_SHORTEN = text(
     "Paste the part around the first error, or: grep -iE 'error|cuda|nvidia|nvrm|xid' FILE | ownlab doctor --from -"
 )
-_NOT_TEXT = "Paste text: what `nvidia-smi` or `python -m torch.utils.collect_env` prints, or an error message."
+_NOT_TEXT = text("Paste text: the output of `nvidia-smi` or `python -m torch.utils.collect_env`, or an error message.")
 
-# The longer mark first: UTF-32's begins with UTF-16's.
+# Longer byte order marks first: UTF-32's begins with UTF-16's.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),  # what PowerShell's > writes
+    (codecs.BOM_UTF16_LE, "utf-16"),  # written by PowerShell's >
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
-# Control characters that no terminal output holds; ESC, BEL, backspace and form feed are left out.
+# Control characters that terminal output never contains; ESC, BEL, backspace and form feed are allowed.
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 _SAMPLE = 65536
 
 
 def read_file(path: str) -> bytes:
-    """The bytes of a file, or of standard input where the path is `-`; InputError where it cannot be used."""
+    """Read a file, or standard input if the path is `-`. Raises InputError if it cannot be used."""
     try:
         if path == "-":
             data = sys.stdin.buffer.read(LIMIT + 1)
@@ -140,26 +141,26 @@ def read_file(path: str) -> bytes:
             with Path(path).open("rb") as file:
                 data = file.read(LIMIT + 1)
     except IsADirectoryError as exc:
-        raise InputError(f"{path} is a folder; a file is needed") from exc
+        raise InputError(text("{path} is a folder, not a file", path=path)) from exc
     except FileNotFoundError as exc:
-        raise InputError(f"{path} does not exist") from exc
+        raise InputError(text("{path} does not exist", path=path)) from exc
     except PermissionError as exc:
-        raise InputError(f"{path} may not be read by you") from exc
+        raise InputError(text("no permission to read {path}", path=path)) from exc
     except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
-        raise InputError(f"{path!r} cannot be read: {exc}") from exc
+        raise InputError(text("{path!r} cannot be read: {error}", path=path, error=exc)) from exc
     if len(data) > LIMIT:
-        raise InputError(f"{path} cannot be read: {_TOO_LONG}", hint=_CUT_IT)
+        raise InputError(text("{name} is longer than {limit}", name=path, limit=format_bytes(LIMIT)), hint=_SHORTEN)
     return data
 
 
 def decode(data: bytes | str, name: str) -> str:
-    """The text: UTF-8, UTF-16 with its mark or without, else what old Windows consoles write. InputError where it is not text."""
+    """Decode UTF-8, UTF-16 with or without a byte order mark, or an old Windows code page. Raises InputError if binary."""
     if len(data) > LIMIT:
-        raise InputError(f"{name} cannot be read: {_TOO_LONG}", hint=_CUT_IT)
-    text = data if isinstance(data, str) else _decode_bytes(data, name)
-    if "\x00" in text:
-        raise InputError(f"{name} is not text: it holds NUL bytes", hint=_NOT_TEXT)
-    return text
+        raise InputError(text("{name} is longer than {limit}", name=name, limit=format_bytes(LIMIT)), hint=_SHORTEN)
+    content = data if isinstance(data, str) else _decode_bytes(data, name)
+    if "\x00" in content:
+        raise InputError(text("{name} is not text: it contains NUL bytes", name=name), hint=_NOT_TEXT)
+    return content
 
 
 def _decode_bytes(data: bytes, name: str) -> str:
@@ -170,12 +171,12 @@ def _decode_bytes(data: bytes, name: str) -> str:
     if unmarked is not None:
         return codecs.getincrementaldecoder(unmarked)(errors="replace").decode(data, final=False)
     try:
-        # Not final: a character that was cut in two at the end is no reason to refuse the rest.
+        # Not final: a character that is cut in two at the end must not spoil the rest.
         return codecs.getincrementaldecoder("utf-8")().decode(data, final=False)
     except UnicodeDecodeError:
         sample = data[:_SAMPLE]
         if len(_CONTROL.findall(sample)) * 100 > len(sample):
-            raise InputError(f"{name} is not text", hint=_NOT_TEXT) from None
+            raise InputError(text("{name} is not text", name=name), hint=_NOT_TEXT) from None
     try:
         return data.decode("gb18030")
     except UnicodeDecodeError:
@@ -183,10 +184,10 @@ def _decode_bytes(data: bytes, name: str) -> str:
 
 
 def _unmarked(sample: bytes) -> str | None:
-    """UTF-16 that lost its mark: the upper half of every ASCII character is a NUL, always on the same side."""
+    """Recognize UTF-16 without a mark: in every ASCII character one byte is NUL, always on the same side."""
     low, high = sample[::2].count(0), sample[1::2].count(0)
     if not low and not high:
         return None
     encoding, nuls, others = ("utf-16-le", high, low) if high > low else ("utf-16-be", low, high)
-    # A tenth: Chinese text has few such characters, but it has line ends and digits. A program has NULs on both sides.
+    # A tenth is enough: Chinese text has few ASCII characters, but has line ends and digits. Binaries have NULs on both sides.
     return encoding if not others and nuls * 20 >= len(sample) else None

@@ -120,7 +120,7 @@ def test_generated_schemas_are_those_of_the_records(name: str) -> None:
 def test_a_pipe_that_closes_early_is_no_error() -> None:
     line = f"{sys.executable} -m ownlab machine --machine {H200} | head -n 1"
     ran = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False)
-    assert ran.stdout.startswith("Machine, live")
+    assert ran.stdout.startswith("Machine (live)")
     assert ran.stderr == ""
 
 

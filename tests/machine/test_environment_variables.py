@@ -39,15 +39,15 @@ def meaning(name: str, value: str, cards: tuple[Card, ...] = ALIKE, **others: st
 
 
 def test_cards_that_were_not_read() -> None:
-    assert "cannot be told" in meaning("CUDA_VISIBLE_DEVICES", "0", ())
+    assert "cannot be determined" in meaning("CUDA_VISIBLE_DEVICES", "0", ())
 
 
 def test_the_reordering_is_explained() -> None:
     assert meaning("CUDA_VISIBLE_DEVICES", "2,0") == (
-        "torch's cuda:0 is card 2 (NVIDIA A100-SXM4-80GB), cuda:1 is card 0 (NVIDIA A100-SXM4-80GB); hidden: card 1"
+        "In programs, cuda:0 is card 2 (NVIDIA A100-SXM4-80GB) and cuda:1 is card 0 (NVIDIA A100-SXM4-80GB). Card 1 is hidden."
     )
-    assert meaning("CUDA_VISIBLE_DEVICES", "") == "hides every card from programs"
-    assert meaning("CUDA_VISIBLE_DEVICES", "1", AMD) == "torch's cuda:0 is card 1 (MI300X); hidden: card 0"
+    assert meaning("CUDA_VISIBLE_DEVICES", "") == "Hides every card from programs."
+    assert meaning("CUDA_VISIBLE_DEVICES", "1", AMD) == "In programs, cuda:0 is card 1 (MI300X). Card 0 is hidden."
 
 
 def test_numbers_of_cards_that_differ_are_not_nvidia_smis() -> None:
@@ -64,7 +64,7 @@ def test_numbers_of_cards_that_differ_are_not_nvidia_smis() -> None:
     ("name", "value", "words"),
     [
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi does"),
-        ("CUDA_DEVICE_ORDER", "pci", "neither"),
+        ("CUDA_DEVICE_ORDER", "pci", "Invalid"),
         ("NVIDIA_VISIBLE_DEVICES", "void", "no card"),
         ("NVIDIA_VISIBLE_DEVICES", "all", "every card"),
         ("NVIDIA_DRIVER_CAPABILITIES", "utility", "CUDA cannot run"),
@@ -72,32 +72,32 @@ def test_numbers_of_cards_that_differ_are_not_nvidia_smis() -> None:
         ("NVIDIA_DRIVER_CAPABILITIES", "all", "every part"),
         ("HSA_OVERRIDE_GFX_VERSION", "10.3.0", "gfx1030"),
         ("HSA_OVERRIDE_GFX_VERSION", "9.0.10", "gfx90a"),
-        ("HSA_OVERRIDE_GFX_VERSION", "gfx1030", "not a version"),
+        ("HSA_OVERRIDE_GFX_VERSION", "gfx1030", "Not a version"),
         ("PYTORCH_ALLOC_CONF", "expandable_segments:True", "expandable_segments is True"),
         ("PYTORCH_ALLOC_CONF", "expandable_segments:true", "only True and False"),
         ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128,backend:native", "max_split_size_mb is 128"),
         ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128,backend:native", "backend is native"),
-        ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size:128", "max_split_size is no option"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size:128", "max_split_size is not an option"),
         ("PYTORCH_ALLOC_CONF", "roundup_power2_divisions:[256:1,>:4],backend:native", "divisions is [256:1,>:4]"),
-        ("PYTORCH_ALLOC_CONF", "", "by default"),
+        ("PYTORCH_ALLOC_CONF", "", "keeps its defaults"),
         ("PYTORCH_NVML_BASED_CUDA_CHECK", "1", "asks NVML"),
         ("CUDA_LAUNCH_BLOCKING", "1", "everything is slower"),
-        ("CUDA_LAUNCH_BLOCKING", "0", "as by default"),
-        ("TORCH_CUDA_ARCH_LIST", "9.0a", "will not run on compute capability 8.0"),
+        ("CUDA_LAUNCH_BLOCKING", "0", "This is the default"),
+        ("TORCH_CUDA_ARCH_LIST", "9.0a", "will not run on the compute capability 8.0"),
         ("TF_FORCE_GPU_ALLOW_GROWTH", "true", "as it needs it"),
         ("TF_FORCE_GPU_ALLOW_GROWTH", "false", "nearly all"),
         ("TF_CPP_MIN_LOG_LEVEL", "3", "hides its warnings"),
         ("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "as it needs it"),
         ("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9", "90 %"),
-        ("XLA_PYTHON_CLIENT_MEM_FRACTION", "90%", "not a number"),
-        ("JAX_PLATFORMS", "cpu", "CPU alone"),
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION", "90%", "Not a number"),
+        ("JAX_PLATFORMS", "cpu", "only the CPU"),
         ("JAX_PLATFORMS", "cuda,cpu", "cuda,cpu"),
         ("NCCL_DEBUG", "INFO", "INFO"),
         ("NCCL_P2P_DISABLE", "1", "not copy to each other"),
         ("NCCL_IB_DISABLE", "1", "plain sockets"),
-        ("OMP_NUM_THREADS", "1", "1 CPU thread at"),
-        ("OMP_NUM_THREADS", "many", "not a number"),
-        ("ASCEND_RT_VISIBLE_DEVICES", "0", "cannot be told"),
+        ("OMP_NUM_THREADS", "1", "one CPU thread."),
+        ("OMP_NUM_THREADS", "many", "Not a number"),
+        ("ASCEND_RT_VISIBLE_DEVICES", "0", "cannot be determined"),
     ],
 )
 def test_meanings(name: str, value: str, words: str) -> None:
@@ -119,8 +119,8 @@ def test_a_library_path_is_looked_into(tmp_path: Path) -> None:
     variables = value_of(read_environment({"LD_LIBRARY_PATH": "/cuda:/gone::/plain"}, (), tmp_path))
     assert variables is not None
     assert variables[0].meaning == (
-        "searched before a program's own libraries: /cuda holds libcudart, libcudnn; /gone does not exist; "
-        "an empty entry means the current folder; 1 folder without CUDA's libraries"
+        "The loader searches these folders before a program's own libraries. /cuda has libcudart and libcudnn."
+        " /gone does not exist. An empty entry means the current folder. One folder has no CUDA libraries."
     )
 
 
@@ -131,10 +131,10 @@ def test_paths_that_are_not_there(tmp_path: Path) -> None:
     environ = {"CUDA_HOME": "/gone", "CUDA_PATH": "/empty", "LD_PRELOAD": "/lib/gone.so libjemalloc.so"}
     meanings = [variable.meaning for variable in value_of(read_environment(environ, (), tmp_path)) or ()]
     assert "/lib/gone.so does not exist" in meanings[0]
-    assert "no such folder" in meanings[1]
+    assert "this folder does not exist" in meanings[1]
     assert "no nvcc" in meanings[2]
     found = value_of(read_environment({"CUDA_HOME": "/cuda"}, (), tmp_path)) or ()
-    assert found[0].meaning.startswith("the CUDA toolkit with which extensions are built")
+    assert found[0].meaning.startswith("Extensions are built with this CUDA toolkit.")
 
 
 def test_nothing_else_is_recorded() -> None:

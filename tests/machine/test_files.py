@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from ownlab.machine.files import ask_all
+from ownlab.machine.files import call_all
 
 
 def test_one_that_hangs_costs_the_deadline_once() -> None:
@@ -19,7 +19,7 @@ def test_one_that_hangs_costs_the_deadline_once() -> None:
         raise PermissionError(13, "Permission denied")
 
     start = time.monotonic()
-    answers = ask_all({"hangs": hang, "hangs too": hang, "refuses": refuse, "answers": lambda: "here"}, deadline=0.3)
+    answers = call_all({"hangs": hang, "hangs too": hang, "refuses": refuse, "answers": lambda: "here"}, deadline=0.3)
     took = time.monotonic() - start
     never.set()
     assert set(answers) == {"refuses", "answers"}

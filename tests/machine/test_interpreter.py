@@ -65,7 +65,7 @@ def test_frameworks_are_not_started_where_nobody_asks_for_them() -> None:
     interpreter = read_interpreter(
         sys.executable, "--python", frameworks=False, env={"PYTHONPATH": str(FAKES / "hang")}
     )
-    assert reason(interpreter.frameworks) == "frameworks were not asked"
+    assert reason(interpreter.frameworks) == "frameworks were not probed"
     assert "torch" in {package.name for package in value_of(interpreter.packages) or ()}
 
 
@@ -82,11 +82,11 @@ def test_all_frameworks_of_an_interpreter_are_asked() -> None:
 def test_a_crash_on_import_is_a_fact_with_its_place_and_last_words() -> None:
     torch = by_name(read("segv"))["torch"]
     assert torch.failure == "crash"
-    assert reason(torch.devices) == "died of SIGSEGV while torch was asked"
+    assert reason(torch.devices) == "the probe of torch died of SIGSEGV"
     place = FAKES / "segv" / "torch" / "__init__.py"
     assert torch.error is not None
     assert torch.error.splitlines() == [
-        f"died of SIGSEGV while torch was asked, in {place}, line 7",
+        f"the probe of torch died of SIGSEGV, in {place}, line 7",
         "terminate called after throwing an instance of 'c10::Error'",
     ]
 
@@ -98,7 +98,7 @@ def test_an_import_that_ends_the_process_is_a_crash(tmp_path: Path) -> None:
     interpreter = read_interpreter(sys.executable, "--python", env={"PYTHONPATH": str(tmp_path)})
     torch = by_name(interpreter)["torch"]
     assert torch.failure == "crash"
-    assert torch.error == "ended with exit code 3 while torch was asked\nno licence"
+    assert torch.error == "the probe of torch ended with exit code 3\nno licence"
 
 
 def test_a_hang_on_import_is_a_fact_and_the_others_are_read() -> None:
@@ -138,7 +138,7 @@ def test_an_interpreter_that_does_not_exist(tmp_path: Path) -> None:
 
 def test_an_interpreter_that_may_not_be_looked_at() -> None:
     python = f"/{'x' * 300}/python"  # refused for root too, as a path under a closed folder is for others
-    assert unusable(python) == f"{python} cannot be looked at: File name too long"
+    assert unusable(python) == f"{python} cannot be accessed: File name too long"
 
 
 def test_an_interpreter_that_is_not_on_path() -> None:
@@ -148,7 +148,7 @@ def test_an_interpreter_that_is_not_on_path() -> None:
 def test_an_interpreter_that_may_not_be_executed(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\n")
-    assert unusable(python) == f"{python} may not be executed"
+    assert unusable(python) == f"{python} is not executable"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_an_old_python_is_named_and_not_asked(version: str) -> None:
         pytest.skip(f"no Python {version} here")
     interpreter = read_interpreter(str(python), "--python", env={"PYTHONPATH": str(FAKES / "old_driver")})
     assert value_of(interpreter.version) == version
-    assert reason(interpreter.frameworks) == f"Python {version} is too old to be asked: ownlab needs 3.9 or newer there"
+    assert reason(interpreter.frameworks) == f"Python {version} is too old to be probed: ownlab needs 3.9 or newer"
 
 
 # --- other interpreters -----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ownlab.config.target import MachineOptions
 from ownlab.machine.facts import Known, Unknown, unread, value_of
 from ownlab.machine.reader import DEADLINES, Probes, collect, start_probes
 from ownlab.machine.records import Card, Cpu, Host, Interpreter, Machine, Nvidia, Toolkits
-from ownlab.machine.vendors.reader import Others, no_others
+from ownlab.machine.vendors.reader import OtherVendors, unread_vendors
 from ownlab.processes.background import BackgroundCall
 
 NOTHING = Unknown("nothing was asked")
@@ -33,7 +33,7 @@ def probes(**given: BackgroundCall[Any]) -> Probes:
     made: dict[str, BackgroundCall[Any]] = {
         "interpreter": BackgroundCall(lambda: unread(Interpreter, NOTHING)),
         "nvidia": BackgroundCall(lambda: (unread(Nvidia, NOTHING), Known((), source="NVML"))),
-        "others": BackgroundCall(lambda: no_others(NOTHING)._replace(cards=Known((), source="sysfs"))),
+        "others": BackgroundCall(lambda: unread_vendors(NOTHING)._replace(cards=Known((), source="sysfs"))),
         "libraries": BackgroundCall(lambda: NOTHING),
         "host": BackgroundCall(lambda: unread(Host, NOTHING)),
         "toolkits": BackgroundCall(lambda: unread(Toolkits, NOTHING)),
@@ -87,14 +87,14 @@ def test_where_a_vendor_hangs_it_is_not_said_that_there_are_no_cards(name: str, 
 
 def test_cards_of_one_vendor_are_shown_where_another_hangs(never: BackgroundCall[Any]) -> None:
     card = Card("amd", 0)
-    seen = Others(*no_others(NOTHING)[:3], cards=Known((card,), source="sysfs"))
+    seen = OtherVendors(*unread_vendors(NOTHING)[:3], cards=Known((card,), source="sysfs"))
     machine = collect(probes(nvidia=never, others=BackgroundCall(lambda: seen)), {**DEADLINES, "nvidia": 0.1})
     assert value_of(machine.cards) == (card,)
 
 
 def test_an_apple_card_is_judged_by_the_python_that_is_asked_about() -> None:
     card = Card("apple", 0, health=Known("OK", source="sysctl.proc_translated"))
-    seen = no_others(NOTHING)._replace(cards=Known((card,), source="sysctl"))
+    seen = unread_vendors(NOTHING)._replace(cards=Known((card,), source="sysctl"))
     python = replace(unread(Interpreter, NOTHING), architecture=Known("x86_64", source="platform.machine()"))
     machine = collect(probes(others=BackgroundCall(lambda: seen), interpreter=BackgroundCall(lambda: python)))
     assert "Rosetta" in (value_of((value_of(machine.cards) or ())[0].health) or "")

@@ -148,7 +148,7 @@ def test_old_headers_and_those_of_another_release(tmp_path: Path) -> None:
 
 def test_a_machine_without_anything(tmp_path: Path) -> None:
     toolkits = read_toolkits(tmp_path, {})
-    assert toolkits.nvcc == Unknown("nvcc is not on PATH, nor in CUDA_HOME")
+    assert toolkits.nvcc == Unknown("nvcc is neither on PATH nor in CUDA_HOME")
     assert value_of(toolkits.installs) == ()
     assert value_of(toolkits.cudnn) == ()
 
@@ -160,7 +160,7 @@ def test_parses_nvcc(text: str, version: str) -> None:
 
 def test_what_is_not_nvcc() -> None:
     assert parse_nvcc_version("bash: nvcc: command not found\n") == Unknown(
-        "nvcc --version names no release: bash: nvcc: command not found"
+        "nvcc --version shows no release: bash: nvcc: command not found"
     )
 
 

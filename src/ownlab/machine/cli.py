@@ -1,4 +1,4 @@
-"""`ownlab machine`: all that is known of this machine."""
+"""`ownlab machine`: every fact about this machine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ownlab.machine.reader import read_machine
 from ownlab.machine.terminal import show_machine
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 
 __all__ = ["command"]
 
@@ -20,20 +21,23 @@ __all__ = ["command"]
 @click.command("machine")
 @json_option
 @machine_options
-@click.option("--save", metavar="FILE", help="Write the machine to a file, which can stand in for it anywhere.")
+@click.option("--save", metavar="FILE", help="Save the machine to a file, for --machine FILE.")
 def command(as_json: bool, python: str | None, machine: str | None, save: str | None) -> None:
-    """Show all that is known of this machine, each fact with its source.
+    """Show every fact about this machine with its source.
 
-    A fact that cannot be read says why. A machine that was saved (--save) can be looked at elsewhere, and stands in for
-    the real one wherever a machine is looked at (--machine FILE).
+    A fact that cannot be read is shown with the reason. A saved machine (--save) can be read on another computer, and
+    replaces the real one in every command that accepts --machine FILE.
     """
     with working("Reading this machine"):
         record = read_machine(resolve_machine_options(python=python, machine=machine))
     if save is not None:
         save_machine(record, save)
         click.echo(
-            f"Saved to {save}. Of programs it holds names and scripts, never their options; of variables, those that"
-            " `ownlab machine` shows. Paths in it may name people.",
+            text(
+                "Saved to {path}. The file contains the names and scripts of programs, but no command-line options, and"
+                " the environment variables that `ownlab machine` shows. Paths in it may contain user names.",
+                path=save,
+            ),
             err=True,
         )
     if as_json:

@@ -1,4 +1,7 @@
-"""Reads small files of /proc, /sys and /etc as facts, so that a missing or forbidden one becomes a reason."""
+"""Reads small files of /proc, /sys and /etc as facts: a missing or forbidden file becomes a reason.
+
+Every path is read under a root, so that tests and recorded machines can stand in for the running one.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +15,32 @@ from typing import TypeVar
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.records import DeviceFile
 from ownlab.processes.background import BackgroundCall
+from ownlab.text import text
 
-__all__ = ["Tree", "ask_all", "names_in", "parse_fields", "parse_list", "read_bytes", "read_text", "shown"]
+__all__ = ["Tree", "call_all", "names_in", "parse_fields", "parse_list", "read_bytes", "read_text", "shown"]
 
 # A number has at most five digits: the kernel has no more CPUs, and garbage must not fill the memory.
 _DIGITS = 5
 
 
 def shown(path: Path, root: Path) -> str:
-    """The path as people know it: without the root under which a recorded machine lies."""
+    """Return the path as users know it: without the root of a recorded machine."""
     return "/" + str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
 def read_bytes(path: Path, root: Path) -> Fact[bytes]:
-    """What the file holds, or why it cannot be read."""
+    """Read a file as bytes."""
     name = shown(path, root)
     try:
         return Known(path.read_bytes(), source=name)
     except FileNotFoundError:
-        return Unknown(f"there is no {name} here")
+        return Unknown(text("{path} does not exist", path=name))
     except OSError as exc:
-        return Unknown(f"{name} cannot be read: {exc.strerror}")
+        return Unknown(text("{name} cannot be read: {error}", name=name, error=exc.strerror))
 
 
 def read_text(path: Path, root: Path) -> Fact[str]:
-    """What the file says, without the white space around it. Bytes that are no UTF-8 are replaced, not refused."""
+    """Read a file as text, without surrounding white space. Bytes that are not UTF-8 are replaced."""
     fact = read_bytes(path, root)
     if isinstance(fact, Unknown):
         return fact
@@ -44,30 +48,30 @@ def read_text(path: Path, root: Path) -> Fact[str]:
 
 
 def names_in(folder: Path, root: Path) -> Fact[tuple[str, ...]]:
-    """The names in a folder, sorted, or why it cannot be listed."""
+    """List a folder, sorted by name."""
     name = shown(folder, root)
     try:
         return Known(tuple(sorted(entry.name for entry in folder.iterdir())), source=name)
     except FileNotFoundError:
-        return Unknown(f"there is no {name} here")
+        return Unknown(text("{path} does not exist", path=name))
     except OSError as exc:
-        return Unknown(f"{name} cannot be listed: {exc.strerror}")
+        return Unknown(text("{name} cannot be listed: {error}", name=name, error=exc.strerror))
 
 
-def parse_fields(text: str) -> dict[str, str]:
-    """ "Name: value" lines as a table; of a name that comes again, the first."""
+def parse_fields(content: str) -> dict[str, str]:
+    """Parse "Name: value" lines. Of a repeated name, the first value counts."""
     fields: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in content.splitlines():
         name, colon, value = line.partition(":")
         if colon:
             fields.setdefault(name.strip(), value.strip())
     return fields
 
 
-def parse_list(text: str) -> frozenset[int]:
-    """The kernel's list of numbers, "0-3,8", as a set; empty where it is none."""
+def parse_list(content: str) -> frozenset[int]:
+    """Parse the kernel's list of numbers, "0-3,8". A malformed list gives an empty set."""
     numbers: set[int] = set()
-    for part in text.strip().split(","):
+    for part in content.strip().split(","):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or max(len(first), len(last)) > _DIGITS:
             return frozenset()
@@ -78,16 +82,16 @@ def parse_list(text: str) -> frozenset[int]:
 T = TypeVar("T")
 
 
-def ask_all(questions: Mapping[str, Callable[[], T]], deadline: float) -> dict[str, T | OSError]:
-    """The answer, or the refusal, to each question that was answered within `deadline` seconds for all together.
+def call_all(calls: Mapping[str, Callable[[], T]], deadline: float) -> dict[str, T | OSError]:
+    """Make all calls at once and return the result or the OSError of each that ended within `deadline` seconds.
 
-    Each question has a daemon thread of its own: one that hangs keeps neither the others nor the end of the program
-    waiting (NFS and FUSE wait in a way that the end of the process interrupts, since Linux 2.6.25).
+    The kernel may never answer, for example on a dead network mount. Each call has its own daemon thread, so one that
+    hangs blocks neither the others nor the exit of the program (since Linux 2.6.25, NFS and FUSE waits can be killed).
     """
-    calls = {name: BackgroundCall(question) for name, question in questions.items()}
+    running = {name: BackgroundCall(call) for name, call in calls.items()}
     answers: dict[str, T | OSError] = {}
     end = time.monotonic() + deadline
-    for name, call in calls.items():
+    for name, call in running.items():
         if call.ended(max(0.0, end - time.monotonic())):
             try:
                 answers[name] = call.result()
@@ -97,25 +101,25 @@ def ask_all(questions: Mapping[str, Callable[[], T]], deadline: float) -> dict[s
 
 
 class Tree:
-    """A file system as seen from `root`: paths are written as on the machine, and shown so in sources and reasons."""
+    """The file system under `root`. Paths are given, and shown in sources and reasons, as on the machine itself."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def at(self, path: str) -> Path:
-        """Where the path of the machine lies for us."""
+        """Return where a path of the machine lies on this file system."""
         return self.root / path.lstrip("/")
 
     def shown(self, path: Path) -> str:
-        """The path as on the machine."""
-        return "/" + str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+        """Return the path as on the machine."""
+        return shown(path, self.root)
 
     def exists(self, path: str) -> bool:
-        """Whether it is there for us. (pathlib's exists() raises under a closed folder until Python 3.12.)"""
+        """Return whether the path exists. (Until Python 3.12, pathlib's exists() raises under a forbidden folder.)"""
         return os.path.exists(self.at(path))
 
     def names(self, folder: str, pattern: str = "") -> list[str]:
-        """What a folder holds that matches the pattern as a whole, in natural order; nothing where it cannot be listed."""
+        """List the names in a folder that match the whole pattern, in natural order; none if it cannot be listed."""
         try:
             names = os.listdir(self.at(folder))
         except OSError:
@@ -123,39 +127,39 @@ class Tree:
         return sorted((name for name in names if not pattern or re.fullmatch(pattern, name)), key=_natural)
 
     def text(self, path: str) -> Fact[str]:
-        """A file's text without the white space around it. An empty file says nothing, so it is unknown."""
+        """Read a file's text without surrounding white space. An empty file is unknown."""
         try:
-            text = self.at(path).read_bytes().decode(errors="replace").strip("\0 \t\r\n")
+            content = self.at(path).read_bytes().decode(errors="replace").strip("\0 \t\r\n")
         except FileNotFoundError:
-            return Unknown(f"{path} is not there")
-        except OSError as exc:  # amdgpu refuses to read sensors of a sleeping card, containers hide some files
-            return Unknown(f"{path} cannot be read: {exc.strerror}")
-        return Known(text, source=path) if text else Unknown(f"{path} is empty")
+            return Unknown(text("{path} does not exist", path=path))
+        except OSError as exc:  # amdgpu does not read the sensors of a sleeping card; containers hide some files
+            return Unknown(text("{path} cannot be read: {error}", path=path, error=exc.strerror))
+        return Known(content, source=path) if content else Unknown(text("{path} is empty", path=path))
 
     def word(self, path: str) -> str:
-        """A file's text, or nothing: for ids that only choose what is read next."""
+        """Read a file's text, or "" if it is unknown: for IDs that only select what to read next."""
         fact = self.text(path)
         return fact.value if isinstance(fact, Known) else ""
 
     def number(self, path: str, unit: str | None = None, *, divide: int = 1) -> Fact[int]:
-        """A whole number, divided down to its unit."""
+        """Read a whole number, divided down to its unit."""
         fact = self.text(path)
         if isinstance(fact, Unknown):
             return fact
         try:
             return Known(round(int(fact.value, 0) / divide), source=path, unit=unit)
         except ValueError:
-            return Unknown(f"{path} holds no number: {fact.value[:40]!r}")
+            return Unknown(text("{path} does not contain a number: {value!r}", path=path, value=fact.value[:40]))
 
     def device_file(self, path: str) -> Fact[DeviceFile]:
-        """A device file, and whether we may open it."""
+        """Return a device file and whether this user may open it."""
         place = self.at(path)
         if not os.path.exists(place):
-            return Unknown(f"{path} is not there")
+            return Unknown(text("{path} does not exist", path=path))
         return Known(DeviceFile(path, os.access(place, os.R_OK), os.access(place, os.W_OK)), source=path)
 
     def link_name(self, path: str) -> str:
-        """The last part of where a link leads: sysfs names a card's bus id and its driver so."""
+        """Return the last part of a link's target. In sysfs, this is a card's bus ID or its driver."""
         return os.path.basename(os.path.realpath(self.at(path))) if self.exists(path) else ""
 
 

@@ -1,4 +1,4 @@
-"""This machine's cards as the catalogue knows them."""
+"""This machine's cards under their names in the catalog."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["OwnCards", "own_cards"]
 
 
 class OwnCards(NamedTuple):
-    """What is in a machine, each kind once."""
+    """The models of card in a machine, each once."""
 
-    known: tuple[str, ...]  # names of the catalogue
-    unknown: tuple[str, ...]  # what drivers call those that it has not
+    known: tuple[str, ...]  # names in the catalog
+    unknown: tuple[str, ...]  # the driver's names for models that the catalog does not have
 
 
 def own_cards(options: MachineOptions) -> OwnCards:
-    """This machine's. Drivers alone are asked: importing frameworks would take seconds."""
+    """Read this machine's cards from the drivers only: importing frameworks would take seconds."""
     known, unknown = list[str](), list[str]()
     for card in _cards(options):
-        found, name = _known(card), value_of(card.name)
-        if found is not None:
-            known.append(found.name)
+        model, name = _model(card), value_of(card.name)
+        if model is not None:
+            known.append(model.name)
         elif name is not None:
             unknown.append(name)
     return OwnCards(tuple(dict.fromkeys(known)), tuple(dict.fromkeys(unknown)))
@@ -42,6 +42,6 @@ def _cards(options: MachineOptions) -> tuple[Card, ...]:
     return (read_nvidia()[1] or ()) if has_sign(Path("/"), os.environ) else ()
 
 
-def _known(card: Card) -> catalog.Card | None:
+def _model(card: Card) -> catalog.Card | None:
     name = value_of(card.name)
     return None if name is None else catalog.find_card(name, value_of(card.memory_total))

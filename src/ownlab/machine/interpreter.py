@@ -1,6 +1,7 @@
-"""Reads an interpreter: its version, its packages, and what each framework in it says, one child process apiece.
+"""Reads a Python interpreter: its version, its packages, and the report of each framework, in one child process each.
 
-A framework may raise, crash or hang on import: each is a fact about the machine, with the framework's own words.
+A framework may raise, crash or hang on import. Each of these is a fact about the machine, with the framework's own
+message.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.records import Framework, Interpreter, Package
 from ownlab.processes import runner
 from ownlab.processes.background import BackgroundCall, call_each
+from ownlab.text import text
 
 __all__ = ["GUEST_ENVIRONMENT", "read_interpreter"]
 
-# What every guest that loads a framework is given, so that a look at a card does not take its memory away from others.
+# For every guest that loads a framework: reading facts must not take the memory of a card away from other programs.
 GUEST_ENVIRONMENT = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-    "TF_CPP_MIN_LOG_LEVEL": "0",  # TensorFlow says only on stderr why it sees no GPU
+    "TF_CPP_MIN_LOG_LEVEL": "0",  # TensorFlow writes only to stderr why it sees no GPU
 }
 
 _PACKAGES_SECONDS = 10.0
@@ -36,10 +38,10 @@ _PATH_SECONDS = 3.0  # for all folders of PATH together: one may lie on a dead n
 _OLDEST = (3, 9)  # the syntax of ownlab_guest
 _OTHERS_AT_MOST = 5
 _PYTHON_NAME = re.compile(r"python3(\.\d+)?(\.exe)?")
-# What a dying framework wrote last; of more, people read nothing.
+# How many of the last lines of a failed framework are shown.
 _LINES_KEPT = 8
 
-# faulthandler's reports, which the guest has written into its transcript. Frames come innermost first.
+# faulthandler's reports in the guest's transcript. Frames come innermost first.
 _REPORT = re.compile(r"^(Fatal Python error: |Timeout \(\d)", re.MULTILINE)
 _FRAMES = re.compile(
     r"^(?P<thread>Current thread|Thread) 0x\S+.*\(most recent call first\):\n(?P<frames>(?:  .*\n?)+)", re.MULTILINE
@@ -65,12 +67,13 @@ def read_interpreter(
     frameworks: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> Interpreter:
-    """What is installed in an interpreter and, with `frameworks`, what each framework says; never raises for a broken one.
+    """Read an interpreter and, with `frameworks`, the report of each framework. Never raises for a broken one.
 
-    `deadline` is in seconds, for each framework by itself; they are asked at the same time. `env` is added to our own.
+    `deadline` is in seconds for each framework; all are probed at the same time. `env` is added to this process's own
+    environment.
     """
-    found = shutil.which(python)
-    path = Known(os.path.abspath(found) if found else python, source=origin)
+    program = shutil.which(python)
+    path = Known(os.path.abspath(program) if program else python, source=origin)
     others = _read_others(path.value, {**os.environ, **(env or {})})
     try:
         answer = guest_client.ask(
@@ -81,7 +84,7 @@ def read_interpreter(
         reason = Unknown(_too_old(version.value) if isinstance(version, Known) else exc.message)
         return Interpreter(path, first_known(version, reason), origin, reason, reason, others, reason)
     except OwnlabError as exc:
-        reason = Unknown(_why_not(python, exc))
+        reason = Unknown(_why_unusable(python, exc))
         return Interpreter(path, reason, origin, reason, reason, others, reason)
     return Interpreter(
         path=path,
@@ -90,7 +93,7 @@ def read_interpreter(
         packages=Known(answer.packages, source="names of *.dist-info and conda-meta"),
         frameworks=_read_frameworks(python, answer, deadline, env)
         if frameworks
-        else Unknown("frameworks were not asked"),
+        else Unknown(text("frameworks were not probed")),
         others=others,
         architecture=Known(answer.architecture, source="platform.machine()"),
     )
@@ -106,7 +109,7 @@ def _read_frameworks(
         return Unknown(_too_old(installed.version))
     with contextlib.ExitStack() as cleanup:
         folder = None
-        with contextlib.suppress(OSError):  # no room for temporary files: then last words are lost, and no more
+        with contextlib.suppress(OSError):  # without room for temporary files, only the transcripts are lost
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ownlab-", ignore_cleanup_errors=True))
 
         def read(name: str) -> Framework:
@@ -128,38 +131,40 @@ def _read_framework(
             env={**GUEST_ENVIRONMENT, **(env or {})},
         )
     except DeadlineError:
-        failure, happened, stderr = "hang", f"{name} did not answer in {deadline:g} s", ""
+        failure, stderr = "hang", ""
+        event: str = text("{framework} did not answer in {seconds:g} s", framework=name, seconds=deadline)
     except guest_client.GuestCrashed as exc:
         failure, stderr = "crash", exc.stderr
-        happened = f"{runner.describe_exit(exc.returncode)} while {name} was asked"
+        event = text("the probe of {framework} {ending}", framework=name, ending=runner.describe_exit(exc.returncode))
     except InterpreterError as exc:
-        failure, happened, stderr = "crash", exc.message, ""
-    said = (_read_text(transcript) if transcript else "") + stderr
-    place = _scene(said)
-    error = "\n".join([happened + (f", in {place}" if place else ""), *_last_words(said)])
-    return Framework(name=name, devices=Unknown(happened), error=error, failure=failure)
+        failure, event, stderr = "crash", exc.message, ""
+    output = (_read_text(transcript) if transcript else "") + stderr
+    location = _failing_line(output)
+    headline = text("{event}, in {location}", event=event, location=location) if location else event
+    error = "\n".join([headline, *_last_lines(output)])
+    return Framework(name=name, devices=Unknown(event), error=error, failure=failure)
 
 
 def _read_text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it ended before it had begun to keep one: nothing was said
+    except OSError:  # the guest ended before it opened its transcript
         return ""
 
 
-def _last_words(said: str) -> list[str]:
-    """What the framework itself wrote last, without faulthandler's report of the end."""
-    report = _REPORT.search(said)
-    own = said[: report.start()] if report else said
+def _last_lines(output: str) -> list[str]:
+    """Return the framework's own last lines, without faulthandler's report."""
+    report = _REPORT.search(output)
+    own = output[: report.start()] if report else output
     return [line.rstrip() for line in own.splitlines() if line.strip()][-_LINES_KEPT:]
 
 
-def _scene(said: str) -> str | None:
-    """Where Python stood when it crashed or hung: "torch/__init__.py, line 7"."""
-    blocks = list(_FRAMES.finditer(said))
+def _failing_line(output: str) -> str | None:
+    """Return where Python crashed or hung: "torch/__init__.py, line 7"."""
+    blocks = list(_FRAMES.finditer(output))
     if not blocks:
         return None
-    # Of a crash, the thread that crashed; of a hang, the main thread, which faulthandler writes last.
+    # After a crash, the thread that crashed; after a hang, the main thread, which faulthandler writes last.
     block = next((each for each in blocks if each["thread"] == "Current thread"), blocks[-1])
     frame = _FRAME.search(block["frames"])
     return f"{frame['file']}, line {frame['line']}" if frame else None
@@ -169,48 +174,56 @@ def _scene(said: str) -> str | None:
 
 
 def _version_without_guest(python: str, env: Mapping[str, str] | None) -> Known[str] | Unknown:
-    """The version of a Python that is too old even to start our guest code."""
+    """Return the version of a Python that is too old to run guest code."""
     code = "import sys; print('Python %d.%d.%d' % sys.version_info[:3])"
     try:
         ran = runner.run([python, "-c", code], deadline=_PACKAGES_SECONDS, env={**os.environ, **(env or {})})
     except OwnlabError as exc:
         return Unknown(exc.message)
     match = re.fullmatch(r"Python (2\.\d+\.\d+|3\.[0-8]\.\d+)", ran.stdout.strip())
-    return Known(match[1], source="sys.version_info") if match else Unknown("it is not an old Python")
+    return (
+        Known(match[1], source="sys.version_info")
+        if match
+        else Unknown(text("the version is not that of an old Python"))
+    )
 
 
 def _too_old(version: str) -> str:
     oldest = ".".join(str(part) for part in _OLDEST)
-    return f"Python {version} is too old to be asked: ownlab needs {oldest} or newer there"
+    return text(
+        "Python {version} is too old to be probed: ownlab needs {oldest} or newer", version=version, oldest=oldest
+    )
 
 
-def _why_not(python: str, exc: OwnlabError) -> str:
+def _why_unusable(python: str, exc: OwnlabError) -> str:
     try:
         os.stat(python)
     except FileNotFoundError:
-        return f"{python} does not exist" if os.sep in python and not os.path.lexists(python) else exc.message
-    except OSError as refusal:  # a closed folder, say
-        return f"{python} cannot be looked at: {refusal.strerror}"
+        if os.sep in python and not os.path.lexists(python):
+            return text("{python} does not exist", python=python)
+        return exc.message
+    except OSError as error:  # a forbidden folder, for example
+        return text("{python} cannot be accessed: {error}", python=python, error=error.strerror)
     if os.path.isfile(python) and not os.access(python, os.X_OK):
-        return f"{python} may not be executed"
+        return text("{python} is not executable", python=python)
     return exc.message
 
 
 def _read_others(python: str, environ: Mapping[str, str]) -> Fact[tuple[str, ...]]:
     try:
-        found = BackgroundCall(lambda: tuple(_other_interpreters(python, environ))).result(_PATH_SECONDS)
+        paths = BackgroundCall(lambda: tuple(_other_interpreters(python, environ))).result(_PATH_SECONDS)
     except DeadlineError:
-        return Unknown(f"the folders of PATH did not answer in {_PATH_SECONDS:g} s")
-    return Known(found, source="PATH")
+        return Unknown(text("the folders of PATH did not answer in {seconds:g} s", seconds=_PATH_SECONDS))
+    return Known(paths, source="PATH")
 
 
 def _other_interpreters(python: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Further Pythons on PATH, by their names alone, an environment each."""
+    """Find other Pythons on PATH by their file names, one per environment."""
     seen = {_environment_of(python)}
     for folder in environ.get("PATH", "").split(os.pathsep):
         try:
             names = sorted(os.listdir(folder)) if folder else []
-        except OSError:  # PATH names folders that are not there
+        except OSError:  # PATH may name folders that do not exist
             continue
         for name in names:
             path = os.path.join(folder, name)
@@ -223,9 +236,9 @@ def _other_interpreters(python: str, environ: Mapping[str, str]) -> Iterator[str
 
 
 def _environment_of(python: str) -> str:
-    """What tells two interpreters apart: a virtual environment's folder, else the program behind all links.
+    """Identify an interpreter: by its virtual environment's folder, else by the program behind all links.
 
-    The program alone does not do: a virtual environment's is the one that it was made with.
+    The program alone is not enough: that of a virtual environment is a link to the Python that made it.
     """
     prefix = os.path.dirname(os.path.dirname(os.path.abspath(python)))
     return prefix if os.path.exists(os.path.join(prefix, "pyvenv.cfg")) else os.path.realpath(python)

@@ -1,4 +1,4 @@
-"""Machines as files: saved, and loaded to stand in for the real one."""
+"""Saves a machine to a file, and loads one in place of the real machine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ownlab.errors import InputError, RecordError
 from ownlab.files import write_file
 from ownlab.json_encoding import encode_json, to_builtins
 from ownlab.machine.records import Machine
+from ownlab.text import text
 
 __all__ = ["FORMAT", "decode_machine", "encodable", "load_machine", "save_machine"]
 
@@ -18,54 +19,62 @@ FORMAT = 1
 
 
 def save_machine(machine: Machine, path: str | Path) -> None:
-    """Write a machine, whole or not at all."""
+    """Write a machine to a file atomically."""
     write_file(path, msgspec.json.format(encode_json(machine), indent=1) + b"\n")
 
 
 def encodable(machine: Machine) -> Machine:
-    """The machine with "?" for each byte that is no UTF-8.
+    """Return the machine with "?" for each byte that is not UTF-8.
 
-    Names of files and values of variables may hold such bytes; Python keeps them as lone surrogates, which cannot be
-    written as JSON. Here, once, for whatever way they came in.
+    File names and the values of variables may contain such bytes. Python keeps them as lone surrogates, which JSON
+    cannot represent.
     """
     try:
         encode_json(machine)
     except UnicodeEncodeError:
-        return msgspec.convert(_replaced(to_builtins(machine)), Machine)
+        return msgspec.convert(_without_surrogates(to_builtins(machine)), Machine)
     return machine
 
 
-def _replaced(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, dict):
-        return {name: _replaced(inner) for name, inner in value.items()}
-    return [_replaced(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {name: _without_surrogates(inner) for name, inner in value.items()}
+    return [_without_surrogates(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def load_machine(path: str | Path) -> Machine:
-    """Read a machine that was saved."""
+    """Load a saved machine."""
     try:
         data = Path(path).read_bytes()
     except OSError as exc:
         raise InputError(
-            f"the saved machine {path} cannot be read: {exc.strerror}", hint="Save one with: ownlab machine --save FILE"
+            text("the saved machine {path} cannot be read: {error}", path=path, error=exc.strerror),
+            hint=text("Save one with: ownlab machine --save FILE"),
         ) from exc
     return decode_machine(data, str(path))
 
 
 def decode_machine(data: bytes | str, name: str) -> Machine:
-    """A machine from its JSON; RecordError says what does not fit."""
+    """Decode a machine from JSON. Raises RecordError if it is malformed or too new."""
     try:
         version = msgspec.json.decode(data, type=_Versioned).format
         if version > FORMAT:
             raise RecordError(
-                f"{name} has format {version}; this ownlab reads up to {FORMAT}", hint="Update ownlab, then try again."
+                text(
+                    "{name} has format {version}; this version of ownlab reads formats up to {newest}",
+                    name=name,
+                    version=version,
+                    newest=FORMAT,
+                ),
+                hint=text("Update ownlab, then try again."),
             )
         return msgspec.json.decode(data, type=Machine)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise RecordError(
-            f"{name} is not a saved machine: {exc}", hint="Save one with: ownlab machine --save FILE"
+            text("{name} is not a saved machine: {error}", name=name, error=exc),
+            hint=text("Save one with: ownlab machine --save FILE"),
         ) from exc
 
 

@@ -1,4 +1,4 @@
-"""Reads the whole machine: every probe beside the others, each with its own deadline."""
+"""Reads the whole machine: all probes run at once, each with its own deadline."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from ownlab.machine.machine_file import encodable, load_machine
 from ownlab.machine.nvidia.reader import read_nvidia
 from ownlab.machine.records import Card, Host, Interpreter, Library, Machine, Nvidia, Toolkits
 from ownlab.machine.vendors import reader as vendors
-from ownlab.machine.vendors.apple import judge_python
+from ownlab.machine.vendors.apple import with_python_health
 from ownlab.processes.background import BackgroundCall
+from ownlab.text import text
 
 __all__ = ["DEADLINES", "Probes", "collect", "read_machine", "start_probes"]
 
 T = TypeVar("T")
 
-# In seconds. What a probe starts has a deadline of its own, and all of them end well within these, unless the kernel
-# itself does not answer: a folder of PATH lies on a dead network mount, say.
+# In seconds. The programs that a probe starts have their own deadlines and end well within these, unless the kernel
+# itself does not answer, for example because a folder of PATH lies on a dead network mount.
 DEADLINES: Mapping[str, float] = {
     "host": 20.0,
     "toolkits": 15.0,
@@ -45,18 +46,18 @@ DEADLINES: Mapping[str, float] = {
 
 
 class Probes(Struct, frozen=True):
-    """What was started, each beside the others."""
+    """The running probes."""
 
     interpreter: BackgroundCall[Interpreter]
     nvidia: BackgroundCall[tuple[Nvidia, Fact[tuple[Card, ...]]]]
-    others: BackgroundCall[vendors.Others]
+    others: BackgroundCall[vendors.OtherVendors]
     libraries: BackgroundCall[Fact[tuple[Library, ...]]]
     host: BackgroundCall[Host]
     toolkits: BackgroundCall[Toolkits]
 
 
 def read_machine(options: MachineOptions | None = None) -> Machine:
-    """This machine, or the saved one that stands in for it. Needs no root, and hangs on nothing."""
+    """Read this machine, or load the saved one given in the options. Needs no root, and never hangs."""
     options = options or resolve_machine_options()
     if options.machine_file is not None:
         return load_machine(options.machine_file)
@@ -64,11 +65,11 @@ def read_machine(options: MachineOptions | None = None) -> Machine:
 
 
 def start_probes(options: MachineOptions) -> Probes:
-    """Begin to read this machine. The slowest first: importing a framework takes seconds."""
+    """Start to read this machine. The slowest probe comes first: importing a framework takes seconds."""
     return Probes(
         interpreter=BackgroundCall(partial(read_interpreter, options.python, options.python_origin)),
         nvidia=BackgroundCall(_read_nvidia),
-        others=BackgroundCall(vendors.read_others),
+        others=BackgroundCall(vendors.read_other_vendors),
         libraries=BackgroundCall(partial(toolkits.read_libraries, options.python)),
         host=BackgroundCall(read_host),
         toolkits=BackgroundCall(toolkits.read_toolkits),
@@ -78,28 +79,28 @@ def start_probes(options: MachineOptions) -> Probes:
 def _read_nvidia() -> tuple[Nvidia, Fact[tuple[Card, ...]]]:
     driver, cards = read_nvidia()
     if cards is None:
-        return driver, Unknown("NVIDIA's driver is here and could not be asked")
+        return driver, Unknown(text("the NVIDIA driver is installed but cannot be queried"))
     return driver, Known(cards, source="NVIDIA's driver")
 
 
 def collect(probes: Probes, deadlines: Mapping[str, float] = DEADLINES) -> Machine:
-    """What the probes found. One that does not answer in its time has its record all the same, with the reason in it."""
-    begun = time.monotonic()
+    """Collect the results of the probes. A probe that misses its deadline leaves a record with the reason."""
+    started = time.monotonic()
 
-    def answer(name: str, call: BackgroundCall[T], otherwise: Callable[[Unknown], T]) -> T:
+    def result(name: str, probe: BackgroundCall[T], unknown: Callable[[Unknown], T]) -> T:
         try:
-            return call.result(max(0.0, begun + deadlines[name] - time.monotonic()))
+            return probe.result(max(0.0, started + deadlines[name] - time.monotonic()))
         except DeadlineError:
-            return otherwise(Unknown(f"did not answer in {deadlines[name]:g} s"))
+            return unknown(Unknown(text("did not answer in {seconds:g} s", seconds=deadlines[name])))
 
-    host = answer("host", probes.host, partial(unread, Host))
-    installed = answer("toolkits", probes.toolkits, partial(unread, Toolkits))
-    libraries = answer("libraries", probes.libraries, lambda why: why)
-    other = answer("others", probes.others, vendors.no_others)
-    driver, found = answer("nvidia", probes.nvidia, lambda why: (unread(Nvidia, why), why))
-    interpreter = answer("interpreter", probes.interpreter, partial(unread, Interpreter))
-    cards = _all_cards(found, other.cards, interpreter=interpreter)
-    begun = time.monotonic()
+    host = result("host", probes.host, partial(unread, Host))
+    installed = result("toolkits", probes.toolkits, partial(unread, Toolkits))
+    libraries = result("libraries", probes.libraries, lambda reason: reason)
+    other = result("others", probes.others, vendors.unread_vendors)
+    driver, nvidia_cards = result("nvidia", probes.nvidia, lambda reason: (unread(Nvidia, reason), reason))
+    interpreter = result("interpreter", probes.interpreter, partial(unread, Interpreter))
+    cards = _all_cards(nvidia_cards, other.cards, interpreter=interpreter)
+    started = time.monotonic()
     variables = BackgroundCall(partial(read_environment, os.environ, value_of(cards) or ()))
     machine = Machine(
         origin="live",
@@ -113,15 +114,17 @@ def collect(probes: Probes, deadlines: Mapping[str, float] = DEADLINES) -> Machi
         ascend=other.ascend,
         toolkits=replace(installed, libraries=libraries),
         interpreter=interpreter,
-        environment=answer("environment", variables, lambda why: why),
+        environment=result("environment", variables, lambda reason: reason),
     )
     return encodable(machine)
 
 
-def _all_cards(*found: Fact[tuple[Card, ...]], interpreter: Interpreter) -> Fact[tuple[Card, ...]]:
-    """The cards of every vendor; not known where one could not list its own and the others have none."""
-    cards = tuple(card for fact in found for card in value_of(fact) or ())
-    reason = next((fact for fact in found if isinstance(fact, Unknown)), None)
+def _all_cards(*by_vendor: Fact[tuple[Card, ...]], interpreter: Interpreter) -> Fact[tuple[Card, ...]]:
+    """Join the cards of all vendors; unknown where one could not list its cards and the others have none."""
+    cards = tuple(card for fact in by_vendor for card in value_of(fact) or ())
+    reason = next((fact for fact in by_vendor if isinstance(fact, Unknown)), None)
     if reason is not None and not cards:
         return reason
-    return Known(tuple(judge_python(card, interpreter.architecture) for card in cards), source="the vendors' drivers")
+    return Known(
+        tuple(with_python_health(card, interpreter.architecture) for card in cards), source="the vendors' drivers"
+    )

@@ -1,8 +1,8 @@
-"""The machine as records: what `read_machine()` returns, what is saved, what the doctor's rules look at.
+"""The records of a machine: returned by `read_machine()`, saved to files, checked by the doctor's rules.
 
-Every field has a default of `NOT_READ`, so that a machine can be known in part (from a pasted text, say). Sizes are in
-bytes, frequencies in MHz, power in watts, temperatures in °C; each known fact carries that unit and its source.
-Fields are only ever added: saved machines stay readable.
+Every fact defaults to `NOT_READ`, so that a machine may be known in part, for example from pasted text. Sizes are in
+bytes, frequencies in MHz, power in watts, temperatures in °C; each known fact carries its unit and its source.
+Fields are only added, never removed or renamed: saved machines stay readable.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Cpu(Struct, frozen=True):
     physical_cores: Fact[int] = NOT_READ
     logical_cores: Fact[int] = NOT_READ
     usable_cores: Fact[float] = (
-        NOT_READ  # under affinity and cgroup quota; a quota may be 1.5 cores; the source says which
+        NOT_READ  # after affinity and cgroup quota, which may be 1.5 cores; the source names the limit
     )
     instruction_sets: Fact[tuple[str, ...]] = (
-        NOT_READ  # of those that matter: AVX2, AVX-512, VNNI, AMX, BF16, SVE, NEON
+        NOT_READ  # those that matter for machine learning: AVX2, AVX-512, VNNI, AMX, BF16, SVE, NEON
     )
 
 
@@ -75,7 +75,7 @@ class Disk(Struct, frozen=True):
     total: Fact[int] = NOT_READ
     free: Fact[int] = NOT_READ
     rotational: Fact[bool] = NOT_READ
-    remote: bool = False  # NFS, CIFS, FUSE and their like
+    remote: bool = False  # NFS, CIFS, FUSE and similar
 
 
 class RaidArray(Struct, frozen=True):
@@ -89,22 +89,24 @@ class RaidArray(Struct, frozen=True):
 
 
 class Network(Struct, frozen=True):
-    """What lets GPUs speak to storage and to other machines without the CPU."""
+    """What lets GPUs transfer data to storage and to other machines without the CPU."""
 
     rdma_devices: Fact[tuple[str, ...]] = NOT_READ  # /sys/class/infiniband
-    gpudirect_rdma: Fact[bool] = NOT_READ  # nvidia_peermem or nv_peer_mem; whether dma-buf serves it is not told
+    gpudirect_rdma: Fact[bool] = (
+        NOT_READ  # by nvidia_peermem or nv_peer_mem; the kernel does not show whether dma-buf is used instead
+    )
     gpudirect_storage: Fact[bool] = NOT_READ  # nvidia_fs
     nvme_devices: Fact[tuple[str, ...]] = NOT_READ
 
 
 class PciDevice(Struct, frozen=True):
-    """A display controller or accelerator on the PCI bus, whether or not a driver serves it."""
+    """A display controller or accelerator on the PCI bus, with or without a driver."""
 
     bus_id: str  # 0000:00:06.0
     vendor: str  # "10de"
     device: str  # "2335"
     kind: str  # "display", "3d", "accelerator"
-    driver: str | None  # the kernel driver bound to it: nvidia, nouveau, vfio-pci, amdgpu; None: none is
+    driver: str | None  # the kernel driver bound to it: nvidia, nouveau, vfio-pci, amdgpu; None if there is none
 
 
 class Host(Struct, frozen=True):
@@ -115,9 +117,9 @@ class Host(Struct, frozen=True):
     container: Fact[str] = NOT_READ  # docker, podman, kubernetes, lxc, apptainer, …; "none"
     virtualisation: Fact[str] = NOT_READ  # kvm, vmware, hyperv, wsl1, wsl2, firecracker, xen, …; "none"
     platform: Fact[str] = NOT_READ  # colab, kaggle, sagemaker, gradient, runpod, plain, …
-    pid_namespace: Fact[bool] = NOT_READ  # True: a PID namespace of our own hides other processes from us
+    pid_namespace: Fact[bool] = NOT_READ  # True: this process has its own PID namespace and does not see others
     user_is_root: Fact[bool] = NOT_READ
-    package_manager: Fact[str] = NOT_READ  # apt, dnf, zypper, pacman: so that a fix is a command that works here
+    package_manager: Fact[str] = NOT_READ  # apt, dnf, zypper, pacman: fixes use it in their commands
     cpu: Cpu = Cpu()
     memory: Memory = Memory()
     disks: Fact[tuple[Disk, ...]] = NOT_READ
@@ -138,7 +140,7 @@ class CardProcess(Struct, frozen=True):
     pid: int
     kind: str  # compute, graphics
     memory: Fact[int] = NOT_READ
-    command: Fact[str] = NOT_READ  # program and script, never the options: they may hold secrets
+    command: Fact[str] = NOT_READ  # program and script, never the options, which may contain secrets
     user: Fact[str] = NOT_READ
 
 
@@ -150,7 +152,7 @@ class Clocks(Struct, frozen=True):
 
 
 class Pcie(Struct, frozen=True):
-    """The link as it is now and at most. An idle card lowers its generation to save power; its width stays."""
+    """The link's current and maximum speed. An idle card lowers its generation to save power, but not its width."""
 
     generation: Fact[int] = NOT_READ
     generation_max: Fact[int] = NOT_READ
@@ -162,7 +164,7 @@ class Ecc(Struct, frozen=True):
     enabled: Fact[bool] = NOT_READ
     corrected: Fact[int] = NOT_READ  # since the driver was loaded
     uncorrected: Fact[int] = NOT_READ
-    remap_pending: Fact[bool] = NOT_READ  # a row remap waits for a reset
+    remap_pending: Fact[bool] = NOT_READ  # a row remapping takes effect at the next reset
     remap_failed: Fact[bool] = NOT_READ
 
 
@@ -174,7 +176,7 @@ class MigInstance(Struct, frozen=True):
 
 
 class Card(Struct, frozen=True):
-    """One accelerator as its driver presents it: an NVIDIA, AMD, Intel or Apple GPU, a TPU chip, an Ascend NPU."""
+    """One accelerator as its driver shows it: an NVIDIA, AMD, Intel or Apple GPU, a TPU chip, an Ascend NPU."""
 
     vendor: str  # nvidia, amd, intel, apple, google, huawei
     index: int  # in the order of its vendor's tool (nvidia-smi: PCI bus order)
@@ -201,8 +203,8 @@ class Card(Struct, frozen=True):
     compute_mode: Fact[str] = NOT_READ  # default, exclusive-process, prohibited
     driver_model: Fact[str] = NOT_READ  # Windows: WDDM, TCC, MCDM
     fabric: Fact[str] = NOT_READ  # NVSwitch machines: completed, in-progress, not-started, not-supported
-    integrated: bool = False  # part of the CPU, with the machine's memory: draws screens, and is no place to train
-    health: Fact[str] = NOT_READ  # "OK", or what the driver says of a card that it cannot read
+    integrated: bool = False  # part of the CPU, uses the machine's memory: for displays, not for training
+    health: Fact[str] = NOT_READ  # "OK", or the driver's message about a card that it cannot read
     processes: Fact[tuple[CardProcess, ...]] = NOT_READ
 
 
@@ -213,12 +215,12 @@ class DeviceFile(Struct, frozen=True):
 
 
 class Nvidia(Struct, frozen=True):
-    """NVIDIA's driver, as far as it is here."""
+    """NVIDIA's driver, as far as it is installed."""
 
     driver: Fact[str] = NOT_READ  # "580.159.04"
-    cuda: Fact[str] = NOT_READ  # newest CUDA that the driver serves: "13.0"
-    nvml: Fact[str] = NOT_READ  # version of libnvidia-ml; Unknown has NVML's own error text
-    smi: Fact[str] = NOT_READ  # version of nvidia-smi where it was asked; Unknown has its words
+    cuda: Fact[str] = NOT_READ  # the newest CUDA version that the driver supports: "13.0"
+    nvml: Fact[str] = NOT_READ  # version of libnvidia-ml; the reason is NVML's own error message
+    smi: Fact[str] = NOT_READ  # version of nvidia-smi where it was run; the reason is its output
     library_version: Fact[str] = NOT_READ  # version of the libcuda / libnvidia-ml files on disk
     module_version: Fact[str] = NOT_READ  # /sys/module/nvidia/version
     module_flavour: Fact[str] = NOT_READ  # open, proprietary
@@ -254,7 +256,7 @@ class CudaInstall(Struct, frozen=True):
 
 
 class LibraryInstall(Struct, frozen=True):
-    """A copy of cuDNN or NCCL that was found."""
+    """A copy of cuDNN or NCCL on disk."""
 
     path: str
     version: Fact[str] = NOT_READ
@@ -262,11 +264,11 @@ class LibraryInstall(Struct, frozen=True):
 
 
 class Library(Struct, frozen=True):
-    """One of CUDA's shared libraries, and whether the dynamic loader finds it from the interpreter asked about."""
+    """One of CUDA's shared libraries, and whether the dynamic loader finds it in the interpreter."""
 
     name: str  # libcudart.so
     purpose: str  # "CUDA runtime"
-    loaded: Fact[str] = NOT_READ  # path or soname that loaded; Unknown has the loader's words
+    loaded: Fact[str] = NOT_READ  # path or soname that was loaded; the reason is the loader's message
 
 
 class Toolkits(Struct, frozen=True):
@@ -292,51 +294,51 @@ class FrameworkDevice(Struct, frozen=True):
 
 
 class Framework(Struct, frozen=True):
-    """torch, TensorFlow, JAX, CuPy or numba.cuda, as it answered in the interpreter asked about."""
+    """torch, TensorFlow, JAX, CuPy or numba.cuda, as it reports itself in the interpreter."""
 
     name: str  # torch, tensorflow, jax, cupy, numba
     version: Fact[str] = NOT_READ
-    build: Fact[str] = NOT_READ  # cuda, rocm, xpu, mps, cpu: what it was built for
-    cuda: Fact[str] = NOT_READ  # CUDA that it was built with
+    build: Fact[str] = NOT_READ  # what it was built for: cuda, rocm, xpu, mps, cpu
+    cuda: Fact[str] = NOT_READ  # the CUDA version it was built with
     rocm: Fact[str] = NOT_READ
     cudnn: Fact[str] = NOT_READ
     nccl: Fact[str] = NOT_READ
     arch_list: Fact[tuple[str, ...]] = NOT_READ  # sm_90, compute_90 (PTX), gfx942
-    devices: Fact[tuple[FrameworkDevice, ...]] = NOT_READ  # what it sees; Unknown has why that could not be asked
-    error: str | None = None  # its own words where it sees no device, or fails
-    failure: str | None = None  # "import" (raised), "crash" (died of a signal), "hang" (did not answer in time)
+    devices: Fact[tuple[FrameworkDevice, ...]] = NOT_READ  # the devices it sees
+    error: str | None = None  # its own message where it sees no device or fails
+    failure: str | None = None  # "import" (it raised), "crash" (a signal killed it), "hang" (it did not answer in time)
     import_seconds: Fact[float] = NOT_READ
 
 
 class Interpreter(Struct, frozen=True):
-    """The Python that is asked about, and what is installed in it."""
+    """The Python interpreter in question and what is installed in it."""
 
     path: Fact[str] = NOT_READ
     version: Fact[str] = NOT_READ
-    origin: str = ""  # why this one: --python, OWNLAB_PYTHON, VIRTUAL_ENV, CONDA_PREFIX, ownlab's own
-    packages: Fact[tuple[Package, ...]] = (
-        NOT_READ  # of those that matter here: frameworks, nvidia-*, cupy-*, jax plugins
-    )
+    origin: str = ""  # what selected it: --python, OWNLAB_PYTHON, VIRTUAL_ENV, CONDA_PREFIX, ownlab's own
+    packages: Fact[tuple[Package, ...]] = NOT_READ  # only relevant ones: frameworks, nvidia-*, cupy-*, JAX plugins
     frameworks: Fact[tuple[Framework, ...]] = NOT_READ
     others: Fact[tuple[str, ...]] = NOT_READ  # further interpreters on PATH
-    architecture: Fact[str] = NOT_READ  # what it was built for: x86_64, arm64; under Rosetta not the machine's own
+    architecture: Fact[str] = (
+        NOT_READ  # what it was built for: x86_64, arm64; under Rosetta this differs from the machine
+    )
 
 
 class Variable(Struct, frozen=True):
-    """An environment variable that decides something about accelerators."""
+    """An environment variable that affects accelerators."""
 
     name: str
     value: str
-    meaning: str  # what this value does here, in words
+    meaning: str  # what this value does on this machine, as sentences
 
 
 class Machine(Struct, frozen=True):
-    """A whole computer, as far as it is known."""
+    """A computer, as far as it is known."""
 
     format: int = 1
     origin: str = "live"  # live, pasted
     taken_at: str = ""  # ISO 8601, UTC
-    ownlab: str = ""  # version that wrote it
+    ownlab: str = ""  # the version of ownlab that read it
     host: Host = Host()
     cards: Fact[tuple[Card, ...]] = NOT_READ
     nvidia: Nvidia = Nvidia()

@@ -1,4 +1,4 @@
-"""The machine in the terminal: in brief under a diagnosis, and in full with every source."""
+"""The machine in the terminal: a summary for the doctor, and every fact with its source for `ownlab machine`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.machine.facts import NOT_READ, Known, Unknown, value_of
+from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Host, Machine
 from ownlab.render.console import labelled
+from ownlab.text import plural, text
 from ownlab.units import format_bytes
 
 __all__ = ["show_brief", "show_machine"]
@@ -21,114 +22,134 @@ _FIELDS_IN_A_LINE = 7
 
 
 def show_brief(machine: Machine, out: Console) -> None:
-    """What is here, a line for each part that is known."""
-    for label, text in _brief(machine):
-        labelled(out, label, text, indent=0, width=11)
+    """Print a summary, one line for each part that is known."""
+    for label, content in _brief(machine):
+        labelled(out, label, content, indent=0, width=11)
 
 
 def _brief(machine: Machine) -> Iterator[tuple[str, str]]:
     host = machine.host
-    for label, text in (("system", _system(host)), ("cpu", _cpu(host)), ("memory", _memory(host))):
-        if text:
-            yield label, text
+    for label, content in (("system", _system(host)), ("cpu", _cpu(host)), ("memory", _memory(host))):
+        if content:
+            yield label, content
     for number, card in enumerate(value_of(machine.cards) or ()):
         yield "cards" if number == 0 else "", f"{card.index}: {_card(card)}"
     driver, cuda = value_of(machine.nvidia.driver), value_of(machine.nvidia.cuda)
     if driver:
         flavour = value_of(machine.nvidia.module_flavour)
-        serves = f", serves CUDA up to {cuda}" if cuda else ""
-        yield "driver", f"NVIDIA {driver}{serves}" + (f", {flavour} kernel modules" if flavour else "")
+        yield (
+            "driver",
+            _values(
+                f"NVIDIA {driver}",
+                text("supports CUDA up to {cuda}", cuda=cuda) if cuda else None,
+                text("{flavour} kernel modules", flavour=flavour) if flavour else None,
+            ),
+        )
     nvcc = value_of(machine.toolkits.nvcc)
     if nvcc:
         yield "toolkit", f"CUDA {nvcc} ({value_of(machine.toolkits.nvcc_path) or 'nvcc'})"
     python = value_of(machine.interpreter.version)
     if python:
         origin = f" ({machine.interpreter.origin})" if machine.interpreter.origin else ""
-        yield "python", f"{python}, {value_of(machine.interpreter.path) or 'path not known'}{origin}"
+        yield "python", f"{python}, {value_of(machine.interpreter.path) or text('unknown path')}{origin}"
     for framework in value_of(machine.interpreter.frameworks) or ():
         yield framework.name, _framework(framework)
 
 
+def _values(*values: str | None) -> str:
+    """Join the values of one line; missing ones are left out."""
+    return ", ".join(value for value in values if value)
+
+
 def _system(host: Host) -> str:
-    parts = [value_of(host.system), value_of(host.kernel)]
-    parts += [
-        f"in {kind}" for kind in (value_of(host.container), value_of(host.virtualisation)) if kind and kind != "none"
-    ]
+    surroundings = (value_of(host.container), value_of(host.virtualisation))
     platform = value_of(host.platform)
-    parts += [f"on {platform}"] if platform and platform != "plain" else []
-    return ", ".join(part for part in parts if part)
+    return _values(
+        value_of(host.system),
+        value_of(host.kernel),
+        *(text("in {container}", container=kind) for kind in surroundings if kind and kind != "none"),
+        text("on {platform}", platform=platform) if platform and platform != "plain" else None,
+    )
 
 
 def _cpu(host: Host) -> str:
     cpu = host.cpu
     usable, logical = value_of(cpu.usable_cores), value_of(cpu.logical_cores)
-    cores = (
-        f"{usable:g} of {logical} cores usable"
-        if usable is not None and logical
-        else f"{logical} cores"
-        if logical
-        else ""
-    )
-    return ", ".join(
-        part for part in (value_of(cpu.model), cores, " ".join(value_of(cpu.instruction_sets) or ())) if part
-    )
+    cores: str | None = None
+    if logical:
+        cores = (
+            text("{logical} cores", logical=logical)
+            if usable is None
+            else text("{usable:g} of {logical} cores usable", usable=usable, logical=logical)
+        )
+    return _values(value_of(cpu.model), cores, " ".join(value_of(cpu.instruction_sets) or ()))
 
 
 def _memory(host: Host) -> str:
     memory = host.memory
-    sizes = (
-        ("", memory.total),
-        (" available", memory.available),
-        (" allowed by the cgroup", memory.cgroup_limit),
-        (" in /dev/shm", memory.shm_total),
+    available, limit, shared = _size(memory.available), _size(memory.cgroup_limit), _size(memory.shm_total)
+    return _values(
+        _size(memory.total),
+        text("{size} available", size=available) if available else None,
+        text("{size} allowed by the cgroup", size=limit) if limit else None,
+        text("{size} in /dev/shm", size=shared) if shared else None,
     )
-    return ", ".join(f"{format_bytes(fact.value)}{words}" for words, fact in sizes if isinstance(fact, Known))
+
+
+def _size(fact: Fact[int]) -> str | None:
+    return format_bytes(fact.value) if isinstance(fact, Known) else None
 
 
 def _card(card: Card) -> str:
     total, used = value_of(card.memory_total), value_of(card.memory_used)
-    memory = f"{format_bytes(used)} of {format_bytes(total)} used" if used is not None and total else ""
+    memory = format_bytes(total) if total else None
+    if memory and used is not None:
+        memory = text("{used} of {total} used", used=format_bytes(used), total=memory)
     capability, architecture = value_of(card.compute_capability), value_of(card.architecture)
-    kind = " ".join(part for part in (architecture, capability) if part)
     draw, limit = value_of(card.power_draw), value_of(card.power_limit)
-    power = f"{draw:.0f} of {limit:.0f} W" if draw is not None and limit is not None else ""
     generation, width = value_of(card.pcie.generation), value_of(card.pcie.width)
-    link = f"PCIe {generation} ×{width}" if generation and width else ""
-    heat = value_of(card.temperature)
+    temperature = value_of(card.temperature)
     health = value_of(card.health)
-    parts = (
-        value_of(card.name) or f"{card.vendor} card",
-        kind,
-        memory or (format_bytes(total) if total else ""),
-        f"{heat} °C" if heat is not None else "",
-        power,
-        link,
-        health if health and health != "OK" else "",
+    return _values(
+        value_of(card.name) or text("{vendor} card", vendor=card.vendor),
+        " ".join(part for part in (architecture, capability) if part),
+        memory,
+        f"{temperature} °C" if temperature is not None else None,
+        text("{draw:.0f} of {limit:.0f} W", draw=draw, limit=limit) if draw is not None and limit is not None else None,
+        f"PCIe {generation} ×{width}" if generation and width else None,
+        health if health != "OK" else None,
     )
-    return ", ".join(part for part in parts if part)
 
 
 def _framework(framework: Framework) -> str:
-    version = value_of(framework.version) or "version not known"
+    version = value_of(framework.version) or text("unknown version")
     if framework.failure:
-        return f"{version}, {framework.failure}: {framework.error or 'no word why'}"
+        return f"{version}, {framework.failure}: {framework.error or text('no error message')}"
     cuda, rocm, cudnn = value_of(framework.cuda), value_of(framework.rocm), value_of(framework.cudnn)
     build = value_of(framework.build)
-    built = f"CUDA {cuda}" if cuda else f"ROCm {rocm}" if rocm else f"{build} build" if build else ""
+    toolkit = f"CUDA {cuda}" if cuda else f"ROCm {rocm}" if rocm else None
     devices = value_of(framework.devices)
-    if devices is None:
-        sees = ""
-    elif devices:
-        sees = f"sees {len(devices)} device{'' if len(devices) == 1 else 's'}"
-    else:
-        sees = "sees no accelerator"
-    return ", ".join(part for part in (version, built, f"cuDNN {cudnn}" if cudnn else "", sees) if part)
+    visible: str | None = None
+    if devices is not None:
+        visible = (
+            plural(len(devices), "sees one device", "sees {n} devices") if devices else text("sees no accelerator")
+        )
+    return _values(
+        version,
+        toolkit or (text("{build} build", build=build) if build else None),
+        f"cuDNN {cudnn}" if cudnn else None,
+        visible,
+    )
 
 
 def show_machine(machine: Machine, out: Console) -> None:
-    """Every fact, with its source or why it is not known."""
-    taken = f" on {machine.taken_at}" if machine.taken_at else ""
-    out.print(Text(f"Machine, {machine.origin}{taken}", style="bold"))
+    """Print every fact with its source, or the reason why it is not known."""
+    heading = (
+        text("Machine ({origin}), read on {time}", origin=machine.origin, time=machine.taken_at)
+        if machine.taken_at
+        else text("Machine ({origin})", origin=machine.origin)
+    )
+    out.print(Text(heading, style="bold"))
     for name in machine.__struct_fields__:
         value = getattr(machine, name)
         if isinstance(value, msgspec.Struct):
@@ -154,11 +175,11 @@ def _show_value(name: str, value: object, out: Console, depth: int) -> None:
         labelled(out, _label(name), "", indent=indent, width=_LABEL_WIDTH)
         _show_fields(content, out, depth + 1)
     else:
-        labelled(out, _label(name), _plain(value), indent=indent, width=_LABEL_WIDTH)
+        labelled(out, _label(name), _value(value), indent=indent, width=_LABEL_WIDTH)
 
 
 def _show_list(name: str, records: tuple[msgspec.Struct, ...], out: Console, depth: int) -> None:
-    """Small records a line each; large ones (cards, frameworks) a block each."""
+    """Print small records on one line each, large ones (cards, frameworks) as a block each."""
     for number, record in enumerate(records):
         head, *others = record.__struct_fields__
         if len(others) > _FIELDS_IN_A_LINE:
@@ -170,7 +191,7 @@ def _show_list(name: str, records: tuple[msgspec.Struct, ...], out: Console, dep
             value = getattr(record, field)
             if value is None or value is False or value == NOT_READ:
                 continue
-            line.append(f"  {_label(field)} ", style="dim").append_text(_plain(value))
+            line.append(f"  {_label(field)} ", style="dim").append_text(_value(value))
         labelled(out, _label(name) if number == 0 else "", line, indent=2 * depth, width=_LABEL_WIDTH)
 
 
@@ -178,19 +199,19 @@ def _label(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _plain(value: object) -> Text:
+def _value(value: object) -> Text:
     if isinstance(value, Unknown):
-        return Text(f"unknown: {value.reason}", style="dim")
+        return Text(text("unknown: {reason}", reason=value.reason), style="dim")
     if isinstance(value, Known):
-        return Text.assemble(_words(value.value, value.unit), (f"  ({value.source})", "dim"))
-    return Text(_words(value, None))
+        return Text.assemble(_formatted(value.value, value.unit), (f"  ({value.source})", "dim"))
+    return Text(_formatted(value, None))
 
 
-def _words(value: object, unit: str | None) -> str:
+def _formatted(value: object, unit: str | None) -> str:
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return text("yes") if value else text("no")
     if isinstance(value, tuple):
-        return ", ".join(str(item) for item in value) or "none"
+        return ", ".join(str(item) for item in value) or text("none")
     if isinstance(value, (int, float)) and unit == "B":
         return format_bytes(value)
     number = f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,6 +1,6 @@
-"""CUDA toolkits, and copies of cuDNN and NCCL, in the folders where they are usually put; and which libraries load.
+"""CUDA toolkits and copies of cuDNN and NCCL in their usual folders, and which CUDA libraries load.
 
-Copies in wheels are not looked for here: the interpreter's packages tell them.
+Copies in wheels are not searched for here: the interpreter's packages list them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.files import Tree
 from ownlab.machine.records import CudaInstall, Library, LibraryInstall, Toolkits
 from ownlab.processes import runner
+from ownlab.text import text
 
 __all__ = ["parse_nvcc_version", "read_libraries", "read_toolkits"]
 
 _NVCC_SECONDS = 3.0
-# Where installers put toolkits: NVIDIA's, Arch's, Debian's two.
+# Where installers put toolkits: Arch's, and two of Debian's. NVIDIA's use /usr/local/cuda*.
 _TOOLKIT_FOLDERS = ("/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
 _VERSION_FILES = ("version.json", "version.txt")
 _SYSTEM_FOLDERS = ("/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/lib64")
@@ -35,7 +36,7 @@ _HEADERS = {
 
 
 def read_toolkits(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Toolkits:
-    """What is installed beside the interpreters. `libraries` is read by `read_libraries`, in an interpreter."""
+    """Read what is installed outside the interpreters. `read_libraries` reads `libraries`, in an interpreter."""
     tree = Tree(root)
     home = _cuda_home(environ)
     nvcc = _find_nvcc(tree, environ, home)
@@ -50,11 +51,11 @@ def read_toolkits(root: Path = Path("/"), environ: Mapping[str, str] = os.enviro
     )
 
 
-def parse_nvcc_version(text: str) -> Fact[str]:
-    """ "Cuda compilation tools, release 13.0, V13.0.88" -> "13.0.88"."""
-    match = re.search(r"release \d+\.\d+, V(\d+(?:\.\d+)+)", text) or re.search(r"release (\d+\.\d+)", text)
+def parse_nvcc_version(content: str) -> Fact[str]:
+    """Parse "Cuda compilation tools, release 13.0, V13.0.88" as "13.0.88"."""
+    match = re.search(r"release \d+\.\d+, V(\d+(?:\.\d+)+)", content) or re.search(r"release (\d+\.\d+)", content)
     if match is None:
-        return Unknown(f"nvcc --version names no release: {text.strip()[:200]}")
+        return Unknown(text("nvcc --version shows no release: {output}", output=content.strip()[:200]))
     return Known(match.group(1), source="nvcc --version")
 
 
@@ -65,7 +66,7 @@ def _cuda_home(environ: Mapping[str, str]) -> Fact[str]:
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if environ.get(name):
             return Known(environ[name], source=name)
-    return Unknown("CUDA_HOME and CUDA_PATH are not set")
+    return Unknown(text("CUDA_HOME and CUDA_PATH are not set"))
 
 
 def _find_nvcc(tree: Tree, environ: Mapping[str, str], home: Fact[str]) -> Fact[str]:
@@ -73,10 +74,10 @@ def _find_nvcc(tree: Tree, environ: Mapping[str, str], home: Fact[str]) -> Fact[
     if isinstance(home, Known):
         places.append((f"{home.value}/bin", home.source))
     for folder, source in places:
-        found = shutil.which("nvcc", path=str(tree.at(folder)))
-        if found is not None:
-            return Known(tree.shown(Path(found)), source=source)
-    return Unknown("nvcc is not on PATH, nor in CUDA_HOME")
+        program = shutil.which("nvcc", path=str(tree.at(folder)))
+        if program is not None:
+            return Known(tree.shown(Path(program)), source=source)
+    return Unknown(text("nvcc is neither on PATH nor in CUDA_HOME"))
 
 
 def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> Fact[str]:
@@ -89,12 +90,18 @@ def _nvcc_version(tree: Tree, nvcc: Known[str], environ: Mapping[str, str]) -> F
     except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     if ran.returncode:
-        return Unknown(f"nvcc --version {runner.describe_exit(ran.returncode)}: {ran.output[:200]}")
+        return Unknown(
+            text(
+                "nvcc --version {ending}: {output}",
+                ending=runner.describe_exit(ran.returncode),
+                output=ran.output[:200],
+            )
+        )
     return parse_nvcc_version(ran.stdout)
 
 
 def _installs(tree: Tree, environ: Mapping[str, str], home: Fact[str]) -> Iterator[CudaInstall]:
-    """Each toolkit once, whatever links lead to it."""
+    """Yield each toolkit once, whatever links lead to it."""
     folders = [f"/usr/local/{name}" for name in tree.names("/usr/local", r"cuda(-[\d.]+)?")]
     folders += _TOOLKIT_FOLDERS
     folders += [home.value] if isinstance(home, Known) else []
@@ -118,10 +125,10 @@ def _install_version(tree: Tree, place: Path) -> Fact[str]:
         _searched(place / "version.txt", r"CUDA Version (\d[\d.]+)"),
         Known(f"{number // 1000}.{number % 1000 // 10}", source=str(place / "include" / "cuda.h"))
         if number
-        else Unknown("it has no cuda.h"),
+        else Unknown(text("the toolkit has no cuda.h")),
         Known(named.group(1), source="the folder's name")
         if named
-        else Unknown("nothing in the folder names a version"),
+        else Unknown(text("no file in the folder has a version")),
     )
     if isinstance(version, Known) and version.source.startswith("/"):
         return Known(version.value, source=tree.shown(Path(version.source)))
@@ -129,13 +136,13 @@ def _install_version(tree: Tree, place: Path) -> Fact[str]:
 
 
 def _version_json(path: Path, part: str) -> Fact[str]:
-    """NVIDIA's version.json: {"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, "cuda_nvcc": …}."""
+    """Read NVIDIA's version.json: {"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, "cuda_nvcc": …}."""
     try:
         version = json.loads(path.read_bytes())[part]["version"]
     except FileNotFoundError:
-        return Unknown(f"{path} is not there")
+        return Unknown(text("{path} does not exist", path=path))
     except (OSError, ValueError, LookupError, TypeError) as exc:
-        return Unknown(f"{path} does not tell the version of {part}: {exc}")
+        return Unknown(text("{path} has no version of {part}: {error}", path=path, part=part, error=exc))
     return Known(str(version), source=str(path))
 
 
@@ -145,10 +152,10 @@ def _version_json(path: Path, part: str) -> Fact[str]:
 def _copies(
     tree: Tree, environ: Mapping[str, str], installs: tuple[CudaInstall, ...], library: str
 ) -> Iterator[LibraryInstall]:
-    """Each copy once, under the way by which a program meets it first."""
+    """Yield each copy once, with the origin that a program searches first."""
     seen = set()
     for folder, origin in _folders(tree, environ, installs):
-        # The plain .so is for compilers; programs load a numbered one.
+        # The plain .so is for compilers; programs load a numbered file.
         for name in tree.names(folder, rf"lib{library}\.so\.[\d.]+"):
             place = Path(os.path.realpath(tree.at(f"{folder}/{name}")))
             if place in seen or not os.path.exists(place):
@@ -174,7 +181,7 @@ def _folders(tree: Tree, environ: Mapping[str, str], installs: tuple[CudaInstall
 
 
 def _copy_version(tree: Tree, place: Path, library: str) -> Fact[str]:
-    """From the file's name where it is complete (libcudnn.so.9.1.0), else from the header that came with it."""
+    """Read the version from a complete file name (libcudnn.so.9.1.0), else from the header that came with it."""
     numbers = place.name.partition(".so.")[2]
     if numbers.count(".") >= 2:
         return Known(numbers, source=tree.shown(place))
@@ -189,11 +196,11 @@ def _copy_version(tree: Tree, place: Path, library: str) -> Fact[str]:
                 return Known(version.value, source=tree.shown(folder / header))
     if "." in numbers:
         return Known(numbers, source=tree.shown(place))
-    return Unknown(f"only its major version, {numbers}, is known")
+    return Unknown(text("only its major version, {numbers}, is known", numbers=numbers))
 
 
 def _defined(path: Path, names: tuple[str, ...]) -> Fact[str]:
-    """Numbers that a C header defines, joined by dots."""
+    """Read the numbers that a C header defines, joined by dots."""
     facts = [_searched(path, rf"^#define {name}\s+(\d+)") for name in names]
     missing = next((fact for fact in facts if isinstance(fact, Unknown)), None)
     if missing is not None:
@@ -203,20 +210,20 @@ def _defined(path: Path, names: tuple[str, ...]) -> Fact[str]:
 
 def _searched(path: Path, pattern: str) -> Fact[str]:
     try:
-        text = path.read_text(errors="replace")
+        content = path.read_text(errors="replace")
     except FileNotFoundError:
-        return Unknown(f"{path} is not there")
+        return Unknown(text("{path} does not exist", path=path))
     except OSError as exc:
-        return Unknown(f"{path} cannot be read: {exc.strerror}")
-    match = re.search(pattern, text, re.MULTILINE)
-    return Known(match.group(1), source=str(path)) if match else Unknown(f"{path} names no version")
+        return Unknown(text("{path} cannot be read: {error}", path=path, error=exc.strerror))
+    match = re.search(pattern, content, re.MULTILINE)
+    return Known(match.group(1), source=str(path)) if match else Unknown(text("{path} has no version", path=path))
 
 
 # --- libraries that load ----------------------------------------------------------------------------------------------
 
 
-class _Answer(Struct, frozen=True):
-    """One row of what `ownlab_guest/probe/cuda_libraries.py` answers."""
+class _LibraryRow(Struct, frozen=True):
+    """One row of the answer of `ownlab_guest/probe/cuda_libraries.py`."""
 
     name: str
     purpose: str
@@ -228,9 +235,11 @@ class _Answer(Struct, frozen=True):
 def read_libraries(
     python: str, *, deadline: float = 10.0, env: Mapping[str, str] | None = None
 ) -> Fact[tuple[Library, ...]]:
-    """Which of CUDA's libraries load in the given interpreter, tried in a child of that interpreter."""
+    """Try to load each of CUDA's libraries, in a child process of the given interpreter."""
     try:
-        rows = guest_client.ask(python, "probe.cuda_libraries", answer=tuple[_Answer, ...], deadline=deadline, env=env)
+        rows = guest_client.ask(
+            python, "probe.cuda_libraries", answer=tuple[_LibraryRow, ...], deadline=deadline, env=env
+        )
     except (InterpreterError, DeadlineError) as exc:
         return Unknown(exc.message)
     libraries = tuple(

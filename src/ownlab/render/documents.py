@@ -47,7 +47,7 @@ DOCUMENTS = {
     "run": "ownlab.lab.runs.records:RunReport",
     "runtimes": "ownlab.lab.runtimes.records:Snapshot",
     "runtimes-log": "ownlab.lab.cli.runtime_log:RuntimeLog",
-    "runtimes-told": "ownlab.lab.runtimes.records:RuntimeTold",
+    "runtimes-told": "ownlab.lab.runtimes.records:RuntimeChange",
     "runtimes-usage": "ownlab.lab.runtimes.records:Usage",
     "secrets": "ownlab.lab.secrets.store:SecretList",
     "secrets-read": "ownlab.lab.secrets.store:SecretValue",

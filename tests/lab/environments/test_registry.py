@@ -72,7 +72,7 @@ def test_what_is_no_python_is_refused(environ: dict[str, str], python: str) -> N
 
 @pytest.mark.parametrize("name", ["", "default", "Torch", "-x", "a b", "../x", "x" * 41, "é"])
 def test_what_is_no_name_is_refused(environ: dict[str, str], name: str) -> None:
-    with pytest.raises(UsageError, match="is no name"):
+    with pytest.raises(UsageError, match="is not a valid name"):
         add_environment(name, sys.executable, environ)
 
 
@@ -85,7 +85,7 @@ def test_a_name_is_given_once(environ: dict[str, str]) -> None:
 def test_removing_what_was_never_added_says_what_there_is(environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as raised:
         remove_environment("torch", environ)
-    assert raised.value.hint == "None was added yet."
+    assert raised.value.hint == "None has been added yet."
 
 
 def test_a_damaged_record_is_told(environ: dict[str, str], tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_active_environment_is_taken_where_none_is_named(bare: Path) -> None
 
 @pytest.mark.parametrize("environ", [{}, {"VIRTUAL_ENV": sys.prefix}])
 def test_our_own_environment_is_there_already(environ: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="is always available"):
         find_python(None, environ)
 
 

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from ownlab.lab.journal.records import Record, event
-from ownlab.lab.journal.state import Fold
+from ownlab.lab.journal.state import JournalState
 
 __all__ = ["Scene", "fold_of", "random_scene"]
 
@@ -130,9 +130,9 @@ class Scene:
         return header["msg_id"]
 
 
-def fold_of(records: list[Record], cell_bytes: int = 256 << 20) -> Fold:
+def fold_of(records: list[Record], cell_bytes: int = 256 << 20) -> JournalState:
     """A fold of these."""
-    fold = Fold(cell_bytes)
+    fold = JournalState(cell_bytes)
     for record in records:
         fold.add(record)
     return fold

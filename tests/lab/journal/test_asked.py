@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.lab.journal.scene import Scene, fold_of
 
 from ownlab.lab.journal.records import event
-from ownlab.lab.journal.replay import retell_all
-from ownlab.lab.journal.state import Fold
+from ownlab.lab.journal.replay import compacted_records
+from ownlab.lab.journal.state import JournalState
 
 
 def waiting(*names: str) -> tuple[Scene, str]:
@@ -55,7 +55,7 @@ def test_nobody_asks_after_the_end() -> None:
 def test_a_compacted_journal_asks_the_same() -> None:
     scene, _ = waiting("one")
     fold = fold_of(scene.records)
-    again = fold_of(list(retell_all(fold)))
+    again = fold_of(list(compacted_records(fold)))
     assert again.asked == fold.asked
     reply(scene, "one", ack=False)
     again.add(scene.records[-1])
@@ -63,8 +63,8 @@ def test_a_compacted_journal_asks_the_same() -> None:
 
 
 def test_a_journal_that_an_earlier_version_compacted_asks_nothing() -> None:
-    *executions, last = retell_all(fold_of(waiting()[0].records))
-    state, buffers = Fold().dump()
+    *executions, last = compacted_records(fold_of(waiting()[0].records))
+    state, buffers = JournalState().dump()
     del state["asked"]
     assert not fold_of([*executions, event(last.number, last.at, "fold", **state)]).asked
     assert not buffers

@@ -15,7 +15,7 @@ SLIDER = {"_model_name": "IntSliderModel", "_model_module": "controls", "_model_
 
 
 def open_widget(comms: Comms, comm: str, state: dict[str, Any], *buffers: bytes, **data: Any) -> None:
-    comms.opened({"comm_id": comm, "target_name": "jupyter.widget", "data": {"state": state, **data}}, buffers)
+    comms.open({"comm_id": comm, "target_name": "jupyter.widget", "data": {"state": state, **data}}, buffers)
 
 
 def update(method: str, state: dict[str, Any], **data: Any) -> dict[str, Any]:
@@ -42,9 +42,9 @@ def said_by_page(scene: Scene, outputs: list[str], echo: bool = True) -> None:
 def test_the_newest_state_is_kept_whoever_set_it() -> None:
     comms = Comms(LIMIT)
     open_widget(comms, "w", SLIDER)
-    comms.told(update("update", {"value": 4}), (), to_kernel=True)
-    comms.told(update("echo_update", {"value": 5}), (), to_kernel=False)
-    comms.told(update("custom", {"value": 6}), (), to_kernel=False)
+    comms.update(update("update", {"value": 4}), (), to_kernel=True)
+    comms.update(update("echo_update", {"value": 5}), (), to_kernel=False)
+    comms.update(update("custom", {"value": 6}), (), to_kernel=False)
     states = comms.states()[0]["states"]
     names = {"model_name": "IntSliderModel", "model_module": "controls", "model_module_version": "2.0.0"}
     assert states == {"w": {**names, "state": {**SLIDER, "value": 5}}}
@@ -53,11 +53,11 @@ def test_the_newest_state_is_kept_whoever_set_it() -> None:
 def test_comms_are_listed_by_target_until_they_are_closed() -> None:
     comms = Comms(LIMIT)
     open_widget(comms, "w", SLIDER)
-    comms.opened({"comm_id": "c", "target_name": "jupyter.widget.control", "data": {}}, ())
+    comms.open({"comm_id": "c", "target_name": "jupyter.widget.control", "data": {}}, ())
     assert comms.info() == {"w": {"target_name": "jupyter.widget"}, "c": {"target_name": "jupyter.widget.control"}}
     assert list(comms.info("jupyter.widget")) == ["w"]
     assert list(comms.states()[0]["states"]) == ["w"]
-    comms.closed({"comm_id": "w"})
+    comms.close({"comm_id": "w"})
     assert list(comms.info()) == ["c"]
 
 
@@ -66,7 +66,7 @@ def test_buffers_are_put_in_their_places_and_taken_out_as_ipywidgets_does() -> N
     open_widget(
         comms, "w", {**SLIDER, "list": [1, None], "deep": {}}, b"one", b"two", buffer_paths=[["list", 1], ["x"]]
     )
-    comms.told(
+    comms.update(
         update("update", {"deep": {}}, buffer_paths=[["deep", "y"], ["no", "such"]]), (b"3", b"4"), to_kernel=False
     )
     told, buffers = comms.states()
@@ -81,7 +81,7 @@ def test_a_state_can_be_written_down() -> None:
     output = {"_model_name": "OutputModel", "_model_module": "@jupyter-widgets/output", "msg_id": ""}
     open_widget(comms, "o", output)
     comms.begin("request")
-    comms.told({"comm_id": "o", "data": {"method": "update", "state": {"msg_id": "request"}}}, (), to_kernel=False)
+    comms.update({"comm_id": "o", "data": {"method": "update", "state": {"msg_id": "request"}}}, (), to_kernel=False)
     comms.capture("request", "stream", {"name": "stdout", "text": "abc\r"}, 4)
     state, buffers = comms.dump()
     again = Comms(LIMIT)

@@ -20,9 +20,9 @@ import pytest
 from ownlab.lab.journal.compaction import compact
 from ownlab.lab.journal.reader import Tail, compacted_to, records_after
 from ownlab.lab.journal.records import Record, encode, event
-from ownlab.lab.journal.state import Fold
-from ownlab.lab.journal.storage import folded_name, list_files, log_name
-from ownlab.lab.journal.writer import Writer
+from ownlab.lab.journal.state import JournalState
+from ownlab.lab.journal.storage import compacted_name, list_journal_files, segment_name
+from ownlab.lab.journal.writer import JournalWriter
 
 CELL = 1 << 20
 
@@ -107,14 +107,14 @@ def a_notebook(seed: int, cells: int = 40) -> list[Record]:
     return notebook.records
 
 
-def folded(records: Iterable[Record]) -> Fold:
-    fold = Fold(CELL)
+def folded(records: Iterable[Record]) -> JournalState:
+    fold = JournalState(CELL)
     for record in records:
         fold.add(record)
     return fold
 
 
-def answers(fold: Fold) -> Any:
+def answers(fold: JournalState) -> Any:
     """Everything that can be asked of it."""
     executions = [(one.dump(), one.outputs.as_json()) for one in fold.executions.values()]
     cells = {cell: one.msg_id for cell, one in fold.by_cell.items()}
@@ -122,7 +122,7 @@ def answers(fold: Fold) -> Any:
 
 
 def write(folder: Path, records: list[Record], segment_bytes: int = 5_000) -> None:
-    writer = Writer(str(folder), segment_bytes=segment_bytes)
+    writer = JournalWriter(str(folder), segment_bytes=segment_bytes)
     for record in records:
         writer.write([record])
     writer.close()
@@ -155,16 +155,16 @@ def test_every_answer_stays_the_same(tmp_path: Path, seed: int) -> None:
     third = len(records) // 3
     for part in (records[:third], records[third : 2 * third], records[2 * third :]):
         write(tmp_path, part)
-        before = list_files(tmp_path)
+        before = list_journal_files(tmp_path)
         expected = answers(folded(records_after(tmp_path, 0)))
         compact(tmp_path, CELL)
-        after = list_files(tmp_path)
+        after = list_journal_files(tmp_path)
         assert after.logs == before.logs[-1:]
         assert after.folded == before.logs[-1] - 1
         assert answers(folded(records_after(tmp_path, 0))) == expected
     assert expected == answers(folded(records))
-    assert sorted(os.listdir(tmp_path)) == [folded_name(after.folded), log_name(after.logs[0])]
-    assert os.stat(tmp_path / folded_name(after.folded)).st_mode & 0o777 == 0o600
+    assert sorted(os.listdir(tmp_path)) == [compacted_name(after.folded), segment_name(after.logs[0])]
+    assert os.stat(tmp_path / compacted_name(after.folded)).st_mode & 0o777 == 0o600
 
 
 def test_it_becomes_small(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_journal_with_nothing_to_fold_is_left_alone(tmp_path: Path) -> None:
     write(tmp_path, a_notebook(1, cells=3), 1 << 20)
     for _ in range(2):
         compact(tmp_path, CELL)
-        assert os.listdir(tmp_path) == [log_name(1)]
+        assert os.listdir(tmp_path) == [segment_name(1)]
 
 
 def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_what_was_lost_before_the_newest_segment_is_told_once(tmp_path: Path) ->
     for rest, missing in [([event(120, 0.0, "lost", count=20, why="full"), *records[120:]], 0), (records[120:], 20)]:
         for path in tmp_path.glob("*120.log"):
             path.unlink()
-        (tmp_path / log_name(rest[0].number)).write_bytes(b"".join(encode(rest)))
+        (tmp_path / segment_name(rest[0].number)).write_bytes(b"".join(encode(rest)))
         expected = answers(folded(records_after(tmp_path, 0)))
         compact(tmp_path, CELL)
         assert compacted_to(tmp_path) == 100 + missing
@@ -217,13 +217,13 @@ def test_as_the_supervisor_starts_it(tmp_path: Path) -> None:
     assert answers(folded(records_after(tmp_path, 0))) == answers(folded(records))
     ran = subprocess.run([*argv[:3], str(tmp_path / "none"), "256"], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert "is not compacted: No such file" in ran.stderr
+    assert "cannot be compacted: No such file" in ran.stderr
 
 
 def test_it_is_killed_at_any_byte_of_its_file(tmp_path: Path) -> None:
     records = a_notebook(4)
     write(tmp_path, records)
-    expected, logs = answers(folded(records)), list_files(tmp_path).logs
+    expected, logs = answers(folded(records)), list_journal_files(tmp_path).logs
 
     def work(size: int) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -233,7 +233,7 @@ def test_it_is_killed_at_any_byte_of_its_file(tmp_path: Path) -> None:
     for size in (0, 1, 5_000, 20_000):
         assert in_a_child(partial(work, size)) == -signal.SIGXFSZ
         assert list(tmp_path.glob("*.tmp"))
-        assert list_files(tmp_path) == (0, logs)
+        assert list_journal_files(tmp_path) == (0, logs)
         assert answers(folded(records_after(tmp_path, 0))) == expected
     compact(tmp_path, CELL)
     assert list(tmp_path.glob("*.tmp")) == []
@@ -270,8 +270,8 @@ def test_it_is_killed_at_any_step(tmp_path: Path) -> None:
     else:
         pytest.fail("it never came to its end")
     assert step > 5
-    files = list_files(tmp_path)
-    assert set(os.listdir(tmp_path)) == {folded_name(files.folded), *map(log_name, files.logs)}
+    files = list_journal_files(tmp_path)
+    assert set(os.listdir(tmp_path)) == {compacted_name(files.folded), *map(segment_name, files.logs)}
 
 
 def test_a_disk_without_room_for_it(tmp_path: Path) -> None:
@@ -313,8 +313,8 @@ def test_readers_and_the_writer_go_on_meanwhile(tmp_path: Path) -> None:
             compacting()
         finally:
             os._exit(0 if gone.exists() else 1)
-    writer = Writer(str(tmp_path / "journal"), segment_bytes=10_000)
-    slow, fold, position, resets = Tail(tmp_path / "journal"), Fold(CELL), 0, 0
+    writer = JournalWriter(str(tmp_path / "journal"), segment_bytes=10_000)
+    slow, fold, position, resets = Tail(tmp_path / "journal"), JournalState(CELL), 0, 0
     try:
         for number, record in enumerate(records, 1):
             writer.write([record])
@@ -329,7 +329,7 @@ def test_readers_and_the_writer_go_on_meanwhile(tmp_path: Path) -> None:
             if number % 501 == 0 or number == len(records):
                 read = slow.read()
                 if slow.reset:
-                    fold, resets = Fold(CELL), resets + 1
+                    fold, resets = JournalState(CELL), resets + 1
                 for each in read:
                     fold.add(each)
                 assert fold.position == number

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.lab.journal.scene import Scene, fold_of
 
-from ownlab.lab.journal.installed_packages import Changes, add_changes, packages_of, remember
-from ownlab.lab.journal.replay import retell_all
-from ownlab.lab.journal.state import Fold
+from ownlab.lab.journal.installed_packages import Changes, add_changes, packages_of, record_packages
+from ownlab.lab.journal.replay import compacted_records
+from ownlab.lab.journal.state import JournalState
 
 
 def notebook_of(**metadata: Any) -> dict[str, Any]:
@@ -21,17 +21,17 @@ def test_changes_are_merged_with_what_the_notebook_remembers() -> None:
     before = {"pip": ["Foo_Bar==1.0", "gone==1", "kept>=2"], "apt": ["ffmpeg"], "conda": 1}
     notebook = notebook_of(ownlab={"colab": True, "packages": before}, unknown=7)
     changes: Changes = {"pip": {"foo-bar": "foo-bar==2.0", "gone": None, "not-there": None}, "apt": {"g++": "g++"}}
-    assert remember(notebook, changes)
+    assert record_packages(notebook, changes)
     after = {"pip": ["foo-bar==2.0", "kept>=2"], "apt": ["ffmpeg", "g++"], "conda": 1}
     assert notebook["metadata"] == {"ownlab": {"colab": True, "packages": after}, "unknown": 7}
-    assert not remember(notebook, changes)
+    assert not record_packages(notebook, changes)
     assert packages_of(notebook) == {"pip": ["foo-bar==2.0", "kept>=2"], "apt": ["ffmpeg", "g++"]}
 
 
 @pytest.mark.parametrize("own", [7, [], {"packages": "mine"}])
 def test_what_others_wrote_there_stays(own: object) -> None:
     notebook = notebook_of(ownlab=own)
-    assert not remember(notebook, {"pip": {"a": "a==1"}})
+    assert not record_packages(notebook, {"pip": {"a": "a==1"}})
     assert notebook == notebook_of(ownlab=own)
     assert packages_of(notebook) == {}
 
@@ -56,8 +56,8 @@ def test_the_fold_knows_the_last_of_each_also_after_a_restart_and_compaction() -
     before = fold.position
     scene.said("ownlab_packages", scene.execute("a"), {"pip": {"three": "three==1"}, "apt": {}})
     fold = fold_of(scene.records)
-    told = Fold()
-    for record in retell_all(copy.deepcopy(fold)):
+    told = JournalState()
+    for record in compacted_records(copy.deepcopy(fold)):
         told.add(record)
     assert (told.packages, told.packages_at) == (fold.packages, fold.packages_at)
     for each in (fold, told):

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.lab.journal.scene import Scene, fold_of, random_scene
 
-from ownlab.lab.journal.replay import retell
-from ownlab.lab.journal.state import Fold
+from ownlab.lab.journal.replay import replay
+from ownlab.lab.journal.state import JournalState
 
 MODULES = Path(__file__).parents[3] / "labextension/node_modules"
 SCENES = int(os.environ.get("OWNLAB_SCENES", "150"))
@@ -49,7 +49,7 @@ def play(scenes: list[list[Any]]) -> list[Any]:
     return found
 
 
-def shown(fold: Fold, cells: list[str]) -> dict[str, Any]:
+def shown(fold: JournalState, cells: list[str]) -> dict[str, Any]:
     """What the fold says of cells, in the form of jupyterlab.mjs."""
     found = {}
     for cell in cells:
@@ -67,14 +67,14 @@ def steps_of(scene: Scene, start: int = 0) -> list[Any]:
     return [step for step in scene.steps[start:] if step]
 
 
-def attached(fold: Fold) -> list[Any]:
+def attached(fold: JournalState) -> list[Any]:
     """The steps of a page that is opened now."""
     steps: list[Any] = []
     for execution in fold.by_cell.values():
         if execution.launch == fold.launch:
             header, metadata, content = execution.request
             steps.append(["execute", {"header": header, "metadata": metadata, "content": content}])
-            for told in retell(fold, execution):
+            for told in replay(fold, execution):
                 message = dict(zip(("channel", "header", "parent_header", "metadata", "content"), told, strict=True))
                 steps.append(["said", message])
     return steps

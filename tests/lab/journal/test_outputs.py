@@ -7,7 +7,7 @@ import json
 import nbformat
 import pytest
 
-from ownlab.lab.journal.outputs import Outputs, checked
+from ownlab.lab.journal.outputs import Outputs, is_valid_content
 
 LIMIT = 10_000
 
@@ -38,7 +38,7 @@ def test_of_a_long_stream_beginning_and_end_are_kept_and_a_note_between() -> Non
     first, note, last = texts(outputs)
     assert first.startswith("line 0\nline 1\n")
     assert last.endswith("line 9998\nline 9999\n")
-    assert "left out here" in note
+    assert "dropped here" in note
     assert "9.8 KiB" in note
     assert LIMIT // 2 < len(first) + len(last) <= LIMIT
     prints(outputs, "more\n")
@@ -53,7 +53,7 @@ def test_a_line_without_an_end_is_cut_too() -> None:
     first, note, last = texts(outputs)
     assert first.startswith("0123")
     assert last.endswith("6789")
-    assert "left out" in note
+    assert "dropped" in note
     assert len(first) + len(last) <= LIMIT
 
 
@@ -64,7 +64,7 @@ def test_of_many_pictures_the_first_and_the_last_are_kept() -> None:
     kept = [text.strip() for text in texts(outputs)]
     assert kept[:5] == ["0", "1", "2", "3", "4"]
     assert kept[-1] == "99"
-    assert sum("left out" in text for text in kept) == 1
+    assert sum("dropped" in text for text in kept) == 1
     # What was left out is no longer changed; what is there is.
     assert not outputs.update("id50", {"data": {"text/plain": "new"}, "metadata": {}}, 3)
     assert outputs.update("id99", {"data": {"text/plain": "new"}, "metadata": {}}, 3)
@@ -78,7 +78,7 @@ def test_one_picture_beyond_the_limit_is_named_and_not_kept() -> None:
     prints(outputs, "after\n")
     before, note, after = texts(outputs)
     assert (before, after) == ("before\n", "after\n")
-    assert "48.8 KiB of this cell's output are left out" in note
+    assert "48.8 KiB of this cell's output were dropped" in note
 
 
 def test_after_a_clear_nothing_is_left_out_any_more() -> None:
@@ -124,7 +124,7 @@ def test_what_a_kernel_adds_beyond_nbformat_is_not_saved() -> None:
     ],
 )
 def test_what_jupyterlab_refuses_is_refused(kind: str, content: dict[str, object]) -> None:
-    assert not checked(kind, content)
+    assert not is_valid_content(kind, content)
 
 
 def test_a_state_can_be_written_down() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from ownlab.lab.journal.reader import Tail, compacted_to, records_after
-from ownlab.lab.journal.records import EVENT, Record, as_object, encode, event
-from ownlab.lab.journal.storage import folded_name, list_files, log_name
-from ownlab.lab.journal.writer import Writer
+from ownlab.lab.journal.records import EVENT, Record, encode, event, json_object
+from ownlab.lab.journal.storage import compacted_name, list_journal_files, segment_name
+from ownlab.lab.journal.writer import JournalWriter
 
 
 def said(number: int, size: int = 100) -> Record:
@@ -26,18 +26,18 @@ def write(folder: Path, numbers: Sequence[int], segment: int = 5) -> None:
     """So many records, a few in each segment."""
     for place in range(0, len(numbers), segment):
         batch = [said(number) for number in numbers[place : place + segment]]
-        (folder / log_name(batch[0].number)).write_bytes(b"".join(encode(batch)))
+        (folder / segment_name(batch[0].number)).write_bytes(b"".join(encode(batch)))
 
 
 def compact(folder: Path, position: int) -> None:
     """As a compaction does: what stands for everything comes first, then what it replaces goes."""
-    (folder / folded_name(position)).write_bytes(b"".join(encode([said(position // 2), said(position)])))
-    files = list_files(folder)
+    (folder / compacted_name(position)).write_bytes(b"".join(encode([said(position // 2), said(position)])))
+    files = list_journal_files(folder)
     for first, following in zip(files.logs, files.logs[1:], strict=False):
         if following <= position + 1:
-            (folder / log_name(first)).unlink()
+            (folder / segment_name(first)).unlink()
     for path in folder.glob("*.folded"):
-        if path.name != folded_name(position):
+        if path.name != compacted_name(position):
             path.unlink()
 
 
@@ -46,7 +46,7 @@ def numbers(records: Any) -> list[int]:
 
 
 def damage(records: list[Record]) -> list[tuple[int, int]]:
-    told = [as_object(record.parts[0]) for record in records if record.channel == EVENT]
+    told = [json_object(record.parts[0]) for record in records if record.channel == EVENT]
     return [(each["from_number"], each["to_number"]) for each in told if each["event"] == "damaged"]
 
 
@@ -59,7 +59,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     assert compacted_to(tmp_path / "none") == 0
     tail = Tail(tmp_path / "none")
     assert numbers(tail.read()) == []
-    writer = Writer(str(tmp_path / "none"))
+    writer = JournalWriter(str(tmp_path / "none"))
     writer.write([said(1)])
     assert numbers(tail.read()) == [1]
     tail.close()
@@ -74,7 +74,7 @@ def test_everything_after_a_number(tmp_path: Path) -> None:
 
 def test_a_place_in_the_middle_of_large_records(tmp_path: Path) -> None:
     written = [said(number, 3 << 20 if number % 3 else 10) for number in range(1, 13)]
-    (tmp_path / log_name(1)).write_bytes(b"".join(encode(written)) + b"".join(encode([said(13)]))[:-1])
+    (tmp_path / segment_name(1)).write_bytes(b"".join(encode(written)) + b"".join(encode([said(13)]))[:-1])
     for after in range(14):
         assert list(records_after(tmp_path, after)) == written[after:]
 
@@ -82,7 +82,7 @@ def test_a_place_in_the_middle_of_large_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x01\x01\0\0"])
 def test_damage_before_the_place_is_of_no_concern_in_the_next_segment(tmp_path: Path, wrong: bytes) -> None:
     write(tmp_path, range(1, 13))
-    path = tmp_path / log_name(6)
+    path = tmp_path / segment_name(6)
     path.write_bytes(path.read_bytes()[:4] + wrong + path.read_bytes()[8:])
     read = list(records_after(tmp_path, 7))
     assert numbers(read) == [10, 11, 12]
@@ -93,7 +93,7 @@ def test_damage_before_the_place_is_of_no_concern_in_the_next_segment(tmp_path: 
 def test_older_segments_are_not_even_opened(tmp_path: Path) -> None:
     write(tmp_path, range(1, 24))
     for first in (1, 6, 11):
-        (tmp_path / log_name(first)).write_bytes(b"no journal")
+        (tmp_path / segment_name(first)).write_bytes(b"no journal")
     assert numbers(records_after(tmp_path, 15)) == list(range(16, 24))
 
 
@@ -110,7 +110,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 
 
 def test_a_tail_goes_on_where_it_was(tmp_path: Path) -> None:
-    writer = Writer(str(tmp_path), segment_bytes=1000)
+    writer = JournalWriter(str(tmp_path), segment_bytes=1000)
     tail, number = Tail(tmp_path), 0
     for size in (0, 1, 1, 7, 0, 30, 2, 100):
         batch = [said(number + one) for one in range(1, size + 1)]
@@ -140,7 +140,7 @@ def test_a_read_that_was_left_in_the_middle_goes_on_there(tmp_path: Path) -> Non
 
 
 def test_records_larger_than_a_slice(tmp_path: Path) -> None:
-    writer = Writer(str(tmp_path))
+    writer = JournalWriter(str(tmp_path))
     written = [said(1), said(2, 9 << 20), said(3), said(4, 5 << 20), said(5, (4 << 20) - 200), said(6)]
     for record in written:
         writer.write([record])
@@ -149,7 +149,7 @@ def test_records_larger_than_a_slice(tmp_path: Path) -> None:
 
 
 def test_a_record_in_the_making_is_the_end_for_now(tmp_path: Path) -> None:
-    path, whole = tmp_path / log_name(1), b"".join(encode([said(1)]))
+    path, whole = tmp_path / segment_name(1), b"".join(encode([said(1)]))
     making = b"".join(encode([said(2)]))
     for size in range(len(making)):
         path.write_bytes(whole + making[:size])
@@ -162,12 +162,12 @@ def test_a_record_in_the_making_is_the_end_for_now(tmp_path: Path) -> None:
 
 
 def test_a_record_that_was_begun_cut_off_and_replaced(tmp_path: Path) -> None:
-    path, whole = tmp_path / log_name(1), b"".join(encode([said(1)]))
+    path, whole = tmp_path / segment_name(1), b"".join(encode([said(1)]))
     path.write_bytes(whole + b"".join(encode([said(2, 500)]))[:-1])
     tail = Tail(tmp_path)
     assert numbers(tail.read()) == [1]
     os.truncate(path, len(whole))
-    (tmp_path / log_name(2)).write_bytes(b"".join(encode([event(2, 0.0, "lost", count=1, why="full"), said(3)])))
+    (tmp_path / segment_name(2)).write_bytes(b"".join(encode([event(2, 0.0, "lost", count=1, why="full"), said(3)])))
     read = list(tail.read())
     assert numbers(read) == [2, 3]
     assert damage(read) == []
@@ -176,7 +176,7 @@ def test_a_record_that_was_begun_cut_off_and_replaced(tmp_path: Path) -> None:
 
 def test_a_cut_segment_with_its_number_in_the_next_one_lacks_nothing(tmp_path: Path) -> None:
     write(tmp_path, range(1, 11))
-    with open(tmp_path / log_name(1), "ab") as file:
+    with open(tmp_path / segment_name(1), "ab") as file:
         file.write(b"".join(encode([said(6)]))[:40])
     assert list(records_after(tmp_path, 0)) == [said(number) for number in range(1, 11)]
 
@@ -184,7 +184,7 @@ def test_a_cut_segment_with_its_number_in_the_next_one_lacks_nothing(tmp_path: P
 def test_one_damaged_record_is_told_and_the_others_are_read(tmp_path: Path) -> None:
     size = len(b"".join(encode([said(1)])))
     write(tmp_path, range(1, 6))
-    path = tmp_path / log_name(1)
+    path = tmp_path / segment_name(1)
     whole = path.read_bytes()
     for at in range(size + 8, 2 * size):  # everything of it but its checksum and its size
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
@@ -197,7 +197,7 @@ def test_one_damaged_record_is_told_and_the_others_are_read(tmp_path: Path) -> N
 def test_where_a_size_cannot_be_believed_it_goes_on_with_the_next_segment(tmp_path: Path) -> None:
     size = len(b"".join(encode([said(1)])))
     write(tmp_path, range(1, 13))
-    path = tmp_path / log_name(6)
+    path = tmp_path / segment_name(6)
     whole = path.read_bytes()
     for wrong in (b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x05\0\0\0", b"\x01\x01\0\0"):
         path.write_bytes(whole[: size + 4] + wrong + whole[size + 8 :])
@@ -208,7 +208,7 @@ def test_where_a_size_cannot_be_believed_it_goes_on_with_the_next_segment(tmp_pa
 
 def test_damage_at_the_end_waits_for_what_follows(tmp_path: Path) -> None:
     write(tmp_path, range(1, 6))
-    path = tmp_path / log_name(1)
+    path = tmp_path / segment_name(1)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     tail = Tail(tmp_path)
     assert numbers(tail.read()) == [1, 2, 3, 4]
@@ -225,7 +225,7 @@ def test_damage_at_the_end_waits_for_what_follows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("first", "missing"), [(1, (1, 5)), (6, (6, 10))])
 def test_a_segment_that_is_gone_is_told(tmp_path: Path, first: int, missing: tuple[int, int]) -> None:
     write(tmp_path, range(1, 16))
-    (tmp_path / log_name(first)).unlink()
+    (tmp_path / segment_name(first)).unlink()
     read = list(records_after(tmp_path, 0))
     assert damage(read) == [missing]
     assert len(read) == 11
@@ -235,7 +235,7 @@ def test_a_segment_that_is_gone_is_told(tmp_path: Path, first: int, missing: tup
 def test_what_the_writer_said_was_lost_is_not_told_twice(tmp_path: Path) -> None:
     for count, expected in [(4, []), (3, [(3, 5)]), (99, [])]:
         batch = [said(1), said(2), event(6, 0.0, "lost", count=count, why="full"), said(7)]
-        (tmp_path / log_name(1)).write_bytes(b"".join(encode(batch)))
+        (tmp_path / segment_name(1)).write_bytes(b"".join(encode(batch)))
         assert damage(list(records_after(tmp_path, 0))) == expected
 
 
@@ -251,9 +251,9 @@ def test_of_a_compacted_journal_what_stands_for_it_comes_first(tmp_path: Path) -
 
 def test_a_compaction_that_was_killed_before_it_removed_anything(tmp_path: Path) -> None:
     write(tmp_path, range(1, 24))
-    (tmp_path / folded_name(5)).write_bytes(b"".join(encode([said(5)])))
-    (tmp_path / folded_name(15)).write_bytes(b"".join(encode([said(15)])))
-    (tmp_path / (folded_name(20) + ".tmp")).write_bytes(b"half")
+    (tmp_path / compacted_name(5)).write_bytes(b"".join(encode([said(5)])))
+    (tmp_path / compacted_name(15)).write_bytes(b"".join(encode([said(15)])))
+    (tmp_path / (compacted_name(20) + ".tmp")).write_bytes(b"half")
     assert numbers(records_after(tmp_path, 0)) == [15, *range(16, 24)]
 
 
@@ -308,7 +308,7 @@ def test_what_is_being_read_may_be_compacted_away(tmp_path: Path) -> None:
 def test_a_damaged_compacted_file_is_told(tmp_path: Path) -> None:
     write(tmp_path, range(1, 24))
     compact(tmp_path, 15)
-    path = tmp_path / folded_name(15)
+    path = tmp_path / compacted_name(15)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
     read = list(records_after(tmp_path, 0))
@@ -340,10 +340,10 @@ def test_a_journal_that_was_removed_and_begun_again(tmp_path: Path, looked_betwe
 
 def test_a_segment_that_another_process_begins_anew(tmp_path: Path) -> None:
     write(tmp_path, range(1, 6))
-    (tmp_path / log_name(6)).write_bytes(b"".join(encode([said(6)]))[:-1])
+    (tmp_path / segment_name(6)).write_bytes(b"".join(encode([said(6)]))[:-1])
     tail = Tail(tmp_path)
     read = list(tail.read())
-    writer = Writer(str(tmp_path))
+    writer = JournalWriter(str(tmp_path))
     writer.write([said(writer.last + 1)])
     writer.close()
     again = tail.read()
@@ -357,8 +357,8 @@ def test_while_another_process_writes_as_fast_as_it_can(tmp_path: Path) -> None:
     code = """
 import sys
 from ownlab.lab.journal.records import Record
-from ownlab.lab.journal.writer import Writer
-writer = Writer(sys.argv[1], segment_bytes=100_000)
+from ownlab.lab.journal.writer import JournalWriter
+writer = JournalWriter(sys.argv[1], segment_bytes=100_000)
 for start in range(1, 30_001, 30):
     writer.write([Record(n, "iopub", False, 0.0, (b"{}", b"{}", b"{}", b"y" * (n % 700))) for n in range(start, start + 30)])
 writer.close()
@@ -376,5 +376,5 @@ writer.close()
             break
     assert child.returncode == 0
     assert position == 30_000
-    assert len(list_files(tmp_path).logs) > 50
+    assert len(list_journal_files(tmp_path).logs) > 50
     tail.close()

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ownlab.lab.journal.records import CHANNELS, EVENT, Damaged, Record, as_object, decode, encode, event
+from ownlab.lab.journal.records import CHANNELS, EVENT, Damaged, Record, decode, encode, event, json_object
 
 
 def some_records(seed: int, count: int = 30) -> list[Record]:
@@ -66,9 +66,9 @@ def test_noise_is_no_record() -> None:
 def test_an_event_is_one_object() -> None:
     record = event(9, 2.0, "lost", count=3, why="No space left on device")
     assert (record.number, record.channel, record.to_kernel) == (9, EVENT, False)
-    assert as_object(record.parts[0]) == {"event": "lost", "count": 3, "why": "No space left on device"}
+    assert json_object(record.parts[0]) == {"event": "lost", "count": 3, "why": "No space left on device"}
 
 
 @pytest.mark.parametrize("part", [b"", b"[1]", b"null", b"\xff", b"{", b'"x"'])
 def test_what_is_no_object_is_an_empty_one(part: bytes) -> None:
-    assert as_object(part) == {}
+    assert json_object(part) == {}

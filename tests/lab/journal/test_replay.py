@@ -8,11 +8,11 @@ from typing import Any
 from tests.lab.journal.scene import Scene, fold_of, random_scene
 
 from ownlab.lab.journal.records import decode, encode
-from ownlab.lab.journal.replay import retell, retell_all
-from ownlab.lab.journal.state import Fold
+from ownlab.lab.journal.replay import compacted_records, replay
+from ownlab.lab.journal.state import JournalState
 
 
-def everything(fold: Fold) -> dict[str, Any]:
+def everything(fold: JournalState) -> dict[str, Any]:
     """All that a fold can be asked."""
     found: dict[str, Any] = {"comms": fold.comms.states(), "info": fold.comms.info(), "hooks": fold.comms.capturing()}
     for name in ("position", "launch", "kernel_session", "ended", "changed_at"):
@@ -21,7 +21,7 @@ def everything(fold: Fold) -> dict[str, Any]:
     for request, execution in fold.executions.items():
         kept = {name: value for name, value in vars(execution).items() if name != "outputs"}
         found[request] = {**kept, "request": list(execution.request), "outputs": execution.outputs.dump()}
-        found[f"{request} again"] = retell(fold, execution)
+        found[f"{request} again"] = replay(fold, execution)
     return found
 
 
@@ -30,8 +30,8 @@ def test_a_fold_of_what_is_told_again_is_the_same_and_goes_on_the_same() -> None
         scene = random_scene(seed, 120, widgets=True)
         moment = random.Random(seed).randint(1, len(scene.records))
         fold = fold_of(scene.records[:moment])
-        data = b"".join(encode(retell_all(fold)))
-        again, place = Fold(), 0
+        data = b"".join(encode(compacted_records(fold)))
+        again, place = JournalState(), 0
         while place < len(data):
             record, place = decode(data, place)
             again.add(record)
@@ -45,7 +45,7 @@ def test_a_fold_of_what_is_told_again_is_the_same_and_goes_on_the_same() -> None
 def test_the_records_of_a_compacted_journal_are_in_order() -> None:
     for seed in range(20):
         fold = fold_of(random_scene(seed, 80).records)
-        numbers = [record.number for record in retell_all(fold)]
+        numbers = [record.number for record in compacted_records(fold)]
         assert numbers == sorted(numbers)
         assert numbers[-1] == fold.position
 
@@ -59,7 +59,7 @@ def test_a_running_cell_is_told_with_its_question_at_the_end() -> None:
     scene.said("clear_output", request, {"wait": True})
     question = scene.ask(request, "name:")
     fold = fold_of(scene.records)
-    told = retell(fold, fold.by_cell["a"])
+    told = replay(fold, fold.by_cell["a"])
     assert [(one.channel, one.header["msg_type"], one.content) for one in told] == [
         ("iopub", "status", {"execution_state": "busy"}),
         ("iopub", "execute_input", {"code": "x", "execution_count": 3}),
@@ -73,14 +73,14 @@ def test_a_running_cell_is_told_with_its_question_at_the_end() -> None:
     assert {one.header["session"] for one in told} == {"kernel-1"}
     assert {one.parent["msg_id"] for one in told} == {request}
     assert len({one.header["msg_id"] for one in told}) == len(told)
-    assert told == retell(fold, fold.by_cell["a"])
+    assert told == replay(fold, fold.by_cell["a"])
 
 
 def test_what_waits_is_not_told_to_have_begun() -> None:
     scene = Scene()
     scene.execute("a")
     fold = fold_of(scene.records)
-    assert retell(fold, fold.by_cell["a"]) == []
+    assert replay(fold, fold.by_cell["a"]) == []
 
 
 def test_a_page_of_help_is_told_once_in_its_place() -> None:
@@ -92,7 +92,7 @@ def test_a_page_of_help_is_told_once_in_its_place() -> None:
     scene.stream(request, "after")
     scene.idle(request)
     fold = fold_of(scene.records)
-    told = retell(fold, fold.by_cell["a"])
+    told = replay(fold, fold.by_cell["a"])
     kinds = [one.header["msg_type"] for one in told]
     assert kinds == ["status", "execute_input", "display_data", "stream", "execute_reply", "status"]
     assert told[4].content["payload"] == payload[1:]

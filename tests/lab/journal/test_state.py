@@ -12,7 +12,7 @@ from tests.lab.journal.scene import Scene, fold_of, random_scene
 
 from ownlab.lab.journal.execution import Execution
 from ownlab.lab.journal.records import Record
-from ownlab.lab.journal.state import Fold
+from ownlab.lab.journal.state import JournalState
 
 
 def newest(scene: Scene, cell: str = "a") -> Execution:
@@ -220,7 +220,7 @@ def test_executions_of_other_programs_are_forgotten_in_the_end() -> None:
 def test_whatever_is_sent_a_fold_goes_on(part: bytes) -> None:
     scene = random_scene(1, 60, widgets=True)
     for place in range(4):
-        fold = Fold()
+        fold = JournalState()
         for record in scene.records:
             fold.add(record)
             if record.channel != "event":
@@ -257,7 +257,7 @@ handle.update("second")
 
 
 def test_the_messages_of_a_real_kernel() -> None:
-    fold = Fold()
+    fold = JournalState()
     manager, client = start_new_kernel()
     try:
         message = client.session.msg("execute_request", {"code": CODE, "silent": False, "allow_stdin": False})
@@ -292,7 +292,7 @@ def test_the_messages_of_a_real_kernel() -> None:
     }
 
 
-def add(fold: Fold, channel: str, to_kernel: bool, message: dict[str, Any]) -> None:
+def add(fold: JournalState, channel: str, to_kernel: bool, message: dict[str, Any]) -> None:
     """A message as a supervisor writes it down."""
     names = ("header", "parent_header", "metadata", "content")
     parts = tuple(json.dumps(message[name], default=lambda date: date.isoformat()).encode() for name in names)

@@ -11,21 +11,21 @@ import pytest
 
 from ownlab.errors import LabError
 from ownlab.lab.journal.storage import (
-    About,
+    JournalInfo,
     all_journals,
-    folded_name,
+    compacted_name,
     forget_notebook,
     journal_folder,
     journals_folder,
-    list_files,
-    log_name,
-    of_notebook,
-    read_about,
-    read_held,
-    rename,
-    retire,
-    write_about,
-    write_held,
+    journals_of_notebook,
+    list_journal_files,
+    read_journal_info,
+    read_saved_position,
+    remove_journal,
+    rename_notebook,
+    segment_name,
+    write_journal_info,
+    write_saved_position,
 )
 
 
@@ -35,9 +35,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def put(runtime: str, notebook: str, started_at: float = 0.0) -> About:
-    about = About(runtime, notebook, "lab", "ownlab-cpu", started_at)
-    write_about(journal_folder(runtime), about)
+def put(runtime: str, notebook: str, started_at: float = 0.0) -> JournalInfo:
+    about = JournalInfo(runtime, notebook, "lab", "ownlab-cpu", started_at)
+    write_journal_info(journal_folder(runtime), about)
     return about
 
 
@@ -47,10 +47,10 @@ def notebooks() -> dict[str, str]:
 
 def test_looking_makes_nothing(home: Path) -> None:
     assert all_journals() == []
-    assert of_notebook("/n.ipynb") == []
-    assert read_held(journal_folder("a")) == 0
-    assert read_about(journal_folder("a")) is None
-    assert list_files(journal_folder("a")) == (0, [])
+    assert journals_of_notebook("/n.ipynb") == []
+    assert read_saved_position(journal_folder("a")) == 0
+    assert read_journal_info(journal_folder("a")) is None
+    assert list_journal_files(journal_folder("a")) == (0, [])
     assert not home.exists()
 
 
@@ -63,7 +63,7 @@ def test_journals_are_their_owners_alone(home: Path) -> None:
 def test_the_journals_of_a_notebook_by_their_start() -> None:
     second, first = put("a", "/n.ipynb", 2.0), put("b", "/n.ipynb", 1.0)
     other = put("c", "/other.ipynb", 1.5)
-    assert of_notebook("/n.ipynb") == [first, second]
+    assert journals_of_notebook("/n.ipynb") == [first, second]
     assert all_journals() == [first, other, second]
 
 
@@ -71,8 +71,8 @@ def test_a_notebook_is_found_by_each_of_its_paths(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     about = put("a", str(tmp_path / "link" / "n.ipynb"))
-    assert of_notebook(str(tmp_path / "real" / "n.ipynb")) == [about]
-    assert of_notebook(str(tmp_path / "link" / ".." / "real" / "n.ipynb")) == [about]
+    assert journals_of_notebook(str(tmp_path / "real" / "n.ipynb")) == [about]
+    assert journals_of_notebook(str(tmp_path / "link" / ".." / "real" / "n.ipynb")) == [about]
 
 
 def test_what_cannot_be_read_is_no_journal() -> None:
@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_no_journal() -> None:
 def test_a_notebook_is_renamed() -> None:
     put("a", "/w/n.ipynb")
     put("b", "/w/n.ipynb2")
-    rename("/w/n.ipynb", "/w/m.ipynb")
+    rename_notebook("/w/n.ipynb", "/w/m.ipynb")
     assert notebooks() == {"a": "/w/m.ipynb", "b": "/w/n.ipynb2"}
 
 
@@ -94,7 +94,7 @@ def test_a_folder_with_notebooks_is_renamed() -> None:
     put("a", "/w/old/deep/n.ipynb")
     put("b", "/w/older/n.ipynb")
     put("c", "")
-    rename("/w/old", "/v/new")
+    rename_notebook("/w/old", "/v/new")
     assert notebooks() == {"a": "/v/new/deep/n.ipynb", "b": "/w/older/n.ipynb", "c": ""}
 
 
@@ -105,17 +105,17 @@ def test_what_was_deleted_has_no_journal_any_more() -> None:
     forget_notebook("/w/n.ipynb")
     forget_notebook("/w/folder")
     assert notebooks() == {"a": "", "b": "", "c": "/w/folders.ipynb"}
-    assert of_notebook("") == []
+    assert journals_of_notebook("") == []
 
 
 def test_what_a_file_holds_never_grows_less() -> None:
     put("a", "/n.ipynb")
     folder = journal_folder("a")
     for position, expected in [(5, 5), (3, 5), (9, 9)]:
-        write_held(folder, position)
-        assert read_held(folder) == expected
+        write_saved_position(folder, position)
+        assert read_saved_position(folder) == expected
     (folder / "held.json").write_text("{")
-    assert read_held(folder) == 0
+    assert read_saved_position(folder) == 0
 
 
 def test_several_threads_of_a_server_may_write_it_at_once() -> None:
@@ -126,7 +126,7 @@ def test_several_threads_of_a_server_may_write_it_at_once() -> None:
     def work(start: int) -> None:
         try:
             for position in range(start, start + 200):
-                write_held(folder, position)
+                write_saved_position(folder, position)
         except OSError as exc:
             failed.append(exc)
 
@@ -145,26 +145,26 @@ def test_a_journal_is_removed_and_so_is_what_was_left_of_another() -> None:
     put("c", "/n.ipynb")
     os.rename(journal_folder("b"), journals_folder() / ".going-b")  # a server was killed while it removed this one
     assert [about.runtime for about in all_journals()] == ["a", "c"]
-    retire("a")
-    retire("a")
+    remove_journal("a")
+    remove_journal("a")
     assert os.listdir(journals_folder()) == ["c"]
 
 
 @pytest.mark.parametrize("runtime", ["", ".", "..", "a/b", "../x", "a\n", ".going-b"])
 def test_no_other_folder_is_reached_by_a_strange_id(runtime: str) -> None:
-    with pytest.raises(LabError, match="no runtime's id"):
+    with pytest.raises(LabError, match="not a valid runtime id"):
         journal_folder(runtime)
 
 
 def test_only_the_journals_own_files_count(tmp_path: Path) -> None:
     for name in [
-        log_name(1),
-        log_name(300),
-        log_name(20),
-        folded_name(19),
-        folded_name(7),
-        folded_name(25) + ".tmp",
+        segment_name(1),
+        segment_name(300),
+        segment_name(20),
+        compacted_name(19),
+        compacted_name(7),
+        compacted_name(25) + ".tmp",
         "1.log",
     ]:
         (tmp_path / name).touch()
-    assert list_files(tmp_path) == (19, [1, 20, 300])
+    assert list_journal_files(tmp_path) == (19, [1, 20, 300])

@@ -39,7 +39,7 @@ def test_told_again_it_goes_on_in_the_same_way() -> None:
     for _ in range(500):
         pieces = chance.choices(["a", "bc", "\n", "\r", "\b", "é", "long text"], k=12)
         text = text_of(*pieces)
-        again = text_of(text.told())
+        again = text_of(text.replay())
         loaded = StreamText.load(text.dump())
         for one in (text, again, loaded):
             one.add("x\by\rz")

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from ownlab.lab.journal.reader import records_after
-from ownlab.lab.journal.records import EVENT, Record, as_object, encode, event
-from ownlab.lab.journal.storage import folded_name, list_files, log_name
-from ownlab.lab.journal.writer import Writer
+from ownlab.lab.journal.records import EVENT, Record, encode, event, json_object
+from ownlab.lab.journal.storage import compacted_name, list_journal_files, segment_name
+from ownlab.lab.journal.writer import JournalWriter
 
 
 def said(number: int, size: int = 20) -> Record:
@@ -26,14 +26,14 @@ def said(number: int, size: int = 20) -> Record:
 
 
 def events(records: list[Record]) -> list[tuple[int, dict[str, Any]]]:
-    return [(record.number, as_object(record.parts[0])) for record in records if record.channel == EVENT]
+    return [(record.number, json_object(record.parts[0])) for record in records if record.channel == EVENT]
 
 
 def everything(folder: Path) -> list[Record]:
     return list(records_after(folder, 0))
 
 
-def write_until(writer: Writer, number: int, *, trouble: bool) -> int:
+def write_until(writer: JournalWriter, number: int, *, trouble: bool) -> int:
     """One record after the other until there is trouble, or none any more; the next number."""
     deadline = time.monotonic() + 20
     while bool(writer.trouble) is not trouble:
@@ -60,7 +60,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_is_written_is_there_at_once(tmp_path: Path) -> None:
-    writer = Writer(str(tmp_path / "journals" / "a"))
+    writer = JournalWriter(str(tmp_path / "journals" / "a"))
     batches = [[said(1)], [said(number) for number in range(2, 1000)], [said(1000, 3 << 20), said(1001, 0)]]
     for batch in batches:
         writer.write(batch)
@@ -72,7 +72,7 @@ def test_what_is_written_is_there_at_once(tmp_path: Path) -> None:
 
 def test_only_its_owner_reads_it(tmp_path: Path) -> None:
     folder = tmp_path / "journals" / "a"
-    writer = Writer(str(folder))
+    writer = JournalWriter(str(folder))
     writer.write([said(1)])
     assert {stat.S_IMODE(os.stat(path).st_mode) for path in (folder, folder.parent)} == {0o700}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
@@ -80,48 +80,48 @@ def test_only_its_owner_reads_it(tmp_path: Path) -> None:
 
 
 def test_a_segment_is_named_by_its_first_number(tmp_path: Path) -> None:
-    writer = Writer(str(tmp_path), segment_bytes=1000)
+    writer = JournalWriter(str(tmp_path), segment_bytes=1000)
     for number in range(1, 31):
         writer.write([said(number, 200)])
     writer.close()
-    logs = list_files(tmp_path).logs
+    logs = list_journal_files(tmp_path).logs
     assert len(logs) > 5
     for first, following in zip(logs, [*logs[1:], 31], strict=True):
         size = sum(len(piece) for piece in encode([said(number, 200) for number in range(first, following)]))
-        assert (tmp_path / log_name(first)).stat().st_size == size
+        assert (tmp_path / segment_name(first)).stat().st_size == size
     assert everything(tmp_path) == [said(number, 200) for number in range(1, 31)]
 
 
 def test_an_open_journal_leaves_nothing_but_itself(tmp_path: Path) -> None:
-    writer = Writer(str(tmp_path))
-    assert list_files(tmp_path).logs == []
+    writer = JournalWriter(str(tmp_path))
+    assert list_journal_files(tmp_path).logs == []
     writer.write([])
-    assert list_files(tmp_path).logs == []
+    assert list_journal_files(tmp_path).logs == []
     writer.write([said(1)])
     writer.close()
-    assert os.listdir(tmp_path) == [log_name(1)]
+    assert os.listdir(tmp_path) == [segment_name(1)]
 
 
 def test_another_process_goes_on_in_another_file(tmp_path: Path) -> None:
-    first = Writer(str(tmp_path))
+    first = JournalWriter(str(tmp_path))
     assert first.last == 0
     first.write([said(1), said(2)])  # and is killed: never closed
-    with open(tmp_path / log_name(1), "ab") as file:
+    with open(tmp_path / segment_name(1), "ab") as file:
         file.write(b"".join(encode([said(3)]))[:-1])
-    second = Writer(str(tmp_path))
+    second = JournalWriter(str(tmp_path))
     assert second.last == 2
     second.write([said(3)])
     second.close()
-    assert list_files(tmp_path).logs == [1, 3]
+    assert list_journal_files(tmp_path).logs == [1, 3]
     assert everything(tmp_path) == [said(1), said(2), said(3)], "the cut record was never passed on: nothing is missing"
 
 
 def test_a_segment_without_a_whole_record_gives_way(tmp_path: Path) -> None:
-    before = Writer(str(tmp_path))
+    before = JournalWriter(str(tmp_path))
     before.write([said(1)])
     before.close()
-    (tmp_path / log_name(2)).write_bytes(b"".join(encode([said(2)]))[:10])
-    after = Writer(str(tmp_path))
+    (tmp_path / segment_name(2)).write_bytes(b"".join(encode([said(2)]))[:10])
+    after = JournalWriter(str(tmp_path))
     assert after.last == 1
     after.write([said(2)])
     after.close()
@@ -130,10 +130,10 @@ def test_a_segment_without_a_whole_record_gives_way(tmp_path: Path) -> None:
 
 
 def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
-    before = Writer(str(tmp_path))
+    before = JournalWriter(str(tmp_path))
     before.write([said(1, 100)])
     before.close()
-    after = Writer(str(tmp_path))
+    after = JournalWriter(str(tmp_path))
     after.write([said(1, 7)])
     assert "File exists" in after.trouble
     after.close()
@@ -144,8 +144,8 @@ def test_a_process_that_is_killed_loses_nothing_that_it_told(tmp_path: Path) -> 
     code = """
 import sys
 from ownlab.lab.journal.records import Record
-from ownlab.lab.journal.writer import Writer
-writer, number = Writer(sys.argv[1], segment_bytes=200_000), 0
+from ownlab.lab.journal.writer import JournalWriter
+writer, number = JournalWriter(sys.argv[1], segment_bytes=200_000), 0
 while True:
     batch = [Record(number + one, "iopub", False, 0.0, (b"{}", b"{}", b"{}", b"y" * 999)) for one in range(1, 51)]
     number += len(batch)
@@ -165,7 +165,7 @@ while True:
 
 
 def test_a_full_disk_is_told_and_then_forgotten(small_disk: Path) -> None:
-    writer = Writer(str(small_disk / "journal"))
+    writer = JournalWriter(str(small_disk / "journal"))
     lost_from = write_until(writer, 1, trouble=True) - 1
     assert "No space left" in writer.trouble
     number = lost_from + 1
@@ -174,7 +174,7 @@ def test_a_full_disk_is_told_and_then_forgotten(small_disk: Path) -> None:
         number += 1
     before = everything(small_disk / "journal")
     assert [record.number for record in before] == list(range(1, lost_from)), "no part of a record is left"
-    os.unlink(small_disk / "journal" / log_name(1))  # somebody makes room
+    os.unlink(small_disk / "journal" / segment_name(1))  # somebody makes room
     number = write_until(writer, number, trouble=False)
     writer.write([said(number)])
     writer.close()
@@ -185,7 +185,7 @@ def test_a_full_disk_is_told_and_then_forgotten(small_disk: Path) -> None:
 
 
 def test_the_last_words_are_kept_on_a_full_disk(small_disk: Path) -> None:
-    writer = Writer(str(small_disk / "journal"))
+    writer = JournalWriter(str(small_disk / "journal"))
     lost_from = write_until(writer, 1, trouble=True) - 1
     with open(small_disk / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(512)):  # the last bit, too
@@ -205,7 +205,7 @@ def test_the_last_words_are_kept_on_a_full_disk(small_disk: Path) -> None:
 
 
 def test_the_last_words_are_kept_where_they_are_the_first_that_find_no_room(small_disk: Path) -> None:
-    writer = Writer(str(small_disk / "journal"))
+    writer = JournalWriter(str(small_disk / "journal"))
     writer.write([said(1, 300_000)])
     writer.write([said(2), said(3, 300_000), said(4), event(5, 0.0, "ended", why="stopped")])
     writer.close()
@@ -215,7 +215,7 @@ def test_the_last_words_are_kept_where_they_are_the_first_that_find_no_room(smal
 
 
 def test_what_was_lost_at_the_end_is_told_when_it_is_closed(small_disk: Path) -> None:
-    writer = Writer(str(small_disk / "journal"))
+    writer = JournalWriter(str(small_disk / "journal"))
     lost_from = write_until(writer, 1, trouble=True) - 1
     writer.close()
     [(number, told)] = events(everything(small_disk / "journal"))
@@ -226,9 +226,9 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
     code = """
 import resource, sys, time
 from ownlab.lab.journal.records import Record
-from ownlab.lab.journal.writer import Writer
+from ownlab.lab.journal.writer import JournalWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-writer = Writer(sys.argv[1])
+writer = JournalWriter(sys.argv[1])
 batch = [Record(number, "iopub", False, 0.0, (b"{}", b"{}", b"{}", b"y" * 9_000)) for number in range(1, 21)]
 writer.write(batch)
 print(writer.trouble)
@@ -250,7 +250,7 @@ writer.close()
 
 def test_a_folder_that_cannot_be_made_is_trouble_and_no_error(tmp_path: Path) -> None:
     (tmp_path / "journals").write_text("in the way")
-    writer = Writer(str(tmp_path / "journals" / "a"))
+    writer = JournalWriter(str(tmp_path / "journals" / "a"))
     assert writer.trouble
     writer.write([said(1)])
     writer.write(())
@@ -265,7 +265,7 @@ def test_a_folder_that_cannot_be_made_is_trouble_and_no_error(tmp_path: Path) ->
 
 def test_what_was_lost_is_told_without_anything_new(tmp_path: Path) -> None:
     (tmp_path / "journals").write_text("in the way")
-    writer = Writer(str(tmp_path / "journals" / "a"))
+    writer = JournalWriter(str(tmp_path / "journals" / "a"))
     writer.write([said(1)])
     (tmp_path / "journals").unlink()
     deadline = time.monotonic() + 20
@@ -278,7 +278,7 @@ def test_what_was_lost_is_told_without_anything_new(tmp_path: Path) -> None:
 
 
 def test_compaction_is_wanted_where_it_is_worth_its_while(tmp_path: Path) -> None:
-    writer = Writer(str(tmp_path))
+    writer = JournalWriter(str(tmp_path))
     wanted = []
     for number in range(1, 101):
         writer.write([said(number, 1 << 20)])
@@ -286,10 +286,10 @@ def test_compaction_is_wanted_where_it_is_worth_its_while(tmp_path: Path) -> Non
             wanted.append(number)
             assert not writer.wants_compaction(), "told once"
     assert wanted == [64, 80, 96]
-    logs = list_files(tmp_path).logs
-    (tmp_path / folded_name(logs[-1] - 1)).write_bytes(b"x")
+    logs = list_journal_files(tmp_path).logs
+    (tmp_path / compacted_name(logs[-1] - 1)).write_bytes(b"x")
     for first in logs[:-1]:
-        (tmp_path / log_name(first)).unlink()
+        (tmp_path / segment_name(first)).unlink()
     writer.write([said(101, 16 << 20)])
     assert not writer.wants_compaction()
     assert writer.sealed_bytes < 32 << 20
@@ -297,9 +297,9 @@ def test_compaction_is_wanted_where_it_is_worth_its_while(tmp_path: Path) -> Non
 
 
 def test_a_large_compacted_file_is_not_folded_again_for_a_little(tmp_path: Path) -> None:
-    with open(tmp_path / folded_name(5), "wb") as file:
+    with open(tmp_path / compacted_name(5), "wb") as file:
         file.truncate(50 << 20)
-    writer = Writer(str(tmp_path))
+    writer = JournalWriter(str(tmp_path))
     assert writer.last == 5
     wanted = []
     for number in range(6, 130):

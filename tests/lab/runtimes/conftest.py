@@ -17,7 +17,7 @@ from ownlab.config.paths import kernels_folder
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import write_specs
 from ownlab.lab.runtimes.runtime_types import runtime_types
-from ownlab.lab.store.rows import Lease, Process, RuntimeRow, Want
+from ownlab.lab.store.rows import CardRequest, Lease, Process, RuntimeRow
 from ownlab.lab.store.store import Store
 
 MACHINES = Path(__file__).resolve().parents[2] / "machines"
@@ -36,7 +36,7 @@ def row() -> Callable[..., RuntimeRow]:
             notebook="train.ipynb",
             type="ownlab-cpu",
             label="Python 3 (CPU)",
-            want=Want(),
+            want=CardRequest(),
             state="running",
             queued_at=1_000.0,
             started_at=1_000.0,

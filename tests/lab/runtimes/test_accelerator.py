@@ -60,8 +60,8 @@ def notebook(accelerator: object = "GPU", gpu: object = None, **ownlab: object) 
             "one",
             "It would have to wait for 1 × NVIDIA H200: card 0 (NVIDIA H200): ann",
         ),
-        (notebook("gpu"), (CPU,), "cpu", None, "made for a GPU, and there is no GPU here."),
-        (notebook("TPU", "V5E1"), CARDS, "cpu", None, "made for a TPU, and there is no TPU here."),
+        (notebook("gpu"), (CPU,), "cpu", None, "made for a GPU, but this machine has no GPU."),
+        (notebook("TPU", "V5E1"), CARDS, "cpu", None, "made for a TPU, but this machine has no TPU."),
         (notebook("TPU"), (*CARDS, TPU), "cpu", "tpu", "Run it on 1 × TPU v5e?"),
     ],
 )

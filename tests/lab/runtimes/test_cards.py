@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.runtimes.cards import Ours, descends_from, known_runtimes, probe_argv, read_devices
-from ownlab.lab.store.rows import Device, Process, RuntimeRow, Want
+from ownlab.lab.runtimes.cards import KnownRuntimes, descends_from, probe_argv, read_devices, read_known_runtimes
+from ownlab.lab.store.rows import CardRequest, Device, Process, RuntimeRow
 from ownlab.lab.store.store import Store
 from ownlab.machine.facts import Known
 from ownlab.machine.machine_file import save_machine
@@ -26,7 +26,7 @@ H200 = "GPU-00000000-1111-2222-3333-444444444444"
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
 GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses_v3"
 KEEPER = Process(100, 77)
-NOBODY = Ours()
+NOBODY = KnownRuntimes()
 
 Nvml = Callable[[dict[str, Any]], dict[str, str]]
 Read = Callable[..., tuple[Device, ...]]
@@ -62,10 +62,10 @@ def add_process(root: Path, pid: int, command: str, parent: int = 1, started: in
 def read(fake_nvml: Nvml, root: Path) -> Read:
     """The NVIDIA devices, as a driver with these cards tells."""
 
-    def devices(*cards: dict[str, Any], ours: Ours = NOBODY, **environ: str) -> tuple[Device, ...]:
+    def devices(*cards: dict[str, Any], known: KnownRuntimes = NOBODY, **environ: str) -> tuple[Device, ...]:
         given = fake_nvml({"cards": list(cards)})
         given = {name: value for name, value in given.items() if name not in ("OWNLAB_MACHINE", "CUDA_VISIBLE_DEVICES")}
-        found = read_devices({**given, **environ}, ours=ours, root=root)
+        found = read_devices({**given, **environ}, known=known, root=root)
         return tuple(device for device in found if device.vendor == "nvidia")
 
     return devices
@@ -158,9 +158,9 @@ def test_processes_of_runtimes_are_no_strangers(read: Read, root: Path) -> None:
     add_process(root, KEEPER.pid, "keeper", started=KEEPER.started)
     add_process(root, 200, "supervisor", parent=KEEPER.pid)
     add_process(root, 300, "python kernel", parent=200)
-    (device,) = read(busy((300, 12 * GIB)), ours=Ours(frozenset([KEEPER])))
+    (device,) = read(busy((300, 12 * GIB)), known=KnownRuntimes(frozenset([KEEPER])))
     assert device.strangers == ()
-    (device,) = read(busy((300, 12 * GIB)), ours=Ours(frozenset([KEEPER._replace(started=78)])))
+    (device,) = read(busy((300, 12 * GIB)), known=KnownRuntimes(frozenset([KEEPER._replace(started=78)])))
     assert len(device.strangers) == 1, "the keeper's number is another process's now"
 
 
@@ -172,10 +172,10 @@ def test_what_draws_the_screen_is_no_stranger(read: Read, root: Path) -> None:
 
 
 def test_memory_that_nobody_here_accounts_for(read: Read) -> None:
-    words = "12 GiB used by processes that cannot be seen from here"
+    words = "12 GiB used by processes that are not visible here"
     assert read(memory(12 * GIB))[0].strangers == (words,)
     assert read(busy((4711, 12 * GIB)))[0].strangers == (words,), "NVML counts in another PID namespace"
-    assert read(memory(12 * GIB), ours=Ours(leased=frozenset([H200])))[0].strangers == ()
+    assert read(memory(12 * GIB), known=KnownRuntimes(leased=frozenset([H200])))[0].strangers == ()
     assert read(memory(GIB))[0].strangers == (), "what a driver holds for itself"
 
 
@@ -212,7 +212,7 @@ def test_where_nvml_fails_nvidia_smi_is_asked(fake_nvml: Nvml, root: Path, tmp_p
     tool.chmod(0o755)
     environ = {**fake_nvml({"init": init, "cards": []}), "PATH": f"{tool.parent}:/bin"}
     environ.pop("OWNLAB_MACHINE", None)
-    (device,) = read_devices(environ, ours=Ours(), root=root)
+    (device,) = read_devices(environ, known=KnownRuntimes(), root=root)
     assert device.name == "NVIDIA H200"
 
 
@@ -243,16 +243,16 @@ def test_the_store_says_whose_processes_and_cards_are_ours(
 ) -> None:
     monkeypatch.setenv("OWNLAB_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("OWNLAB_CONFIG", str(tmp_path / "none.toml"))
-    assert known_runtimes() == Ours(), "there is no store yet"
+    assert read_known_runtimes() == KnownRuntimes(), "there is no store yet"
     assert not (tmp_path / "store").exists()
     device = Device(H200, "nvidia", 0, "NVIDIA H200")
     with Store.open(tmp_path / "store") as store:
         lock = store.hold("r1")
-        store.enqueue(row("r1", want=Want("NVIDIA H200", 1), keeper=KEEPER, state="waiting"))
+        store.enqueue(row("r1", want=CardRequest("NVIDIA H200", 1), keeper=KEEPER, state="waiting"))
         store.acquire("r1", [device])
         os.close(lock)
-    assert known_runtimes() == Ours(frozenset([KEEPER]), frozenset([H200]))
-    assert known_runtimes({}, store=str(tmp_path / "store")) == known_runtimes()
+    assert read_known_runtimes() == KnownRuntimes(frozenset([KEEPER]), frozenset([H200]))
+    assert read_known_runtimes({}, store=str(tmp_path / "store")) == read_known_runtimes()
 
 
 def test_the_probe_prints_devices_as_a_supervisor_reads_them(fake_nvml: Nvml, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_what_cannot_be_started_is_told(lab: Any, tmp_path: Path) -> None:
     module = [sys.executable, "-m", "ownlab.lab.runtimes.direct_launch"]
     for kind, content, said in (
         ("ownlab-cpu", "{", "cannot be read"),
-        ("ownlab-cpu", '{"transport": "ipc", "key": ""}', "no connection file"),
+        ("ownlab-cpu", '{"transport": "ipc", "key": ""}', "not a supported connection file"),
         ("ownlab-gone", '{"key": ""}', "no runtime type ownlab-gone"),
     ):
         (tmp_path / "given.json").write_text(content)

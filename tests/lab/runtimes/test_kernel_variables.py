@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.runtimes.content_files import retire_contents
+from ownlab.lab.runtimes.content_files import remove_old_content
 from ownlab.lab.runtimes.kernel_variables import colab_variables
 
 DAY = 86400.0
@@ -57,10 +57,10 @@ def test_a_person_has_the_last_word(tmp_path: Path, environ: dict[str, str]) -> 
 
 def test_content_stays_for_its_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path))
-    assert retire_contents(7) == []
+    assert remove_old_content(7) == []
     old, new = tmp_path / "content" / "old", tmp_path / "content" / "new"
     for folder in (old, new):
         (folder / "sample_data").mkdir(parents=True)
     os.utime(old, (time.time() - 8 * DAY,) * 2)
-    assert retire_contents(7) == ["old"]
+    assert remove_old_content(7) == ["old"]
     assert os.listdir(tmp_path / "content") == ["new"]

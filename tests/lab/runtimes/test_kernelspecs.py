@@ -114,7 +114,7 @@ def test_nobody_elses_is_touched(folder: Path, text: str) -> None:
 
 def test_a_strangers_spec_with_our_name_is_refused(folder: Path) -> None:
     theirs = plant(folder, "ownlab-cpu", '{"argv": ["theirs"]}')
-    with pytest.raises(LabError, match="not one of ours"):
+    with pytest.raises(LabError, match="a kernelspec that ownlab did not write"):
         write_specs(types(), folder)
     assert theirs.read_text() == '{"argv": ["theirs"]}'
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.runtimes.live_usage import Meter
+from ownlab.lab.runtimes.live_usage import UsageSampler
 from ownlab.lab.store.rows import Device, Process, RuntimeRow
 from ownlab.processes.procfs import all_processes
 
@@ -59,8 +59,8 @@ def idler() -> Iterator[Callable[[], Process]]:
         each.communicate(b"\n", timeout=30)
 
 
-def meter(environ: dict[str, str], root: Path = Path("/")) -> contextlib.closing[Meter]:
-    return contextlib.closing(Meter(environ, root=root))
+def meter(environ: dict[str, str], root: Path = Path("/")) -> contextlib.closing[UsageSampler]:
+    return contextlib.closing(UsageSampler(environ, root=root))
 
 
 def with_a_card_open(root: Path, *pids: int) -> Path:

@@ -346,6 +346,6 @@ def test_an_environment_without_ipykernel_is_told(lab: Any, tmp_path: Path) -> N
         KernelManager(kernel_name="ownlab-bare-cpu").start_kernel()
     assert lab.left() == {}
     python.unlink()
-    with pytest.raises(InterpreterError, match="is gone or may not be run"):
+    with pytest.raises(InterpreterError, match="is missing or not executable"):
         KernelManager(kernel_name="ownlab-bare-cpu").start_kernel()
     assert lab.left() == {}

@@ -14,21 +14,21 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError
 from ownlab.instruments.top.records import CardSample, Saturation, Verdict
-from ownlab.lab.journal.storage import journal_folder, make_private, write_trouble
+from ownlab.lab.journal.storage import journal_folder, make_journal_folder, write_trouble
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import read_specs
-from ownlab.lab.runtimes.live_usage import Figures, Meter
+from ownlab.lab.runtimes.live_usage import LiveUsage, UsageSampler
 from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.records import HostState, RuntimeType, Snapshot
 from ownlab.lab.runtimes.snapshot import take_snapshot
-from ownlab.lab.store.rows import Device, RuntimeRow, Want
+from ownlab.lab.store.rows import CardRequest, Device, RuntimeRow
 from ownlab.lab.store.store import Store
 
 GIB = 1024**3
 CARDS = (Device("GPU-0", "nvidia", 0, "X", 12 * GIB), Device("GPU-1", "nvidia", 1, "X", 12 * GIB))
-CPU = Want()
-NOTHING = Figures(at=1.0, host=HostState(None, None, None))
+CPU = CardRequest()
+NOTHING = LiveUsage(at=1.0, host=HostState(None, None, None))
 TYPES = tuple(
     RuntimeType(f"ownlab-{name}", name, "default", "/python", kind, cards, parts, 1.0)
     for name, kind, cards, parts in (
@@ -46,7 +46,7 @@ def enter(store: Store, row: Callable[..., RuntimeRow]) -> Iterator[Callable[...
     """Puts a runtime into the store as a supervisor would, and asks for its cards."""
     locks = []
 
-    def put(name: str, want: Want = CPU, *, devices: tuple[Device, ...] = CARDS, **fields: Any) -> None:
+    def put(name: str, want: CardRequest = CPU, *, devices: tuple[Device, ...] = CARDS, **fields: Any) -> None:
         locks.append(store.hold(name))
         store.enqueue(row(name, want=want, state="waiting", started_at=None))
         store.acquire(name, devices)
@@ -69,17 +69,17 @@ def why_not(snapshot: Snapshot, label: str) -> str:
 def test_what_is_free_follows_leases_and_the_queue(store: Store, enter: Callable[..., None]) -> None:
     options = LabOptions()
     assert free_types(take_snapshot(store, CARDS, options, TYPES, NOTHING)) == ["cpu", "1-x", "half-x", "2-x"]
-    enter("a", Want("X", 1, 6), state="running", started_at=time.time())
+    enter("a", CardRequest("X", 1, 6), state="running", started_at=time.time())
     taken = take_snapshot(store, CARDS, options, TYPES, NOTHING)
     assert free_types(taken) == ["cpu", "1-x", "half-x"]
     assert [card.free_parts for card in taken.cards] == [6, 12]
     assert [(holder.runtime, holder.person, holder.parts) for holder in taken.cards[0].holders] == [("a", "ann", 6)]
     assert why_not(taken, "1-y") == "This machine has no Y; it has 2 × X."
     assert "card 0 (X): ann, train.ipynb, ½, since" in why_not(taken, "2-x")
-    enter("b", Want("X", 2, 12))  # waits, and closes the way for those behind it
+    enter("b", CardRequest("X", 2, 12))  # waits, and closes the way for those behind it
     queued = take_snapshot(store, CARDS, options, TYPES, NOTHING)
     assert free_types(queued) == ["cpu"]
-    assert "1 request waits before" in why_not(queued, "half-x")
+    assert "1 request is ahead" in why_not(queued, "half-x")
     waiting = next(each for each in queued.runtimes if each.id == "b")
     assert (waiting.state, waiting.place, waiting.cards) == ("waiting", 1, ())
     assert "card 0 (X): ann" in waiting.why
@@ -95,9 +95,9 @@ def test_a_card_that_a_stranger_uses_is_taken(store: Store) -> None:
 
 def test_figures_limits_and_units(store: Store, enter: Callable[..., None]) -> None:
     now = time.time()
-    enter("a", Want("X", 1, 6), state="running", started_at=now - 7200, units_per_hour=1.5, ends_at=now + 300.0)
+    enter("a", CardRequest("X", 1, 6), state="running", started_at=now - 7200, units_per_hour=1.5, ends_at=now + 300.0)
     enter("b", state="running", started_at=now, ends_at=now + 3000.0)
-    figures = Figures(
+    figures = LiveUsage(
         at=now,
         host=HostState(12.0, 64 * GIB, 8 * GIB),
         ram={"a": 3 * GIB},
@@ -128,14 +128,14 @@ def test_figures_limits_and_units(store: Store, enter: Callable[..., None]) -> N
 @pytest.mark.parametrize(
     ("want", "strangers", "whole", "known"),
     [
-        (Want("X", 1), (), 93.0, 93.0),
-        pytest.param(Want("X", 1, 6), (), 93.0, None, id="others may have the rest"),
-        pytest.param(Want("X", 1), ("python",), 93.0, None, id="a stranger is on it"),
-        pytest.param(Want("X", 1, 6), (), 0.0, 0.0, id="nobody does anything"),
+        (CardRequest("X", 1), (), 93.0, 93.0),
+        pytest.param(CardRequest("X", 1, 6), (), 93.0, None, id="others may have the rest"),
+        pytest.param(CardRequest("X", 1), ("python",), 93.0, None, id="a stranger is on it"),
+        pytest.param(CardRequest("X", 1, 6), (), 0.0, 0.0, id="nobody does anything"),
     ],
 )
 def test_where_processes_are_not_told_apart_a_whole_card_is_its_holders(
-    want: Want,
+    want: CardRequest,
     strangers: tuple[str, ...],
     whole: float,
     known: float | None,
@@ -143,14 +143,14 @@ def test_where_processes_are_not_told_apart_a_whole_card_is_its_holders(
     enter: Callable[..., None],
 ) -> None:
     enter("a", want, state="running", started_at=time.time())
-    figures = Figures(1.0, HostState(None, None, None), cards={"GPU-0": CardSample("GPU-0", 0, utilisation=whole)})
+    figures = LiveUsage(1.0, HostState(None, None, None), cards={"GPU-0": CardSample("GPU-0", 0, utilisation=whole)})
     devices = (CARDS[0]._replace(strangers=strangers), CARDS[1])
     (seen,) = take_snapshot(store, devices, LabOptions(), TYPES, figures).runtimes
     assert seen.utilisation == known
 
 
 def test_a_card_that_is_no_longer_there(store: Store, enter: Callable[..., None]) -> None:
-    enter("a", Want("X", 2), state="running", started_at=time.time())
+    enter("a", CardRequest("X", 2), state="running", started_at=time.time())
     taken = take_snapshot(store, CARDS[:1], LabOptions(), TYPES, NOTHING)
     assert [(share.uuid, share.index, share.name) for share in taken.runtimes[0].cards] == [
         ("GPU-0", 0, "X"),
@@ -159,16 +159,16 @@ def test_a_card_that_is_no_longer_there(store: Store, enter: Callable[..., None]
 
 
 def test_a_week_that_is_spent_leaves_the_cpu(store: Store, enter: Callable[..., None]) -> None:
-    enter("a", Want("X", 1), state="running", started_at=time.time())
+    enter("a", CardRequest("X", 1), state="running", started_at=time.time())
     store.add_usage("a", 3600.0, 3600.0, 1.0)
     taken = take_snapshot(store, CARDS, LabOptions(gpu_hours_per_week=1.0), TYPES, NOTHING)
     assert free_types(taken) == ["cpu"]
-    assert why_not(taken, "half-x") == "this week's 1 h of card time are spent"
+    assert why_not(taken, "half-x") == "this week's 1 h of card time are used up"
 
 
 def test_the_dead_are_cleared_away(store: Store, row: Callable[..., RuntimeRow]) -> None:
     lock = store.hold("a")
-    store.enqueue(row("a", want=Want("X", 1), state="waiting", boot="another boot"))
+    store.enqueue(row("a", want=CardRequest("X", 1), state="waiting", boot="another boot"))
     store.acquire("a", CARDS)
     os.close(lock)
     taken = take_snapshot(store, CARDS, LabOptions(), TYPES, NOTHING)
@@ -183,15 +183,15 @@ def test_the_dead_are_cleared_away(store: Store, row: Callable[..., RuntimeRow])
 def runtime(lab: Any) -> Iterator[str]:
     Path(lab.environ["OWNLAB_CONFIG"]).write_text("[limits]\nsession_hours = 1\nextend_minutes = 30\n")
     plan = start.make_plan(lab.half, runtime="abcd-1", cwd="/", notebook="work/train.ipynb")
-    child = start.spawn(plan, lab.environ)
-    start.await_state(plan, 60.0, child)
+    child = start.start_supervisor(plan, lab.environ)
+    start.wait_until_started(plan, 60.0, child)
     yield plan.runtime
     operations.end_runtime(plan, child, "the test is over")
 
 
 def test_a_runtime_as_people_see_it(runtime: str, store: Store, until: Callable[..., Any]) -> None:
     devices, types = read_devices(), read_specs(Path(os.environ["OWNLAB_KERNELS"]))
-    meter = Meter()
+    meter = UsageSampler()
 
     def look() -> Snapshot | None:
         figures = meter.sample(store.runtimes(), devices)
@@ -228,7 +228,7 @@ def test_stop_without_its_folder(
 ) -> None:
     """As root for somebody else, or from an account with another OWNLAB_HOME: through the supervisor's process."""
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "elsewhere"))
-    with pytest.raises(LabError, match="alone, from the account"):
+    with pytest.raises(LabError, match="from the account"):
         extend_runtime(store, runtime)
     stop_runtime(store, runtime)
     until(lambda: lab.left() == {})
@@ -237,7 +237,7 @@ def test_stop_without_its_folder(
 def test_a_name_that_fits_two_is_refused(store: Store, enter: Callable[..., None]) -> None:
     enter("abc1")
     enter("abc2")
-    with pytest.raises(LabError, match=r"may be any of these runtimes: abc1 .*, abc2"):
+    with pytest.raises(LabError, match=r"matches several runtimes: abc1 .* and abc2"):
         find_runtime(store, "abc")
     assert find_runtime(store, "abc1").id == "abc1"
 
@@ -249,7 +249,7 @@ def test_a_notebook_is_found_without_its_ending_where_it_is_the_only_one(
     enter("b", notebook="/lab/Untitled1.ipynb")
     assert find_runtime(store, "Untitled").id == "a"
     enter("c", notebook="/lab/deep/Untitled.ipynb")
-    with pytest.raises(LabError, match=r"may be any of these runtimes: a .*, c"):
+    with pytest.raises(LabError, match=r"matches several runtimes: a .* and c"):
         find_runtime(store, "Untitled")
 
 
@@ -257,7 +257,7 @@ def test_a_row_that_names_a_process_which_is_not_the_runtimes_ends_nobody(
     store: Store, enter: Callable[..., None]
 ) -> None:
     enter("a")  # its row names this very process
-    with pytest.raises(LabError, match="its supervisor is not the process that its row names"):
+    with pytest.raises(LabError, match="its supervisor is not the process that the store names"):
         stop_runtime(store, "a")
 
 
@@ -267,9 +267,9 @@ def test_other_peoples_runtimes_are_left_alone(store: Store, row: Callable[..., 
     store.enqueue(row("a", uid=4711))
     os.seteuid(65534)
     try:
-        with pytest.raises(LabError, match="runtime a is ann's; only ann or root can stop it"):
+        with pytest.raises(LabError, match="runtime a belongs to ann; only ann or root may stop it"):
             stop_runtime(store, "a")
-        with pytest.raises(LabError, match="only ann or root can extend it"):
+        with pytest.raises(LabError, match="only ann or root may extend it"):
             extend_runtime(store, "a")
     finally:
         os.seteuid(0)
@@ -283,12 +283,12 @@ def test_a_runtime_that_cannot_keep_what_it_says_is_told(
     lock = store.hold("a")
     store.enqueue(row("a", uid=os.geteuid(), lab="somewhere", notebook="/work/train.ipynb"))
     folder = journal_folder("a")
-    make_private(folder)
+    make_journal_folder(folder)
     for words, told in (
         ("", ()),
-        ("what it says is not kept: No space left on device", ("train.ipynb: what it says",)),
+        ("its output cannot be saved: No space left on device", ("train.ipynb: its output",)),
     ):
         write_trouble(folder, words)
         notices = take_snapshot(store, CARDS, LabOptions(), TYPES, NOTHING).notices
-        assert tuple(notice[:25] for notice in notices) == told
+        assert tuple(notice[:23] for notice in notices) == told
     os.close(lock)

@@ -20,14 +20,14 @@ from ownlab.errors import DeadlineError, LabError
 from ownlab.lab.runtimes import operations, start, state
 from ownlab.lab.runtimes.plan import Plan, read_plan
 from ownlab.lab.store.setup import init_shared
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
 
 
 @pytest.fixture
 def started(lab: Any) -> Iterator[tuple[Plan, dict[str, Any]]]:
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ)
-    child = start.spawn(plan, lab.environ)
-    yield plan, start.await_state(plan, 60.0, child)
+    child = start.start_supervisor(plan, lab.environ)
+    yield plan, start.wait_until_started(plan, 60.0, child)
     operations.end_runtime(plan, child, "the test is over")
 
 
@@ -47,7 +47,7 @@ def test_a_plan_is_private_and_holds_no_environment(lab: Any) -> None:
     assert [device.number for device in plan.devices] == [0, 1, 2, 3]
     assert (plan.probe, plan.units_per_hour) == (None, 0.5)
     assert plan.journal == str(lab.folder / "home" / "journals" / "r1")
-    with pytest.raises(LabError, match="is there already"):
+    with pytest.raises(LabError, match="exists already"):
         start.make_plan(lab.half, runtime="r1", cwd="/", env=environ)
     operations.remove_folders(plan)
     assert lab.left() == {}
@@ -69,12 +69,12 @@ def test_sockets_are_at_home_where_the_path_is_short(lab: Any) -> None:
 def test_sockets_are_elsewhere_where_the_path_is_too_long(lab: Any, until: Any) -> None:
     environ = {**lab.environ, "OWNLAB_HOME": str(lab.folder / ("long" * 20))}
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=environ)
-    child = start.spawn(plan, environ)
+    child = start.start_supervisor(plan, environ)
     try:
-        start.await_state(plan, 60.0, child)
+        start.wait_until_started(plan, 60.0, child)
         assert plan.sockets.startswith("/tmp/ownlab-")
         assert mode_of(plan.sockets) == 0o700
-        until(lambda: ask(plan.sockets, "status")["state"] == "running")
+        until(lambda: send_command(plan.sockets, "status")["state"] == "running")
     finally:
         operations.end_runtime(plan, child, "the test is over")
     assert not os.path.exists(plan.sockets)
@@ -103,39 +103,39 @@ def test_the_state_of_a_runtime(started: tuple[Plan, dict[str, Any]]) -> None:
     assert all(now["connection"][f"{name}_port"] > 0 for name in ("shell", "iopub", "stdin", "control", "hb"))
     assert mode_of(os.path.join(plan.home, "state.json")) == 0o600
     assert mode_of(os.path.join(plan.home, "log")) == 0o600
-    assert all(state.lives(now[name]) for name in ("keeper", "supervisor", "kernel"))
-    assert not state.lives({**now["kernel"], "started": 1})
-    assert state.exit_code(plan.home) is None
+    assert all(state.is_alive(now[name]) for name in ("keeper", "supervisor", "kernel"))
+    assert not state.is_alive({**now["kernel"], "started": 1})
+    assert state.kernel_exit_code(plan.home) is None
     operations.send_signal({**now["kernel"], "started": 1}, 9)
-    assert state.lives(now["kernel"])
+    assert state.is_alive(now["kernel"])
 
 
 def test_ports_that_are_in_use_are_told(lab: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        connection = {**start.fresh_connection(), "shell_port": taken.getsockname()[1]}
+        connection = {**start.new_connection(), "shell_port": taken.getsockname()[1]}
         plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ, connection=connection)
-        child = start.spawn(plan, lab.environ)
+        child = start.start_supervisor(plan, lab.environ)
         with pytest.raises(LabError, match="in use"):
-            start.await_state(plan, 60.0, child)
+            start.wait_until_started(plan, 60.0, child)
     assert lab.left() == {}
 
 
 def test_a_folder_that_is_gone_is_told(lab: Any) -> None:
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/not/there", env=lab.environ)
-    child = start.spawn(plan, lab.environ)
+    child = start.start_supervisor(plan, lab.environ)
     with pytest.raises(LabError, match="/not/there"):
-        start.await_state(plan, 60.0, child)
+        start.wait_until_started(plan, 60.0, child)
     assert lab.left() == {}
 
 
 def test_a_supervisor_that_cannot_start_is_told_with_its_last_words(lab: Any) -> None:
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ)
     Path(plan.home, "plan.json").write_text("{}")
-    child = start.spawn(plan, lab.environ)
+    child = start.start_supervisor(plan, lab.environ)
     with pytest.raises(LabError, match=r"ended with exit code 1: .*Error"):
-        start.await_state(plan, 60.0, child)
+        start.wait_until_started(plan, 60.0, child)
     assert lab.left() == {}
 
 
@@ -148,9 +148,9 @@ def test_a_start_that_takes_too_long_is_given_up(lab: Any, tmp_path: Path) -> No
     given["metadata"]["ownlab"]["python"] = str(python)
     spec.write_text(json.dumps(given))
     plan = start.make_plan(lab.card, runtime="r1", cwd="/", env=lab.environ)
-    child = start.spawn(plan, lab.environ)
+    child = start.start_supervisor(plan, lab.environ)
     with pytest.raises(DeadlineError, match="did not start in 1 s"):
-        start.await_state(plan, 1.0, child)
+        start.wait_until_started(plan, 1.0, child)
     assert lab.left() == {}
 
 
@@ -158,7 +158,7 @@ def test_it_ends_when_its_starter_lets_go(lab: Any, until: Any) -> None:
     code = (
         "import os, sys, time; from ownlab.lab.runtimes import start\n"
         "plan = start.make_plan('ownlab-cpu', runtime='r1', cwd='/')\n"
-        "start.await_state(plan, 60.0, child := start.spawn(plan, os.environ)); print('up', flush=True); time.sleep(600)"
+        "start.wait_until_started(plan, 60.0, child := start.start_supervisor(plan, os.environ)); print('up', flush=True); time.sleep(600)"
     )
     starter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=lab.environ)
     try:

@@ -11,7 +11,7 @@ import pytest
 from ownlab.config.limits import Limits
 from ownlab.lab.runtimes.records import UsageLine
 from ownlab.lab.runtimes.usage_report import usage_report
-from ownlab.lab.store.rows import RuntimeRow, Want
+from ownlab.lab.store.rows import CardRequest, RuntimeRow
 from ownlab.lab.store.store import Store
 
 HOUR = 3600.0
@@ -27,7 +27,15 @@ def used(store: Store, row: Callable[..., RuntimeRow]) -> Store:
     ):
         lock = store.hold(name)
         label = "Python 3 (1 × X)" if cards else "Python 3 (CPU)"
-        store.enqueue(row(name, person=person, notebook=notebook, label=label, want=Want("X", 1) if cards else Want()))
+        store.enqueue(
+            row(
+                name,
+                person=person,
+                notebook=notebook,
+                label=label,
+                want=CardRequest("X", 1) if cards else CardRequest(),
+            )
+        )
         store.add_usage(name, 2 * HOUR, 2 * HOUR * cards, 4.0 * cards)
         store.release(name)
         os.close(lock)

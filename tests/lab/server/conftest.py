@@ -19,7 +19,7 @@ import httpx
 import pytest
 import websocket
 
-from ownlab.lab.runtimes.state import lives, read_state
+from ownlab.lab.runtimes.state import is_alive, read_state
 
 TOKEN = "a-token-of-the-tests"
 FOUR_CARDS = Path(__file__).resolve().parents[2] / "machines" / "gtx1080ti-x4.json"
@@ -188,7 +188,7 @@ class LabServer:
             self.process.wait()
         for home in (self.home / "runtimes").glob("*"):
             for process in self.processes(home.name):
-                if lives(process):
+                if is_alive(process):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process["pid"], signal.SIGKILL)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ownlab.lab.journal.records import Record, event
-from ownlab.lab.journal.storage import About, write_about
-from ownlab.lab.journal.writer import Writer
+from ownlab.lab.journal.storage import JournalInfo, write_journal_info
+from ownlab.lab.journal.writer import JournalWriter
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -42,8 +42,8 @@ class Telling:
         self.folder = home / "journals" / self.runtime
         self.position = 0
         self._at = time.time() if started_at is None else started_at
-        write_about(self.folder, About(self.runtime, str(notebook), lab, "ownlab-cpu", self._at))
-        self._writer = Writer(str(self.folder))
+        write_journal_info(self.folder, JournalInfo(self.runtime, str(notebook), lab, "ownlab-cpu", self._at))
+        self._writer = JournalWriter(str(self.folder))
         self._record(event(1, self._at, "kernel", launch=1))
 
     def asks(self, cell: str, code: str = "", **metadata: Any) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from ownlab.lab.runtimes.state import lives
+from ownlab.lab.runtimes.state import is_alive
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer, Page
@@ -38,7 +38,7 @@ def test_a_running_cell_goes_on_without_its_server(
     page.printed("line 2")
     for signum in (signal.SIGKILL, signal.SIGTERM):
         lab.end(signum)
-        assert all(lives(process) for process in before)
+        assert all(is_alive(process) for process in before)
         lab.start()
 
         assert [one["id"] for one in lab.get("/api/kernels").json()] == [kernel]
@@ -65,7 +65,7 @@ def check_that_it_obeys(lab: LabServer, page: Page, session: dict[str, Any], unt
     assert lab.processes(kernel)[:2] == before[:2], "the same keeper and supervisor"
 
     lab.client.delete(f"{lab.url}/api/sessions/{session['id']}").raise_for_status()
-    until(lambda: not any(lives(process) for process in before), "no process is left")
+    until(lambda: not any(is_alive(process) for process in before), "no process is left")
     until(lambda: not (lab.home / "runtimes" / kernel).exists(), "its folder is gone")
     assert lab.get("/api/kernels").json() == []
     assert not list((lab.home.parent / "jupyter-runtime").glob("kernel-*.json"))
@@ -108,7 +108,7 @@ def test_a_kernel_that_died_meanwhile_is_cleared_away(
     # The keeper first, so that nobody is left to clear up.
     for process in lab.processes(kernel):
         os.kill(process["pid"], signal.SIGKILL)
-    until(lambda: not any(lives(process) for process in lab.processes(kernel)), "all are dead")
+    until(lambda: not any(is_alive(process) for process in lab.processes(kernel)), "all are dead")
 
     lab.start()
     assert lab.get("/api/kernels").json() == []

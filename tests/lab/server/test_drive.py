@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.lab.server.line_page import LinePage
 
-from ownlab.lab.runtimes.drive import remote_in
+from ownlab.lab.runtimes.drive import find_mount
 from ownlab.lab.runtimes.plan import read_plan
 
 if TYPE_CHECKING:
@@ -153,9 +153,9 @@ def test_a_path_with_too_many_slashes_stays_in_it(lab: LabServer, drive: Path) -
 
 
 def test_where_a_remote_is_mounted() -> None:
-    assert remote_in(MOUNTS, "gdrive:my files/") == "/content/drive/MyDrive"
-    assert remote_in(MOUNTS, "other:") is None
-    assert remote_in("", "gdrive:") is None
+    assert find_mount(MOUNTS, "gdrive:my files/") == "/content/drive/MyDrive"
+    assert find_mount(MOUNTS, "other:") is None
+    assert find_mount("", "gdrive:") is None
 
 
 def test_a_remote_that_nobody_has_mounted(new_lab: Callable[[str], LabServer]) -> None:
@@ -164,7 +164,9 @@ def test_a_remote_that_nobody_has_mounted(new_lab: Callable[[str], LabServer]) -
     lab.start()
     said = lab.client.get(lab.url + CONTENTS)
     assert said.status_code == 409
-    assert said.json()["message"].startswith("Your drive is the remote gdrive:, which is seen here while a notebook")
+    assert said.json()["message"].startswith(
+        "Your drive is the remote gdrive:, which is accessible only while a notebook"
+    )
     assert "drive.mount" in said.json()["message"]
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import websocket
 
-from ownlab.lab.runtimes.state import lives
+from ownlab.lab.runtimes.state import is_alive
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
@@ -95,7 +95,7 @@ def test_stop(lab: LabServer, until: Callable[..., Any]) -> None:
     processes = lab.processes(kernel)
     assert lab.post(f"/ownlab/api/runtimes/{kernel}/stop", {"now": True}).json()["runtime"] == kernel
     page.until(lambda one: one["msg_type"] == "status" and one["content"]["execution_state"] == "dead")
-    until(lambda: not any(lives(process) for process in processes), "no process is left")
+    until(lambda: not any(is_alive(process) for process in processes), "no process is left")
     assert lab.get("/api/kernels").json() == [], "it is not started anew"
     assert lab.get("/api/sessions").json() == []
 

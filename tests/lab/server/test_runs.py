@@ -19,7 +19,7 @@ from tests.lab.server.telling import notebook_of
 
 from ownlab.lab.runtimes import start
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
@@ -42,8 +42,8 @@ class Run:
             notebook=str(notebook),
             journal=True,
         )
-        self.process: subprocess.Popen[bytes] = start.spawn(self.plan, lab.environ)
-        start.await_state(self.plan, child=self.process)
+        self.process: subprocess.Popen[bytes] = start.start_supervisor(self.plan, lab.environ)
+        start.wait_until_started(self.plan, child=self.process)
 
     def end(self) -> None:
         assert self.process.stdin is not None
@@ -111,7 +111,7 @@ def test_it_is_gone_from_the_lab_when_it_ends_and_nobody_starts_its_kernel_again
 ) -> None:
     run = begin(lab.folder / "ends.ipynb")
     assert sessions(lab)["ends.ipynb"] == run.id
-    state = ask(run.plan.sockets, "status")
+    state = send_command(run.plan.sockets, "status")
     os.kill(state["kernel"]["pid"], signal.SIGKILL)
     until(lambda: "ends.ipynb" not in sessions(lab), "its session is gone")
     assert lab.client.get(f"{lab.url}/api/kernels/{run.id}").status_code == 404

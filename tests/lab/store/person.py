@@ -12,7 +12,7 @@ from typing import Any
 
 from ownlab.errors import OwnlabError
 from ownlab.lab.store.orphans import boot_id
-from ownlab.lab.store.rows import Device, Place, Process, RuntimeRow, Want
+from ownlab.lab.store.rows import CardRequest, Device, Process, QueuePosition, RuntimeRow
 from ownlab.lab.store.store import Store
 from ownlab.processes.procfs import process_started
 
@@ -51,7 +51,7 @@ class Person:
                 notebook=f"/home/{self.name}/{runtime}.ipynb",
                 type="ownlab-test",
                 label="Python 3 (test)",
-                want=Want(*want),
+                want=CardRequest(*want),
                 state="waiting",
                 queued_at=now,
                 started_at=None,
@@ -70,7 +70,7 @@ class Person:
 
     def acquire(self, runtime: str, quota: float | None = None) -> dict[str, Any]:
         got = self.store.acquire(runtime, self.devices, quota=quota)
-        if isinstance(got, Place):
+        if isinstance(got, QueuePosition):
             return got._asdict()
         return {"devices": [lease.device for lease in got], "parts": [lease.parts for lease in got]}
 
@@ -82,7 +82,7 @@ class Person:
         return self.store.reap()
 
     def runtimes(self) -> list[list[Any]]:
-        return [[row.id, row.person, row.uid, self.store.alive(row.id)] for row in self.store.runtimes()]
+        return [[row.id, row.person, row.uid, self.store.is_alive(row.id)] for row in self.store.runtimes()]
 
     def use(self, runtime: str, card_seconds: float) -> None:
         self.store.add_usage(runtime, card_seconds, card_seconds, 0.0)

@@ -25,14 +25,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ownlab.lab.store.orphans import boot_id
-from ownlab.lab.store.rows import Device, Place, Process, RuntimeRow, Want
+from ownlab.lab.store.rows import CardRequest, Device, Process, QueuePosition, RuntimeRow
 from ownlab.lab.store.store import Store
 from ownlab.processes.procfs import process_started
 from ownlab.units import PARTS
 
 KIND = "Fake card"
 DEVICES = [Device(f"GPU-{number}", "nvidia", number, KIND) for number in range(4)]
-WANTS = [Want(KIND, 1), Want(KIND, 1), Want(KIND, 2), Want(KIND, 4), Want(KIND, 1, 6), Want(KIND, 1, 4), Want()]
+WANTS = [
+    CardRequest(KIND, 1),
+    CardRequest(KIND, 1),
+    CardRequest(KIND, 2),
+    CardRequest(KIND, 4),
+    CardRequest(KIND, 1, 6),
+    CardRequest(KIND, 1, 4),
+    CardRequest(),
+]
 PR_SET_CHILD_SUBREAPER = 36
 ENOUGH = 10  # so many are killed at least, however slow the machine
 PATIENCE = 100.0  # nobody waits longer than this: the queue is fair
@@ -110,7 +118,7 @@ class Worker:
             self.live(f"w{self.number}-{os.getpid()}-{turn}", self.random.choice(WANTS))
             turn += 1
 
-    def live(self, runtime: str, want: Want) -> None:
+    def live(self, runtime: str, want: CardRequest) -> None:
         lock = self.store.hold(runtime)
         now = self.random.uniform(-1e9, 1e10)  # a clock that jumps
         rest = (self.me, self.me, None, False, now, None, "", True, 0.0)
@@ -118,7 +126,7 @@ class Worker:
             RuntimeRow(runtime, os.getuid(), "ann", None, "", "t", "", want, "waiting", now, None, boot_id(), *rest)
         )
         deadline = time.monotonic() + PATIENCE
-        while isinstance(leases := self.store.acquire(runtime, DEVICES), Place):
+        while isinstance(leases := self.store.acquire(runtime, DEVICES), QueuePosition):
             assert time.monotonic() < deadline, f"{runtime} waits for ever: {leases}"
             time.sleep(self.random.uniform(0.05, 0.15))
         assert [lease.parts for lease in leases] == [want.parts] * want.cards

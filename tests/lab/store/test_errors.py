@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from ownlab.errors import StoreError
-from ownlab.lab.store.errors import told
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.errors import store_errors
+from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 
-# Adds usage until the disk takes no more, says what it was told, then has room again and goes on.
+# Adds usage until the disk takes no more, prints the error, then has room again and goes on.
 FULL = """
 import json, resource, sys
 sys.path.insert(0, sys.argv[2])
@@ -79,7 +79,7 @@ def test_a_store_that_may_not_be_written_is_said(open_folder: Path, someone: Cal
         path.chmod(mode)
     try:
         with pytest.raises(refused, match=r"may not be written|cannot be opened") as raised:
-            someone("ann", uid=uid, at=place).ask("come", runtime="a", want=Want())
+            someone("ann", uid=uid, at=place).ask("come", runtime="a", want=CardRequest())
         assert raised.value.kind == "StoreError"
         assert raised.value.hint
     finally:
@@ -109,7 +109,7 @@ def test_a_database_that_stays_locked_is_said(folder: Path) -> None:
     with Store.open(folder) as store:
         assert store.runtimes() == []  # who only reads does not wait
         store._connection.execute("PRAGMA busy_timeout = 50")
-        with pytest.raises(StoreError, match="kept it locked") as raised:
+        with pytest.raises(StoreError, match="has locked it") as raised:
             store.release("a")
     assert "Try again" in raised.value.hint
 
@@ -118,12 +118,12 @@ def test_a_database_that_stays_locked_is_said(folder: Path) -> None:
     ("raised", "message"),
     [
         (sqlite3.OperationalError("database or disk is full"), "the disk is full"),
-        (sqlite3.OperationalError("something new"), "refused: something new"),
+        (sqlite3.OperationalError("something new"), "failed: something new"),
         (OSError(28, "No space left on device", "/x/y"), r"No space left on device \(/x/y\)"),
         (OSError(30, "Read-only file system"), "Read-only file system"),
     ],
 )
 def test_every_failure_has_words(raised: Exception, message: str) -> None:
-    with pytest.raises(StoreError, match=message) as caught, told("/x"):
+    with pytest.raises(StoreError, match=message) as caught, store_errors("/x"):
         raise raised
     assert caught.value.__cause__ is raised

@@ -64,7 +64,7 @@ def test_a_shared_store_that_is_closed_to_us_is_told_of(root: Path) -> None:
     (root / "var/lib/ownlab/db").chmod(0o500)
     choice = choose_store(LabOptions(), mount(root, LOCAL), root=root)
     assert not choice.shared
-    assert "is not open to you" in choice.notice
+    assert "You may not use this machine's shared store" in choice.notice
 
 
 def test_a_home_on_the_network_has_its_store_on_a_local_disk(root: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_folder_that_somebody_else_may_have_made_is_refused(root: Path, trap: 
     else:
         path.mkdir(0o700)
         path.chmod(0o770)
-    with pytest.raises(StoreError, match="is not ours alone"):
+    with pytest.raises(StoreError, match="is not private"):
         choose_store(LabOptions(), mount(root, HOME_ON_NFS), root=root)
 
 
@@ -95,7 +95,7 @@ def test_a_folder_of_another_user_is_refused(root: Path) -> None:
     path = root / f"var/tmp/ownlab-{os.geteuid()}"
     path.mkdir(0o700)
     os.chown(path, 65534, 65534)
-    with pytest.raises(StoreError, match="is not ours alone"):
+    with pytest.raises(StoreError, match="is not private"):
         choose_store(LabOptions(), mount(root, HOME_ON_NFS), root=root)
 
 

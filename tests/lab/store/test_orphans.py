@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.store.orphans import Left, ancestors, boot_id, end_remains, in_words
-from ownlab.lab.store.rows import Process, RuntimeRow, Want
+from ownlab.lab.store.orphans import Orphan, boot_id, describe_orphans, end_orphans, own_ancestors
+from ownlab.lab.store.rows import CardRequest, Process, RuntimeRow
 from ownlab.processes.procfs import process_started
 
 NOBODY = Process(2**22 + 1, 1)
@@ -25,7 +25,7 @@ DEAD = f"dead-{os.getpid()}"
 def row(runtime: str = DEAD, kernel: Process | None = None, boot: str | None = None) -> RuntimeRow:
     rest = (NOBODY, NOBODY, kernel, False, 0.0, None, "", True, 0.0)
     here = boot_id() if boot is None else boot
-    return RuntimeRow(runtime, os.getuid(), "ann", None, "", "t", "", Want(), "running", 0.0, None, here, *rest)
+    return RuntimeRow(runtime, os.getuid(), "ann", None, "", "t", "", CardRequest(), "running", 0.0, None, here, *rest)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def identity(process: subprocess.Popen[bytes], shift: int = 0) -> Process:
 
 def test_a_marked_process_is_ended(start: Callable[..., Any]) -> None:
     mine, other, almost = start(marker=DEAD), start(marker=DEAD + "er"), start(marker=DEAD[:-1])
-    assert end_remains([(row(), os.getuid())]) == {}
+    assert end_orphans([(row(), os.getuid())]) == {}
     assert mine.wait(20) == -signal.SIGKILL
     assert other.poll() is None
     assert almost.poll() is None
@@ -57,26 +57,26 @@ def test_a_marked_process_is_ended(start: Callable[..., Any]) -> None:
 
 def test_a_process_that_the_row_names_is_ended_with_its_session(start: Callable[..., Any]) -> None:
     kernel = start("sh", "-c", "sleep 60 & sleep 60")
-    assert end_remains([(row(kernel=identity(kernel)), os.getuid())]) == {}
+    assert end_orphans([(row(kernel=identity(kernel)), os.getuid())]) == {}
     assert kernel.wait(20) == -signal.SIGKILL
 
 
 def test_a_pid_that_is_used_again_is_left_alone(start: Callable[..., Any]) -> None:
     kernel = start("sh", "-c", "sleep 60 & sleep 60")
-    assert end_remains([(row(kernel=identity(kernel, shift=-7)), os.getuid())]) == {}
+    assert end_orphans([(row(kernel=identity(kernel, shift=-7)), os.getuid())]) == {}
     assert kernel.poll() is None
 
 
 def test_a_process_of_another_runtime_in_the_session_is_left_alone(start: Callable[..., Any]) -> None:
     kernel = start(marker="another")
-    assert end_remains([(row(kernel=identity(kernel)), os.getuid())]) == {}
+    assert end_orphans([(row(kernel=identity(kernel)), os.getuid())]) == {}
     assert kernel.poll() is None
 
 
 def test_what_belongs_to_another_than_the_locks_owner_is_not_ended(start: Callable[..., Any]) -> None:
     marked = start(marker=DEAD)
     for owner in (os.getuid() + 1, None):  # a row in another's name; a row without a lock file
-        left = end_remains([(row(), owner)])
+        left = end_orphans([(row(), owner)])
         assert [one.pid for one in left[DEAD]] == [marked.pid]
     assert marked.poll() is None
 
@@ -92,32 +92,32 @@ def test_a_session_whose_leader_has_gone_counts_but_is_not_ended(
     try:
         leader.kill()
         leader.wait(20)
-        left = end_remains([(row(kernel=kernel), os.getuid())])
+        left = end_orphans([(row(kernel=kernel), os.getuid())])
         assert member in [one.pid for one in left[DEAD]]
         assert process_started(member) is not None
     finally:
         for child in left[DEAD]:
             os.kill(child.pid, signal.SIGKILL)
-    wait_until(lambda: end_remains([(row(kernel=kernel), os.getuid())]) == {})
+    wait_until(lambda: end_orphans([(row(kernel=kernel), os.getuid())]) == {})
 
 
 def test_nothing_is_left_of_an_earlier_boot(start: Callable[..., Any]) -> None:
     marked = start(marker=DEAD)
-    assert end_remains([(row(boot="another"), os.getuid())]) == {}
+    assert end_orphans([(row(boot="another"), os.getuid())]) == {}
     assert marked.poll() is None
 
 
 def test_processes_that_are_not_looked_at(start: Callable[..., Any]) -> None:
     marked = start(marker=DEAD)
-    assert end_remains([(row(), os.getuid())], but={marked.pid}) == {}
+    assert end_orphans([(row(), os.getuid())], but={marked.pid}) == {}
     assert marked.poll() is None
 
 
 def test_we_are_never_ended_and_count_as_left() -> None:
     me = Process(os.getpid(), process_started(os.getpid()) or 0)
-    left = end_remains([(row(kernel=me)._replace(keeper=me), os.getuid())], but=_all_but_me())
+    left = end_orphans([(row(kernel=me)._replace(keeper=me), os.getuid())], but=_all_but_me())
     assert [one.pid for one in left[DEAD]] == [os.getpid()]
-    assert {os.getpid(), os.getppid()} <= ancestors()
+    assert {os.getpid(), os.getppid()} <= own_ancestors()
 
 
 def _all_but_me() -> set[int]:
@@ -128,24 +128,27 @@ def _all_but_me() -> set[int]:
 def test_a_zombie_holds_nothing(start: Callable[..., Any], wait_until: Callable[[Callable[[], object]], None]) -> None:
     child = start("true", marker=DEAD)
     wait_until(lambda: f"{child.pid} (true) Z" in Path(f"/proc/{child.pid}/stat").read_text())
-    assert end_remains([(row(kernel=identity(child)), os.getuid())]) == {}
+    assert end_orphans([(row(kernel=identity(child)), os.getuid())]) == {}
 
 
 def test_those_that_fork_while_they_are_ended_are_all_ended(start: Callable[..., Any]) -> None:
     forking = start("sh", "-c", "while :; do sleep 0.01 & wait; done", marker=DEAD)
-    assert end_remains([(row(), os.getuid())], seconds=20.0) == {}
+    assert end_orphans([(row(), os.getuid())], seconds=20.0) == {}
     assert forking.wait(20) == -signal.SIGKILL
 
 
 def test_what_is_left_in_words() -> None:
-    some = [Left(number, 1, "python", False) for number in range(1, 7)]
-    assert in_words(some[:1]) == "its process 1 (python) is still there"
-    assert in_words(some) == "its processes 1 (python), 2 (python), 3 (python), 4 (python) and 2 more are still there"
+    some = [Orphan(number, 1, "python", False) for number in range(1, 7)]
+    assert describe_orphans(some[:1]) == "its process 1 (python) is still running"
+    assert (
+        describe_orphans(some)
+        == "its processes 1 (python), 2 (python), 3 (python), 4 (python) and 2 more are still running"
+    )
 
 
 def test_in_a_shared_store_a_row_ends_nobody_by_a_pid(start: Callable[..., Any]) -> None:
     named, marked = start(), start(marker=DEAD)
-    left = end_remains([(row(kernel=identity(named)), os.getuid())], shared=True)
+    left = end_orphans([(row(kernel=identity(named)), os.getuid())], shared=True)
     assert [one.pid for one in left[DEAD]] == [named.pid]
     assert marked.wait(20) == -signal.SIGKILL
     assert named.poll() is None

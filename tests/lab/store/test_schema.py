@@ -71,7 +71,7 @@ def test_a_newer_database_is_left_alone(database: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="written by a newer ownlab: its format is 99") as raised:
         Store.open(database.parents[1])
-    assert "Update this ownlab" in raised.value.hint
+    assert "Update ownlab" in raised.value.hint
 
 
 def test_what_is_no_database_is_said_and_kept(database: Path) -> None:

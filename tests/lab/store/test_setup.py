@@ -72,7 +72,7 @@ def test_done_again_it_keeps_the_data(folder: Path, group: str) -> None:
         store._connection.execute("INSERT INTO usage VALUES ('2026-11-15', 1, 'ann', 'a', '', '', NULL, 1, 1, 1)")
         init_shared(folder, group=group, limits={"idle": 60.0})
         assert len(store.usage("2026-11-15")) == 1
-        assert store.alive("a")
+        assert store.is_alive("a")
         assert modes(folder)["db/ownlab.db-wal"] == 0o660
         os.close(lock)
     assert json.loads((folder / "policy.json").read_text())["group"] == group
@@ -84,9 +84,9 @@ def test_done_again_it_keeps_the_data(folder: Path, group: str) -> None:
         ("{", "cannot be used"),
         ("[]", "no table of limits"),
         ('{"limits": 7}', "no table of limits"),
-        ('{"limits": {"idle": "long"}}', "idle = 'long' is no limit"),
-        ('{"limits": {"idle": -1}}', "idle = -1 is no limit"),
-        ('{"limits": {"naps": 5}}', "naps = 5 is no limit"),
+        ('{"limits": {"idle": "long"}}', "idle = 'long' is not a limit"),
+        ('{"limits": {"idle": -1}}', "idle = -1 is not a limit"),
+        ('{"limits": {"naps": 5}}', "naps = 5 is not a limit"),
     ],
 )
 def test_a_policy_with_errors_is_said(folder: Path, text: str, why: str) -> None:
@@ -112,14 +112,14 @@ def test_limits_that_are_none_are_refused(folder: Path, limits: dict[str, float 
 def test_a_folder_that_is_no_store_is_left_alone(folder: Path) -> None:
     folder.mkdir()
     (folder / "thesis.txt").write_text("mine")
-    with pytest.raises(StoreError, match="is there and is no store"):
+    with pytest.raises(StoreError, match="exists and is not a store"):
         init_shared(folder)
     assert os.listdir(folder) == ["thesis.txt"]
 
 
 def test_a_private_store_is_not_opened_up(folder: Path) -> None:
     Store.open(folder).close()
-    with pytest.raises(StoreError, match="is there and is a private store"):
+    with pytest.raises(StoreError, match="is a private store"):
         init_shared(folder)
     assert modes(folder)["db/ownlab.db"] == 0o600
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.setup import init_shared
 from ownlab.processes.procfs import process_started
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become t
 
 ANN, BOB, EVE = 54321, 54322, 54323  # nobody's numbers: no entry in /etc/passwd is needed
 GROUP = next(entry for entry in grp.getgrall() if entry.gr_gid != 0)
-ONE = Want("NVIDIA H200", 1)
-BOTH = Want("NVIDIA H200", 2)
+ONE = CardRequest("NVIDIA H200", 1)
+BOTH = CardRequest("NVIDIA H200", 2)
 
 
 @pytest.fixture(params=["group", "everyone"])
@@ -99,7 +99,7 @@ def test_a_dead_runtime_with_processes_is_not_handed_on(people: tuple[Any, Any, 
     left = ann.ask("leave", runtime="a", marked=True, session=False)
     ann.die()
     waiting = bob.ask("acquire", runtime="b")
-    assert f"ann, a.ipynb, has ended, but its process {left} (sleep) is still there" in waiting["why"]
+    assert f"ann, a.ipynb, has ended, but its process {left} (sleep) is still running" in waiting["why"]
     assert bob.ask("reap") == []
     assert not gone(left)
     again = someone("ann", uid=ANN, groups=tuple(grp_of(place)), at=place)

@@ -17,15 +17,15 @@ import pytest
 import ownlab
 from ownlab.errors import CardsTaken, DeviceUnusable, StoreError
 from ownlab.lab.store.orphans import boot_id
-from ownlab.lab.store.rows import Device, Lease, Place, Process, RuntimeRow, Want
+from ownlab.lab.store.rows import CardRequest, Device, Lease, Process, QueuePosition, RuntimeRow
 from ownlab.lab.store.store import Store
 
 KIND = "NVIDIA H200"
-ONE = Want(KIND, 1)
+ONE = CardRequest(KIND, 1)
 NOBODY = Process(2**22 + 1, 1)  # more than any pid: a row that is reaped here must not name this process
 
 
-def row(runtime: str, want: Want = ONE, **changed: Any) -> RuntimeRow:
+def row(runtime: str, want: CardRequest = ONE, **changed: Any) -> RuntimeRow:
     made = RuntimeRow(
         id=runtime,
         uid=1000,
@@ -52,7 +52,7 @@ def row(runtime: str, want: Want = ONE, **changed: Any) -> RuntimeRow:
     return made._replace(**changed)
 
 
-def come(store: Store, runtime: str, want: Want = ONE, **changed: Any) -> int:
+def come(store: Store, runtime: str, want: CardRequest = ONE, **changed: Any) -> int:
     lock = store.hold(runtime)
     store.enqueue(row(runtime, want, **changed))
     return lock
@@ -60,8 +60,8 @@ def come(store: Store, runtime: str, want: Want = ONE, **changed: Any) -> int:
 
 def test_a_row_comes_back_as_it_was_entered(store: Store) -> None:
     for given in (
-        row("cpu", Want()),
-        row("half", Want(KIND, 1, 6), lab=None, notebook="", kernel=Process(7, 8), busy=True, started_at=5.5),
+        row("cpu", CardRequest()),
+        row("half", CardRequest(KIND, 1, 6), lab=None, notebook="", kernel=Process(7, 8), busy=True, started_at=5.5),
         row("long", ends_at=9.25, ends_why="idle for 90 min", may_extend=False, notebook="/home/ann/ü ½ 'x'.ipynb"),
     ):
         lock = store.hold(given.id)
@@ -71,7 +71,7 @@ def test_a_row_comes_back_as_it_was_entered(store: Store) -> None:
 
 
 def test_a_cpu_runtime_waits_for_nothing(store: Store) -> None:
-    lock = come(store, "cpu", Want())
+    lock = come(store, "cpu", CardRequest())
     assert store.acquire("cpu", []) == ()
     assert store.runtimes()[0].state == "starting"
     assert store.leases() == []
@@ -82,15 +82,15 @@ def test_cards_are_handed_out_in_turn_and_given_back(store: Store, devices: list
     kept = {name: come(store, name) for name in ("a", "b", "c", "d")}
     assert store.acquire("a", devices) == (Lease("a", "GPU-0", 12),)
     waiting = store.acquire("d", devices)
-    assert isinstance(waiting, Place)
+    assert isinstance(waiting, QueuePosition)
     assert waiting.place == 3
     assert "card 0 (NVIDIA H200): ann, train.ipynb, since " in waiting.why
     assert store.acquire("b", devices) == (Lease("b", "GPU-1", 12),)
     assert store.acquire("b", devices) == (Lease("b", "GPU-1", 12),)  # asked again, it is told again
-    assert [store.place(name) for name in ("a", "c", "d", "nobody")] == [None, 1, 2, None]
+    assert [store.queue_position(name) for name in ("a", "c", "d", "nobody")] == [None, 1, 2, None]
     store.release("a")
     os.close(kept.pop("a"))
-    assert isinstance(store.acquire("d", devices), Place)  # the card is kept for c, who came before
+    assert isinstance(store.acquire("d", devices), QueuePosition)  # the card is kept for c, who came before
     assert store.acquire("c", devices) == (Lease("c", "GPU-0", 12),)
     assert [one.state for one in store.runtimes()] == ["starting", "starting", "waiting"]
     for lock in kept.values():
@@ -98,12 +98,12 @@ def test_cards_are_handed_out_in_turn_and_given_back(store: Store, devices: list
 
 
 def test_fractions_share_a_card_and_whole_requests_do_not(store: Store, devices: list[Device]) -> None:
-    kept = [come(store, name, Want(KIND, 1, 6)) for name in ("a", "b", "c")]
+    kept = [come(store, name, CardRequest(KIND, 1, 6)) for name in ("a", "b", "c")]
     kept.append(come(store, "whole"))
     got = [store.acquire(name, devices) for name in ("a", "b", "c")]
     assert got == [(Lease("a", "GPU-0", 6),), (Lease("b", "GPU-0", 6),), (Lease("c", "GPU-1", 6),)]
     waiting = store.acquire("whole", devices)
-    assert isinstance(waiting, Place)
+    assert isinstance(waiting, QueuePosition)
     assert ", ½, since " in waiting.why
     for lock in kept:
         os.close(lock)
@@ -115,7 +115,7 @@ def test_the_queue_does_not_look_at_the_clock(store: Store, devices: list[Device
     served: list[str] = []
     while len(served) < len(times):
         for name in ("d", "c", "b", "a"):
-            if name not in served and not isinstance(store.acquire(name, devices), Place):
+            if name not in served and not isinstance(store.acquire(name, devices), QueuePosition):
                 served.append(name)
         for name in served:
             store.release(name)
@@ -125,8 +125,8 @@ def test_the_queue_does_not_look_at_the_clock(store: Store, devices: list[Device
 
 
 def test_a_request_that_can_never_be_served_is_refused(store: Store, devices: list[Device]) -> None:
-    kept = [come(store, "four", Want(KIND, 4)), come(store, "gone", Want("NVIDIA T4", 1))]
-    with pytest.raises(DeviceUnusable, match="This machine has 2 × NVIDIA H200; 4 were asked for"):
+    kept = [come(store, "four", CardRequest(KIND, 4)), come(store, "gone", CardRequest("NVIDIA T4", 1))]
+    with pytest.raises(DeviceUnusable, match="This machine has 2 × NVIDIA H200, but 4 were requested"):
         store.acquire("four", devices)
     with pytest.raises(DeviceUnusable, match="This machine has no NVIDIA T4; it has 2 × NVIDIA H200"):
         store.acquire("gone", devices)
@@ -139,7 +139,7 @@ def test_a_strangers_card_is_not_handed_out(store: Store, devices: list[Device])
     lock = come(store, "a")
     used = [device._replace(strangers=("python x.py (pid 7) of bob, 12 GiB",)) for device in devices]
     waiting = store.acquire("a", used)
-    assert isinstance(waiting, Place)
+    assert isinstance(waiting, QueuePosition)
     assert "card 1: used without a lease by python x.py (pid 7) of bob, 12 GiB" in waiting.why
     assert store.acquire("a", devices) == (Lease("a", "GPU-0", 12),)
     os.close(lock)
@@ -155,7 +155,7 @@ def test_usage_adds_what_it_is_given(store: Store) -> None:
     assert (used.person, used.runtime, used.kind) == ("ann", "a", KIND)
     assert used.notebook == "/home/ann/renamed.ipynb"
     assert used.day == time.strftime("%Y-%m-%d", time.gmtime())
-    with pytest.raises(ValueError, match="usage only grows"):
+    with pytest.raises(ValueError, match="usage must not be negative"):
         store.add_usage("a", -1.0, 0.0, 0.0)
     store.release("a")
     os.close(lock)
@@ -164,12 +164,17 @@ def test_usage_adds_what_it_is_given(store: Store) -> None:
 
 
 def test_a_week_that_is_used_up_gives_no_more_cards(store: Store, devices: list[Device]) -> None:
-    kept = [come(store, "a"), come(store, "b"), come(store, "cpu", Want()), come(store, "bob", uid=1001, person="bob")]
+    kept = [
+        come(store, "a"),
+        come(store, "b"),
+        come(store, "cpu", CardRequest()),
+        come(store, "bob", uid=1001, person="bob"),
+    ]
     assert store.acquire("a", devices, quota=7200.0)
     store.add_usage("a", 7200.0, 7200.0, 0.0)
     assert store.card_seconds_this_week(1000) == 7200.0
     assert store.card_seconds_this_week(1001) == 0.0
-    with pytest.raises(CardsTaken, match=r"ann has used 2\.0 h of cards this week; 2\.0 h are allowed"):
+    with pytest.raises(CardsTaken, match=r"ann has used 2\.0 h of card time this week; 2\.0 h are allowed"):
         store.acquire("b", devices, quota=7200.0)
     store.release("b")
     assert store.acquire("cpu", devices, quota=7200.0) == ()
@@ -186,8 +191,8 @@ def test_rows_are_changed_by_field(store: Store) -> None:
     assert (changed.state, changed.kernel, changed.busy, changed.started_at) == ("running", Process(11, 12), True, 3.5)
     store.update("a", kernel=None)
     assert store.runtimes()[0].kernel is None
-    for wrong in ({"id": "b"}, {"want": Want()}, {"colour": 1}, {}):
-        with pytest.raises(ValueError, match="not to be changed"):
+    for wrong in ({"id": "b"}, {"want": CardRequest()}, {"colour": 1}, {}):
+        with pytest.raises(ValueError, match="cannot change these fields"):
             store.update("a", **wrong)
     with pytest.raises(StoreError, match="CHECK constraint failed"):
         store.update("a", state="asleep")
@@ -209,16 +214,16 @@ def test_what_is_not_there_is_said(store: Store, devices: list[Device]) -> None:
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "-x", "a\nb", "a b"])
 def test_a_name_that_is_no_id_is_refused(store: Store, name: str) -> None:
-    with pytest.raises(StoreError, match="cannot be a runtime's id"):
+    with pytest.raises(StoreError, match="is not a valid runtime id"):
         store.hold(name)
 
 
 def test_a_released_runtime_leaves_nothing(store: Store, folder: Path) -> None:
     lock = come(store, "a")
-    assert store.alive("a")
+    assert store.is_alive("a")
     store.release("a")
     os.close(lock)
-    assert not store.alive("a")
+    assert not store.is_alive("a")
     assert store.runtimes() == []
     assert list((folder / "locks").iterdir()) == []
 
@@ -326,7 +331,7 @@ def test_the_dead_are_cleared_away(store: Store, devices: list[Device], someone:
         ann.ask("come", runtime=name, want=ONE)
         ann.ask("acquire", runtime=name)
     lock = come(store, "mine")
-    assert isinstance(store.acquire("mine", devices), Place)
+    assert isinstance(store.acquire("mine", devices), QueuePosition)
     ann.die()
     assert store.acquire("mine", devices) == (Lease("mine", "GPU-0", 12),)
     assert [one.id for one in store.runtimes()] == ["mine"]
@@ -335,11 +340,11 @@ def test_the_dead_are_cleared_away(store: Store, devices: list[Device], someone:
 
 def test_the_dead_in_the_queue_hold_up_nobody(store: Store, devices: list[Device], someone: Callable[..., Any]) -> None:
     ann = someone("ann")
-    ann.ask("come", runtime="big", want=Want(KIND, 2))
+    ann.ask("come", runtime="big", want=CardRequest(KIND, 2))
     kept = [come(store, "a"), come(store, "b")]
-    assert isinstance(store.acquire("a", devices), Place)
+    assert isinstance(store.acquire("a", devices), QueuePosition)
     ann.die()
-    assert store.place("b") == 2
+    assert store.queue_position("b") == 2
     assert store.acquire("a", devices) == (Lease("a", "GPU-0", 12),)
     for lock in kept:
         os.close(lock)

@@ -20,12 +20,12 @@ from jupyter_client.blocking.client import BlockingKernelClient
 
 from ownlab.files import replace_file
 from ownlab.lab.journal.reader import records_after
-from ownlab.lab.journal.records import Record, as_object
+from ownlab.lab.journal.records import Record, json_object
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
 from ownlab.lab.transport import control as control_client
-from ownlab.lab.transport.journal_protocol import AGAIN, FOLLOW, HELLO, SEND, line_address, unpack
+from ownlab.lab.transport.journal_protocol import DUPLICATE, FOLLOW, HELLO, SEND, journal_address, unpack
 
 LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
 PATIENCE = 30.0
@@ -64,7 +64,7 @@ class Follower:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._socket = context.socket(zmq.DEALER)
         self._socket.sndhwm = self._socket.rcvhwm = 0
-        self._socket.connect(line_address(sockets))
+        self._socket.connect(journal_address(sockets))
         self.records: list[Record] = []
         self.refused: list[str] = []
         self._socket.send_multipart([FOLLOW, json.dumps({"only": only}).encode()])
@@ -101,9 +101,9 @@ class Follower:
         missing = {"execute_reply", "idle"}
 
         def done(record: Record) -> bool:
-            if len(record.parts) > 3 and as_object(record.parts[1]).get("msg_id") == request:
-                missing.discard(str(as_object(record.parts[3]).get("execution_state")))
-                missing.discard(str(as_object(record.parts[0]).get("msg_type")))
+            if len(record.parts) > 3 and json_object(record.parts[1]).get("msg_id") == request:
+                missing.discard(str(json_object(record.parts[3]).get("execution_state")))
+                missing.discard(str(json_object(record.parts[0]).get("msg_type")))
             return not missing
 
         return self.until(done)
@@ -117,7 +117,7 @@ class Follower:
         end = time.monotonic() + seconds
         while not found or not condition(found[-1]):
             frames = self._receive(end - time.monotonic())
-            if frames[0] == AGAIN:
+            if frames[0] == DUPLICATE:
                 self.refused.append(frames[1].decode())
             else:
                 found.append(unpack(frames))
@@ -128,7 +128,7 @@ class Follower:
         end = time.monotonic() + PATIENCE
         while name not in self.refused:
             frames = self._receive(end - time.monotonic())
-            if frames[0] == AGAIN:
+            if frames[0] == DUPLICATE:
                 self.refused.append(frames[1].decode())
             else:
                 self.records.append(unpack(frames))
@@ -195,7 +195,7 @@ class Started:
         return list(records_after(Path(self.plan.journal), after))
 
     def ask(self, do: str, **values: Any) -> dict[str, Any]:
-        return control_client.ask(self.plan.sockets, do, **values)
+        return control_client.send_command(self.plan.sockets, do, **values)
 
     def pid(self, who: str) -> int:
         return int(self.state()[who]["pid"])

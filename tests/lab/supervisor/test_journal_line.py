@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.journal.records import Record, as_object
-from ownlab.lab.store.rows import Want
+from ownlab.lab.journal.records import Record, json_object
+from ownlab.lab.store.rows import CardRequest
 
 KIND = "NVIDIA GeForce GTX 1080 Ti"
 ENDLESS = "n = 0\nwhile True:\n    get_ipython().display_pub.publish({'text/plain': str(n)})\n    n += 1"
@@ -27,16 +27,16 @@ def runtime(tmp_path_factory: pytest.TempPathFactory, module_bench: Callable[[Pa
 
 
 def kind(record: Record) -> str:
-    head = as_object(record.parts[0])
+    head = json_object(record.parts[0])
     return str(head.get("msg_type") or head.get("event"))
 
 
 def texts(records: list[Record]) -> str:
-    return "".join(as_object(record.parts[3])["text"] for record in records if kind(record) == "stream")
+    return "".join(json_object(record.parts[3])["text"] for record in records if kind(record) == "stream")
 
 
 def shown(records: list[Record]) -> list[str]:
-    return [as_object(record.parts[3])["data"]["text/plain"] for record in records if kind(record) == "display_data"]
+    return [json_object(record.parts[3])["data"]["text/plain"] for record in records if kind(record) == "display_data"]
 
 
 def is_question(record: Record) -> bool:
@@ -62,7 +62,7 @@ def test_numbers_have_no_holes_and_are_on_disk_before_anybody_hears(runtime: Any
     assert [record.number for record in runtime.journal()] == list(range(1, numbers[-1] + 1))
     first = follower.records[0]
     assert (first.channel, first.to_kernel, kind(first)) == ("shell", True, "execute_request")
-    assert as_object(first.parts[0])["msg_id"] == request
+    assert json_object(first.parts[0])["msg_id"] == request
     assert texts(follower.records) == "".join(f"{n}\n" for n in range(50))
     on_shell = [kind(record) for record in follower.records if record.channel == "shell"]
     assert on_shell == ["execute_request", "execute_reply"] * 2
@@ -81,7 +81,7 @@ def test_who_comes_in_the_middle_reads_the_beginning_from_disk(runtime: Any) -> 
     runtime.ask("signal", signum=int(signal.SIGINT))
 
     def over(record: Record) -> bool:
-        return kind(record) == "execute_reply" and as_object(record.parts[1])["msg_id"] == request
+        return kind(record) == "execute_reply" and json_object(record.parts[1])["msg_id"] == request
 
     first.until(over)
     second.until(over)
@@ -95,7 +95,7 @@ def test_hello_says_how_things_stand(runtime: Any) -> None:
     follower = runtime.follow()
     request = follower.send("kernel_info_request", {})
     follower.until(
-        lambda record: kind(record) == "kernel_info_reply" and as_object(record.parts[1])["msg_id"] == request
+        lambda record: kind(record) == "kernel_info_reply" and json_object(record.parts[1])["msg_id"] == request
     )
     spoken = follower.run("1")
 
@@ -103,7 +103,7 @@ def test_hello_says_how_things_stand(runtime: Any) -> None:
 
     assert (hello["busy"], hello["execution_state"], hello["launch"]) == (False, "idle", 1)
     assert hello["kernel_info"]["language_info"]["name"] == "python"
-    assert hello["kernel_session"] == as_object(spoken[-1].parts[0])["session"]
+    assert hello["kernel_session"] == json_object(spoken[-1].parts[0])["session"]
     assert hello["position"] == spoken[-1].number
 
 
@@ -136,7 +136,7 @@ def test_a_question_is_answered_once_by_whoever_is_first(runtime: Any) -> None:
     heard = follower.until_done(request)
     assert texts(heard) == "one two\n"
     answers = [record for record in runtime.journal() if kind(record) == "input_reply"][-2:]
-    assert [as_object(record.parts[3])["value"] for record in answers] == ["one", "two"]
+    assert [json_object(record.parts[3])["value"] for record in answers] == ["one", "two"]
     assert [record.parts[1] for record in answers] == [first.parts[0], second.parts[0]]
 
     nobody_asked = follower.answer(second, "three")
@@ -198,7 +198,7 @@ def test_a_password_reaches_the_kernel_and_not_the_disk(runtime: Any) -> None:
     assert b"open-sesame" not in on_disk
     assert not any(b"open-sesame" in part for record in follower.records for part in record.parts)
     (kept,) = [record for record in follower.records if kind(record) == "input_reply"]
-    assert as_object(kept.parts[3]) == {"value": None, "status": "ok"}
+    assert json_object(kept.parts[3]) == {"value": None, "status": "ok"}
 
 
 def test_a_client_of_jupyters_own_protocol_beside_a_follower(runtime: Any) -> None:
@@ -220,7 +220,7 @@ def test_a_client_of_jupyters_own_protocol_beside_a_follower(runtime: Any) -> No
     assert texts(follower.until_done(own)) == "own\n"
     client.input("nobody asked")
     assert client.execute_interactive("1", timeout=30)["content"]["status"] == "ok"
-    answers = [as_object(record.parts[3])["value"] for record in runtime.journal() if kind(record) == "input_reply"]
+    answers = [json_object(record.parts[3])["value"] for record in runtime.journal() if kind(record) == "input_reply"]
     assert "nobody asked" not in answers
 
 
@@ -270,15 +270,15 @@ def test_a_restart_is_an_event_and_what_is_sent_meanwhile_waits(bench: Any) -> N
     runtime.ask("relaunch")
 
     heard = follower.until_done(request)
-    assert as_object(next(record for record in heard if kind(record) == "kernel").parts[0])["launch"] == 2
+    assert json_object(next(record for record in heard if kind(record) == "kernel").parts[0])["launch"] == 2
     assert texts(heard) == "False\n"
     assert runtime.follow().hello["launch"] == 2
 
 
 def test_cells_wait_for_a_card(bench: Any) -> None:
-    first = bench.start_in_lab(want=Want(KIND, 1), devices=bench.cards[:1])
+    first = bench.start_in_lab(want=CardRequest(KIND, 1), devices=bench.cards[:1])
     first.wait("running")
-    second = bench.start_in_lab(want=Want(KIND, 1), devices=bench.cards[:1], wait=True)
+    second = bench.start_in_lab(want=CardRequest(KIND, 1), devices=bench.cards[:1], wait=True)
     second.wait("waiting")
     follower = second.follow()
     assert (follower.hello["launch"], follower.hello["execution_state"]) == (0, "starting")

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ownlab.lab.journal.records import EVENT, as_object
-from ownlab.lab.journal.storage import read_about, read_trouble
+from ownlab.lab.journal.records import EVENT, json_object
+from ownlab.lab.journal.storage import read_journal_info, read_trouble
 
 
 def events(runtime: Any) -> list[dict[str, Any]]:
-    return [as_object(record.parts[0]) for record in runtime.journal() if record.channel == EVENT]
+    return [json_object(record.parts[0]) for record in runtime.journal() if record.channel == EVENT]
 
 
 def streams(records: list[Any]) -> str:
-    return "".join(as_object(record.parts[3])["text"] for record in records if b'"stream"' in record.parts[0])
+    return "".join(json_object(record.parts[3])["text"] for record in records if b'"stream"' in record.parts[0])
 
 
 def test_a_full_disk_ends_no_kernel_and_is_told(bench: Any, waiting: Callable[..., Any]) -> None:
@@ -79,13 +79,13 @@ def test_a_journal_knows_its_notebook(bench: Any) -> None:
     runtime = bench.start_in_lab(notebook="/work/train.ipynb")
     runtime.wait("running")
     folder = Path(runtime.plan.journal)
-    about = read_about(folder)
+    about = read_journal_info(folder)
     assert about is not None
     assert (about.runtime, about.notebook, about.lab) == (runtime.plan.runtime, "/work/train.ipynb", "lab")
 
     runtime.ask("rename", notebook="/work/other.ipynb")
 
-    assert read_about(folder) == about._replace(notebook="/work/other.ipynb")
+    assert read_journal_info(folder) == about._replace(notebook="/work/other.ipynb")
     assert folder.stat().st_mode & 0o777 == 0o700
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ownlab.config.limits import Limits
 from ownlab.errors import LabError
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.rows import CardRequest
 
 # A process that nothing connects with its kernel any more but what it inherited: two forks, a session of its own.
 ESCAPE = """
@@ -41,7 +41,7 @@ def escape(runtime: Any, path: Path, waiting: Callable[..., Any]) -> int:
 
 def unlocked(bench: Any, runtime: Any) -> bool:
     with bench.store as store:
-        return not store.alive(runtime.plan.runtime)
+        return not store.is_alive(runtime.plan.runtime)
 
 
 def test_a_runtime_ends_and_leaves_nothing(bench: Any) -> None:
@@ -73,7 +73,7 @@ def test_its_files_are_its_owners_and_hold_no_environment(bench: Any) -> None:
 
 
 def test_the_kernel_has_its_marks_and_none_of_ours(bench: Any, tmp_path: Path) -> None:
-    runtime = bench.start(want=Want("NVIDIA GeForce GTX 1080 Ti", 1, 6), devices=bench.cards)
+    runtime = bench.start(want=CardRequest("NVIDIA GeForce GTX 1080 Ti", 1, 6), devices=bench.cards)
     code = f"""
 import os, signal
 assert os.environ["OWNLAB_RUNTIME"] == {runtime.plan.runtime!r}
@@ -93,7 +93,7 @@ assert not [name for name in names if name.endswith((".db", "-wal", "control"))]
 
 
 def test_a_relaunch_keeps_ports_cards_and_clients(bench: Any) -> None:
-    runtime = bench.start(want=Want("NVIDIA GeForce GTX 1080 Ti", 2), devices=bench.cards)
+    runtime = bench.start(want=CardRequest("NVIDIA GeForce GTX 1080 Ti", 2), devices=bench.cards)
     client = runtime.ready()
     before = runtime.state()
 
@@ -158,14 +158,14 @@ def test_the_death_of_the_keeper_ends_everything(bench: Any, waiting: Callable[.
 def test_the_death_of_both_ends_the_kernel_and_the_next_one_clears_up(
     bench: Any, waiting: Callable[..., Any], gone: Any
 ) -> None:
-    runtime = bench.start(want=Want("NVIDIA GeForce GTX 1080 Ti", 4), devices=bench.cards)
+    runtime = bench.start(want=CardRequest("NVIDIA GeForce GTX 1080 Ti", 4), devices=bench.cards)
     away = escape(runtime, bench.folder / "away", waiting)
     keeper, supervisor = runtime.pid("keeper"), runtime.pid("supervisor")
 
     os.kill(supervisor, signal.SIGSTOP)
     os.kill(keeper, signal.SIGKILL)
     os.kill(supervisor, signal.SIGKILL)
-    second = bench.start(want=Want("NVIDIA GeForce GTX 1080 Ti", 4), devices=bench.cards, wait=True)
+    second = bench.start(want=CardRequest("NVIDIA GeForce GTX 1080 Ti", 4), devices=bench.cards, wait=True)
 
     second.ready()
     assert gone(away)

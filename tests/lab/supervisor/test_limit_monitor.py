@@ -12,7 +12,7 @@ import pytest
 
 from ownlab.config.limits import Limits
 from ownlab.errors import LabError
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.rows import CardRequest
 
 KIND = "NVIDIA GeForce GTX 1080 Ti"
 
@@ -53,7 +53,7 @@ print(json.dumps([{{**json.loads({device!r}), 'utilisation': 90 if os.path.exist
 """
     runtime = bench.start(
         limits=Limits(idle=1.0),
-        want=Want(KIND, 1),
+        want=CardRequest(KIND, 1),
         devices=bench.cards[:1],
         probe=[sys.executable, "-c", probe],
     )
@@ -89,12 +89,12 @@ def test_a_session_warns_is_extended_and_ends(bench: Any, waiting: Callable[...,
 def test_what_has_no_end_is_not_extended(bench: Any) -> None:
     runtime = bench.start()
     runtime.ready()
-    with pytest.raises(LabError, match="no end that may be put off"):
+    with pytest.raises(LabError, match="no time limit to extend"):
         runtime.ask("extend")
 
 
 def test_a_week_that_is_spent_ends_it(bench: Any) -> None:
-    runtime = bench.start(want=Want(KIND, 2), devices=bench.cards, limits=Limits(card_seconds_per_week=4.0))
+    runtime = bench.start(want=CardRequest(KIND, 2), devices=bench.cards, limits=Limits(card_seconds_per_week=4.0))
     runtime.ready()
 
     assert runtime.ended() == 0
@@ -103,7 +103,9 @@ def test_a_week_that_is_spent_ends_it(bench: Any) -> None:
         used = store.usage("2000-01-01")[0]
         assert used.card_seconds == pytest.approx(2 * used.seconds)
         assert used.card_seconds >= 4.0
-    second = bench.start(want=Want(KIND, 1), devices=bench.cards, limits=Limits(card_seconds_per_week=4.0), wait=True)
+    second = bench.start(
+        want=CardRequest(KIND, 1), devices=bench.cards, limits=Limits(card_seconds_per_week=4.0), wait=True
+    )
     assert second.ended() != 0
     assert second.state()["state"] == "refused"
     assert "this week" in second.state()["reason"]

@@ -5,75 +5,75 @@ from __future__ import annotations
 import pytest
 
 from ownlab.config.limits import Limits
-from ownlab.lab.supervisor.limit_monitor import Activity, Watch
+from ownlab.lab.supervisor.limit_monitor import CpuActivity, Deadlines
 
 
 def test_without_limits_nothing_ends() -> None:
-    assert Watch(Limits(), 0.0).end(idle_since=0.0) is None
+    assert Deadlines(Limits(), 0.0).nearest(idle_since=0.0) is None
 
 
 def test_idleness_counts_from_the_last_work_and_never_while_busy() -> None:
-    watch = Watch(Limits(idle=5400), 1000.0)
+    deadlines = Deadlines(Limits(idle=5400), 1000.0)
 
-    end = watch.end(idle_since=2000.0)
+    end = deadlines.nearest(idle_since=2000.0)
     assert end is not None
     assert (end.at, end.why, end.may_extend, end.idle) == (7400.0, "after 1 h 30 min idle", True, True)
-    assert watch.end(idle_since=None) is None
+    assert deadlines.nearest(idle_since=None) is None
 
 
 def test_a_session_ends_busy_or_not() -> None:
-    watch = Watch(Limits(session=12 * 3600), 1000.0)
+    deadlines = Deadlines(Limits(session=12 * 3600), 1000.0)
 
-    end = watch.end(idle_since=None)
+    end = deadlines.nearest(idle_since=None)
     assert end is not None
     assert (end.at, end.why) == (1000.0 + 12 * 3600, "sessions end after 12 h")
-    assert watch.warns_at(end) == end.at - 600
+    assert deadlines.warning_time(end) == end.at - 600
 
 
 def test_the_nearest_end_counts_and_an_extension_moves_it() -> None:
-    watch = Watch(Limits(idle=100, session=1000, extend=300), 0.0)
+    deadlines = Deadlines(Limits(idle=100, session=1000, extend=300), 0.0)
 
-    assert watch.extend(idle_since=50.0)
-    end = watch.end(idle_since=50.0)
+    assert deadlines.extend(idle_since=50.0)
+    end = deadlines.nearest(idle_since=50.0)
     assert end is not None
     assert end.at == 450.0
-    end = watch.end(idle_since=600.0)  # it worked again: the usual time from then on
+    end = deadlines.nearest(idle_since=600.0)  # it worked again: the usual time from then on
     assert end is not None
     assert end.at == 700.0
-    assert watch.extend(idle_since=None)
-    end = watch.end(idle_since=None)
+    assert deadlines.extend(idle_since=None)
+    end = deadlines.nearest(idle_since=None)
     assert end is not None
     assert end.at == 1300.0
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(session=1000, extend=0)])
 def test_where_no_extension_is_allowed_none_is_given(limits: Limits) -> None:
-    assert Watch(limits, 0.0).extend(idle_since=None) is None
+    assert Deadlines(limits, 0.0).extend(idle_since=None) is None
 
 
 def test_a_week_that_is_spent_ends_it_and_is_not_extended() -> None:
-    watch = Watch(Limits(card_seconds_per_week=3600), 0.0)
+    deadlines = Deadlines(Limits(card_seconds_per_week=3600), 0.0)
 
-    watch.note_week(now=10.0, card_seconds_used=3000.0, cards=0.5)
-    end = watch.end(idle_since=None)
+    deadlines.note_weekly_usage(now=10.0, card_seconds_used=3000.0, cards=0.5)
+    end = deadlines.nearest(idle_since=None)
     assert end is not None
-    assert (end.at, end.why) == (10.0 + 1200.0, "this week's 1 h of card time are spent")
-    assert watch.extend(idle_since=None) is None
-    watch.note_week(now=20.0, card_seconds_used=9000.0, cards=0.5)
-    assert watch.end(idle_since=None) == end._replace(at=20.0)
+    assert (end.at, end.why) == (10.0 + 1200.0, "this week's 1 h of card time are used up")
+    assert deadlines.extend(idle_since=None) is None
+    deadlines.note_weekly_usage(now=20.0, card_seconds_used=9000.0, cards=0.5)
+    assert deadlines.nearest(idle_since=None) == end._replace(at=20.0)
 
 
 def test_a_cpu_runtime_spends_nothing_of_the_week() -> None:
-    watch = Watch(Limits(card_seconds_per_week=3600), 0.0)
-    watch.note_week(now=10.0, card_seconds_used=3600.0, cards=0.0)
-    assert watch.end(idle_since=None) is None
+    deadlines = Deadlines(Limits(card_seconds_per_week=3600), 0.0)
+    deadlines.note_weekly_usage(now=10.0, card_seconds_used=3600.0, cards=0.0)
+    assert deadlines.nearest(idle_since=None) is None
 
 
 def test_work_is_more_than_a_twentieth_of_a_core() -> None:
-    activity = Activity(now=0.0, cpu_seconds=100.0)
+    activity = CpuActivity(now=0.0, cpu_seconds=100.0)
 
-    assert not activity.works(now=60.0, cpu_seconds=102.0)
-    assert activity.works(now=120.0, cpu_seconds=106.0)
-    assert not activity.works(now=180.0, cpu_seconds=90.0)  # a process has ended, and its sum with it
-    assert not activity.works(now=180.1, cpu_seconds=90.01)  # one tick of the clock is no work
-    assert activity.works(now=181.0, cpu_seconds=90.5)
+    assert not activity.is_active(now=60.0, cpu_seconds=102.0)
+    assert activity.is_active(now=120.0, cpu_seconds=106.0)
+    assert not activity.is_active(now=180.0, cpu_seconds=90.0)  # a process has ended, and its sum with it
+    assert not activity.is_active(now=180.1, cpu_seconds=90.01)  # one tick of the clock is no work
+    assert activity.is_active(now=181.0, cpu_seconds=90.5)

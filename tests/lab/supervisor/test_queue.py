@@ -7,15 +7,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.rows import CardRequest
 
 KIND = "NVIDIA GeForce GTX 1080 Ti"
 
 
 def test_the_second_waits_and_starts_when_the_first_ends(bench: Any) -> None:
-    first = bench.start(want=Want(KIND, 1), devices=bench.cards[:1], notebook="train.ipynb")
+    first = bench.start(want=CardRequest(KIND, 1), devices=bench.cards[:1], notebook="train.ipynb")
     first.ready()
-    second = bench.start(want=Want(KIND, 1), devices=bench.cards[:1], wait=True)
+    second = bench.start(want=CardRequest(KIND, 1), devices=bench.cards[:1], wait=True)
     state = second.wait("waiting")
     assert (state["place"], state["devices"], state["kernel"]) == (1, [], None)
     assert "train.ipynb" in state["reason"]
@@ -30,9 +30,9 @@ def test_the_second_waits_and_starts_when_the_first_ends(bench: Any) -> None:
 
 
 def test_who_may_not_wait_is_refused(bench: Any) -> None:
-    first = bench.start(want=Want(KIND, 1), devices=bench.cards[:1], notebook="train.ipynb")
+    first = bench.start(want=CardRequest(KIND, 1), devices=bench.cards[:1], notebook="train.ipynb")
     first.wait("running")
-    second = bench.start(want=Want(KIND, 1), devices=bench.cards[:1])
+    second = bench.start(want=CardRequest(KIND, 1), devices=bench.cards[:1])
 
     assert second.ended() != 0
 
@@ -43,7 +43,7 @@ def test_who_may_not_wait_is_refused(bench: Any) -> None:
 
 
 def test_what_no_waiting_can_help_is_refused(bench: Any) -> None:
-    runtime = bench.start(want=Want("NVIDIA H200", 1), devices=bench.cards, wait=True)
+    runtime = bench.start(want=CardRequest("NVIDIA H200", 1), devices=bench.cards, wait=True)
 
     assert runtime.ended() != 0
     assert runtime.state()["state"] == "refused"
@@ -51,9 +51,9 @@ def test_what_no_waiting_can_help_is_refused(bench: Any) -> None:
 
 
 def test_a_waiting_runtime_can_be_ended_in_every_way(bench: Any) -> None:
-    bench.start(want=Want(KIND, 1), devices=bench.cards[:1]).wait("running")
+    bench.start(want=CardRequest(KIND, 1), devices=bench.cards[:1]).wait("running")
     asked, shut, orphaned = (
-        bench.start(want=Want(KIND, 1), devices=bench.cards[:1], wait=True, detached=detached)
+        bench.start(want=CardRequest(KIND, 1), devices=bench.cards[:1], wait=True, detached=detached)
         for detached in (True, True, False)
     )
     for runtime in (asked, shut, orphaned):
@@ -72,7 +72,7 @@ def test_cards_are_read_anew_while_it_waits(bench: Any, waiting: Callable[..., A
     stranger = bench.cards[0]._replace(strangers=("python train.py (pid 4711) of ann, 9 GiB",))
     free = json.dumps([bench.cards[0]._asdict()])
     runtime = bench.start(
-        want=Want(KIND, 1), devices=(stranger,), wait=True, probe=[sys.executable, "-c", f"print({free!r})"]
+        want=CardRequest(KIND, 1), devices=(stranger,), wait=True, probe=[sys.executable, "-c", f"print({free!r})"]
     )
     assert "train.py" in runtime.wait("waiting")["reason"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.supervisor.process_tree import identify
 
 KIND = "NVIDIA GeForce GTX 1080 Ti"
@@ -28,7 +28,7 @@ def start(bench: Any, chance: random.Random) -> Any:
     how_long = f"{chance.uniform(0.05, 0.5):.2f}" if chance.random() < 0.9 else FOR_EVER
     return bench.start(
         argv=[sys.executable, "-S", str(KERNEL), str(bench.folder), how_long, chance.choice(["escapes", "stays"])],
-        want=Want(KIND, chance.choice([1, 1, 1, 2])),
+        want=CardRequest(KIND, chance.choice([1, 1, 1, 2])),
         devices=bench.cards,
         wait=chance.random() < 0.95,
     )
@@ -87,5 +87,5 @@ def test_no_card_is_ever_double_booked_or_leaked(bench: Any, waiting: Callable[.
         assert os.listdir(bench.folder / "store" / "locks") == []
     assert len(list(bench.folder.glob("ran-*"))) >= expected > 0
     assert [pid for one in bench.started for pid in marked(one.plan.runtime)] == []
-    last = bench.start(want=Want(KIND, 4), devices=bench.cards)
+    last = bench.start(want=CardRequest(KIND, 4), devices=bench.cards)
     assert last.wait("running")["devices"] == [card.uuid for card in bench.cards]

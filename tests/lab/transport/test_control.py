@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ownlab.errors import LabError
-from ownlab.lab.transport.control import Listener, ask
+from ownlab.lab.transport.control import ControlServer, send_command
 
 
 def echo(request: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def echo(request: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Path]:
-    listener = Listener(str(tmp_path / "control"), echo, patience=1.0)
+    listener = ControlServer(str(tmp_path / "control"), echo, timeout=1.0)
     over = threading.Event()
 
     def serve() -> None:
@@ -52,24 +52,24 @@ def raw(folder: Path, line: bytes) -> bytes:
 
 def test_a_request_is_answered_whatever_its_size(served: Path) -> None:
     text = "ü" * 100_000
-    assert ask(str(served), "say", text=text) == {"heard": {"do": "say", "text": text}}
+    assert send_command(str(served), "say", text=text) == {"heard": {"do": "say", "text": text}}
 
 
 def test_a_refusal_is_an_error_in_words(served: Path) -> None:
     with pytest.raises(LabError, match="The runtime refused: not now"):
-        ask(str(served), "refuse")
+        send_command(str(served), "refuse")
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{\n", b"[1]\n", b"\xff\n"])
 def test_what_is_no_request_is_told(served: Path, line: bytes) -> None:
-    assert b"a request is one line with a JSON object" in raw(served, line)
+    assert b"a request must be one line with a JSON object" in raw(served, line)
 
 
 def test_who_asks_in_pieces_or_says_nothing_keeps_nobody_waiting(served: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as slow:
         slow.connect(str(served / "control"))
         slow.sendall(b'{"do": ')
-        assert ask(str(served), "say")["heard"] == {"do": "say"}
+        assert send_command(str(served), "say")["heard"] == {"do": "say"}
         slow.sendall(b'"slow"}\n')
         slow.settimeout(10)
         assert slow.recv(1000) == b'{"ok": true, "heard": {"do": "slow"}}\n'
@@ -79,12 +79,12 @@ def test_silence_is_ended(served: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
         silent.settimeout(20)
         silent.connect(str(served / "control"))
-        assert b"no request came" in silent.recv(1000)
+        assert b"no request arrived" in silent.recv(1000)
 
 
 def test_nobody_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="does not answer: No such file"):
-        ask(str(tmp_path), "status")
+        send_command(str(tmp_path), "status")
 
 
 def test_an_answer_that_never_comes_is_an_error(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_answer_that_never_comes_is_an_error(tmp_path: Path) -> None:
         deaf.bind(str(tmp_path / "control"))
         deaf.listen()
         with pytest.raises(LabError, match=r"did not answer within 0\.1 s"):
-            ask(str(tmp_path), "status", timeout=0.1)
+            send_command(str(tmp_path), "status", timeout=0.1)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become someone else")
@@ -112,6 +112,6 @@ def test_someone_else_is_turned_away(served: Path) -> None:
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
-    assert b"belongs to someone else" in os.read(answers, 1000)
+    assert b"belongs to another user" in os.read(answers, 1000)
     os.close(answers)
     os.close(inward)

@@ -122,7 +122,7 @@ def test_cores_that_are_not_plugged_in_do_not_count(tree: Tree, h200_files: dict
 
 def test_without_cpuinfo_all_is_unknown(tree: Tree) -> None:
     cpu = read_cpu(tree({"proc/self/status": "Cpus_allowed_list:\t0\n"}))
-    assert cpu.usable_cores == cpu.model == Unknown("there is no /proc/cpuinfo here")
+    assert cpu.usable_cores == cpu.model == Unknown("/proc/cpuinfo does not exist")
 
 
 @pytest.mark.parametrize("cores", ["0-999999999", "0-1,5-99999999999", "123456", "0-"])
@@ -178,6 +178,6 @@ def test_shm_is_measured(tree: Tree, h200_files: dict[str, str | bytes]) -> None
 
 def test_no_shm(tree: Tree) -> None:
     memory = read_memory(tree({"proc/meminfo": "MemTotal: lots\n"}))
-    assert memory.shm_total == memory.shm_free == Unknown("there is no /dev/shm here")
-    assert memory.total == Unknown("/proc/meminfo says MemTotal: lots")
+    assert memory.shm_total == memory.shm_free == Unknown("/dev/shm does not exist")
+    assert memory.total == Unknown("/proc/meminfo has MemTotal: lots, which is not a number")
     assert memory.available == Unknown("/proc/meminfo has no MemAvailable")

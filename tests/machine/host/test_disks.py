@@ -114,7 +114,7 @@ def test_a_virtual_disk_does_not_tell_what_it_is_made_of(tree: Tree, model: str)
         f"{BLOCK}/sda/device/model": model,
         "sys/dev/block/8:0": "-> ../../devices/pci0000:00/block/sda",
     }
-    assert disks_of(tree(files))["/"].rotational == Unknown("sda is a virtual disk: what lies beneath is not told")
+    assert disks_of(tree(files))["/"].rotational == Unknown("sda is a virtual disk, which hides the physical disk")
 
 
 def test_btrfs_is_found_by_its_name(tree: Tree) -> None:
@@ -141,7 +141,9 @@ def test_a_mount_that_does_not_answer_keeps_nobody_waiting(tree: Tree) -> None:
     disks = {disk.mount: disk for disk in value_of(read_disks(root, statvfs=statvfs, deadline=0.5)) or ()}
     server_returns.set()
     assert disks["/mnt/nas"].total == Unknown("/mnt/nas did not answer in 0.5 s")
-    assert disks["/mnt/bucket"].free == Unknown("/mnt/bucket cannot be measured: Transport endpoint is not connected")
+    assert disks["/mnt/bucket"].free == Unknown(
+        "the size of /mnt/bucket cannot be read: Transport endpoint is not connected"
+    )
     assert isinstance(disks["/home"].total, Known)
 
 

@@ -34,7 +34,7 @@ def test_devices_with_and_without_drivers(tree: Tree) -> None:
 
 
 def test_modules_loaded_and_built_in(tree: Tree) -> None:
-    assert read_modules(tree({})) == Unknown("there is no /proc/modules here")
+    assert read_modules(tree({})) == Unknown("/proc/modules does not exist")
     loaded = "nvidia_uvm 1785856 0 - Live 0x0 (OE)\nnvidia 9789440 2 nvidia_uvm, Live 0x0 (OE)\next4 1 1 - Live 0x0\n"
     root = tree({"proc/modules": loaded, "sys/module/i915/": "", "sys/module/ext4/": ""})
     assert read_modules(root) == Known(("nvidia", "nvidia_uvm", "i915"), source="/proc/modules")
@@ -46,7 +46,7 @@ def test_direct_paths(tree: Tree, h200_files: dict[str, str | bytes]) -> None:
     assert value_of(network.rdma_devices) == ("mlx5_0",)
     assert value_of(network.nvme_devices) == ("nvme0",)
     assert isinstance(network.gpudirect_rdma, Unknown)
-    assert "the open kernel module may serve it" in network.gpudirect_rdma.reason
+    assert "the open kernel module may support it" in network.gpudirect_rdma.reason
     assert value_of(network.gpudirect_storage) is False
     network = read_network(tree({"sys/module/nvidia_peermem/": "", "sys/module/nvidia_fs/": ""}))
     assert network.gpudirect_rdma == Known(True, source="module nvidia_peermem")

@@ -73,7 +73,7 @@ def test_secure_boot(tree: Tree, files: dict[str, str | bytes], expected: bool) 
     [
         ({"sys/firmware/": ""}, "/sys/firmware is hidden from this container"),
         ({EFIVAR: b"\x06"}, f"/{EFIVAR} is too short"),
-        ({"sys/firmware/efi/": ""}, f"there is no /{EFIVAR} here"),
+        ({"sys/firmware/efi/": ""}, f"/{EFIVAR} does not exist"),
     ],
 )
 def test_secure_boot_that_cannot_be_told(tree: Tree, files: dict[str, str | bytes], reason: str) -> None:
@@ -99,4 +99,4 @@ def test_the_running_libc_is_asked_before_any_file(tree: Tree) -> None:
 
 def test_neither_libc(tree: Tree) -> None:
     root = tree({"lib/ld-musl-x86_64.path": ""})
-    assert read_libc(root, live=False) == Unknown("only the running system can be asked for its libc")
+    assert read_libc(root, live=False) == Unknown("only a running system reports its C library")

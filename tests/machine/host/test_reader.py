@@ -50,7 +50,7 @@ def test_the_h200_machine_from_its_files(tree: Tree, h200_files: dict[str, str |
     assert known["network.rdma_devices"] == ()
     assert known["network.gpudirect_rdma"] is False
     assert known["secure_boot"] is False
-    assert host.kernel_log == Unknown("only the running kernel has a log")
+    assert host.kernel_log == Unknown("only a running kernel has a log")
 
 
 def test_this_machine_is_read_without_gaps() -> None:
@@ -67,8 +67,8 @@ def test_an_empty_root_gives_reasons(tmp_path: Path) -> None:
     facts = facts_of(read_host(tmp_path, environ={}))
     known = {name for name, fact in facts.items() if isinstance(fact, Known)}
     assert known == {"family", "platform"}
-    assert facts["memory.total"] == Unknown("there is no /proc/meminfo here")
-    assert facts["pci"] == Unknown("there is no /sys/bus/pci/devices here")
+    assert facts["memory.total"] == Unknown("/proc/meminfo does not exist")
+    assert facts["pci"] == Unknown("/sys/bus/pci/devices does not exist")
 
 
 def test_garbage_gives_reasons_and_no_crash(tree: Tree, h200_files: dict[str, str | bytes]) -> None:

@@ -48,7 +48,7 @@ def test_proprietary_module_whose_version_stands_in_proc_alone(tmp_path: Path) -
 def test_nothing_there(tmp_path: Path) -> None:
     nvidia = read_driver(tmp_path, NOTHING)
     assert nvidia.module_version == Unknown("/sys/module/nvidia/version does not exist")
-    assert nvidia.library_version == Unknown("no libnvidia-ml.so or libcuda.so in the usual folders")
+    assert nvidia.library_version == Unknown("the usual folders have no libnvidia-ml.so or libcuda.so")
     assert nvidia.device_files == Known((), source="/dev")
     assert not has_sign(tmp_path, NOTHING)
 
@@ -89,7 +89,7 @@ def test_only_libcuda_is_there(tmp_path: Path) -> None:
 def test_wsl_has_libraries_without_version(tmp_path: Path) -> None:
     write(tmp_path, "usr/lib/wsl/lib/libnvidia-ml.so.1", "")
     nvidia = read_driver(tmp_path, NOTHING)
-    assert nvidia.library_version == Unknown("the name of /usr/lib/wsl/lib/libnvidia-ml.so.1 carries no version")
+    assert nvidia.library_version == Unknown("the file name /usr/lib/wsl/lib/libnvidia-ml.so.1 has no version")
     assert has_sign(tmp_path, NOTHING)
 
 

@@ -45,7 +45,7 @@ def test_h200(h200_xml: str) -> None:
     assert card.mig == Known(False, source=SOURCE)
     assert card.persistence == Known(True, source=SOURCE)
     assert card.compute_mode == Known("default", source=SOURCE)
-    assert card.driver_model == Unknown('nvidia-smi says "N/A"')
+    assert card.driver_model == Unknown('nvidia-smi reports "N/A"')
     assert card.health == Known("OK", source=SOURCE)
     assert card.processes == Known((), source=SOURCE)
 
@@ -59,8 +59,8 @@ def test_the_source_is_told_by_the_caller(h200_xml: str) -> None:
 def test_mig_instances_of_an_a100(pastes: Path) -> None:
     _, (card,) = parse((pastes / "layout-v12-a100-mig.xml").read_text())
     assert value_of(card.mig) is True
-    assert card.utilisation == Unknown('nvidia-smi says "N/A"')
-    assert card.ecc.remap_pending == Unknown('nvidia-smi says "N/A"')  # the whole element says so
+    assert card.utilisation == Unknown('nvidia-smi reports "N/A"')
+    assert card.ecc.remap_pending == Unknown('nvidia-smi reports "N/A"')  # the whole element says so
     instances = value_of(card.mig_instances)
     assert instances is not None
     assert [each.uuid for each in instances] == [
@@ -97,7 +97,7 @@ def test_newest_and_older_names_of_the_same_things(pastes: Path) -> None:
     assert nvidia.cuda == Unknown("this output of nvidia-smi has no cuda_version")
     assert (value_of(old.power_draw), value_of(old.power_limit)) == (9.75, 170.0)
     assert value_of(old.throttle_reasons) == ("gpu-idle",)
-    assert old.ecc.uncorrected == Unknown('nvidia-smi says "N/A"')
+    assert old.ecc.uncorrected == Unknown('nvidia-smi reports "N/A"')
     assert value_of(old.memory_total) == 8117 * MIB
 
 
@@ -127,7 +127,7 @@ def test_ecc_errors_as_drivers_before_450_list_them() -> None:
         "</volatile><aggregate><double_bit><total>9</total></double_bit></aggregate></ecc_errors>"
     )
     assert value_of(card.ecc.corrected) == 7
-    assert card.ecc.uncorrected == Unknown('nvidia-smi says "N/A"')
+    assert card.ecc.uncorrected == Unknown('nvidia-smi reports "N/A"')
 
 
 def test_ecc_errors_by_memory_and_by_how_they_were_found() -> None:
@@ -142,15 +142,15 @@ def test_ecc_errors_by_memory_and_by_how_they_were_found() -> None:
 @pytest.mark.parametrize("said", ["N/A", "[N/A]", "Not Supported", "[Not Supported]", "ERR!", "[Unknown Error]"])
 def test_words_in_place_of_a_figure_are_the_reason(said: str) -> None:
     card = one_card(f"<utilization><gpu_util>{said}</gpu_util></utilization><serial>{said}</serial>")
-    assert card.utilisation == Unknown(f'nvidia-smi says "{said}"')
+    assert card.utilisation == Unknown(f'nvidia-smi reports "{said}"')
 
 
 def test_a_figure_that_is_none() -> None:
     card = one_card(
         "<utilization><gpu_util>lots</gpu_util></utilization><fb_memory_usage><total>x</total></fb_memory_usage>"
     )
-    assert card.utilisation == Unknown('nvidia-smi says "lots"')
-    assert card.memory_total == Unknown('nvidia-smi says "x"')
+    assert card.utilisation == Unknown('nvidia-smi reports "lots"')
+    assert card.memory_total == Unknown('nvidia-smi reports "x"')
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_reasons_for_slow_clocks() -> None:
         card = one_card(f"<clocks_{kind}_reasons>{inside}</clocks_{kind}_reasons>")
         assert value_of(card.throttle_reasons) == ("sw-power-cap", "hw-thermal", "applications-clocks", "something-new")
     assert one_card("<clocks_throttle_reasons>N/A</clocks_throttle_reasons>").throttle_reasons == Unknown(
-        'nvidia-smi says "N/A"'
+        'nvidia-smi reports "N/A"'
     )
 
 
@@ -195,8 +195,8 @@ def test_processes_under_windows_and_without_number() -> None:
     assert value_of(card.driver_model) == "WDDM"
     (process,) = value_of(card.processes) or ()
     assert (process.pid, process.kind, value_of(process.command)) == (4, "compute", "C:\\Program Files\\a b\\c.exe")
-    assert process.memory == Unknown('nvidia-smi says "N/A"')
-    assert one_card("<processes>N/A</processes>").processes == Unknown('nvidia-smi says "N/A"')
+    assert process.memory == Unknown('nvidia-smi reports "N/A"')
+    assert one_card("<processes>N/A</processes>").processes == Unknown('nvidia-smi reports "N/A"')
 
 
 def test_cut_text_keeps_whole_cards_and_the_whole_parts_of_the_broken_one(pastes: Path) -> None:

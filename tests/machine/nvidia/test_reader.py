@@ -29,7 +29,7 @@ def test_no_sign_of_nvidia_starts_nothing_and_knows_that_there_are_no_cards(
     env = fake_nvml({"init": "hang"})
     nvidia, cards = read_nvidia(tmp_path / "empty", env=env, deadline=60)
     assert cards == ()
-    assert nvidia.nvml == Unknown("there is no sign of an NVIDIA card or driver here")
+    assert nvidia.nvml == Unknown("no sign of an NVIDIA card or driver")
 
 
 def test_nvml_answers_everything_and_nvidia_smi_is_not_started(

@@ -115,9 +115,11 @@ def test_garbage_is_unknown_and_says_what_was_there(plant: Plant) -> None:
     }
     card = read_amd(plant(spoilt))[1][1]
     device = "/sys/class/drm/card1/device"
-    assert card.memory_total == Unknown(f"{device}/mem_info_vram_total holds no number: 'many'")
+    assert card.memory_total == Unknown(f"{device}/mem_info_vram_total does not contain a number: 'many'")
     assert card.utilisation == Unknown(f"{device}/gpu_busy_percent is empty")
-    assert card.pcie.generation == Unknown(f"{device}/current_link_speed says 'Unknown', which is no known rate")
+    assert card.pcie.generation == Unknown(
+        f"{device}/current_link_speed has 'Unknown', which is not a known transfer rate"
+    )
     assert isinstance(card.ecc.corrected, Unknown)
     assert isinstance(card.clocks.sm_max, Unknown)
 
@@ -133,9 +135,9 @@ def test_an_in_tree_module_has_no_version(plant: Plant) -> None:
     amd, _ = read_amd(
         plant({"/sys/module/amdgpu/parameters/vm_size": "-1\n", "/opt/rocm-6.0.2/.info/version": "6.0.2\n"})
     )
-    assert amd.driver == Unknown("amdgpu came with the kernel, and has no own version")
+    assert amd.driver == Unknown("amdgpu is part of the kernel and has no version of its own")
     assert value_of(amd.rocm) == "6.0.2"
-    assert amd.kfd == Unknown("/dev/kfd is not there")
+    assert amd.kfd == Unknown("/dev/kfd does not exist")
 
 
 def test_a_machine_without_amd(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_amd_smi_static_json(pastes: Path) -> None:
     assert card.memory_total == Known(65520 * 1024**2, source="amd-smi", unit="B")
     assert value_of(card.power_limit) == 300.0
     assert (value_of(card.pcie.generation_max), value_of(card.pcie.width_max)) == (4, 16)
-    assert card.bus_id == Unknown("amd-smi does not say")
+    assert card.bus_id == Unknown("amd-smi does not report it")
 
 
 def test_amd_smi_json_that_is_cut_gives_the_part_that_is_there(pastes: Path) -> None:
@@ -80,8 +80,8 @@ def test_amd_smi_static_text(pastes: Path) -> None:
 def test_no_watts_are_not_a_limit(pastes: Path) -> None:
     (card,) = parse_amd_smi((pastes / "amd/amd-smi-static-radeon-780m.txt").read_text())
     assert value_of(card.name) == "Phoenix3"
-    assert card.power_limit == Unknown("amd-smi says '0 W'")
-    assert card.pcie.generation_max == Unknown("amd-smi does not say")
+    assert card.power_limit == Unknown("amd-smi reports '0 W'")
+    assert card.pcie.generation_max == Unknown("amd-smi does not report it")
 
 
 def test_amd_smi_table() -> None:
@@ -139,7 +139,7 @@ def test_rocm_smi_table_of_rocm_7() -> None:
 def test_rocm_smi_of_a_card_that_does_not_answer(pastes: Path) -> None:
     (card,) = parse_rocm_smi((pastes / "amd/rocm-smi-broken-mi-2021.txt").read_text())
     assert isinstance(card.temperature, Unknown)
-    assert card.power_limit == Unknown("rocm-smi does not say")
+    assert card.power_limit == Unknown("rocm-smi does not report it")
 
 
 def test_rocm_smi_all(pastes: Path) -> None:

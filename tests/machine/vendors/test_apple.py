@@ -8,7 +8,7 @@ import pytest
 
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card
-from ownlab.machine.vendors.apple import judge_python, parse_sysctl, read_apple
+from ownlab.machine.vendors.apple import parse_sysctl, read_apple, with_python_health
 
 M2 = "machdep.cpu.brand_string: Apple M2 Pro\nhw.memsize: 34359738368\nsysctl.proc_translated: 0\n"
 TRANSLATED = "machdep.cpu.brand_string: VirtualApple @ 2.50GHz\nhw.memsize: 17179869184\nsysctl.proc_translated: 1\n"
@@ -42,7 +42,7 @@ def test_a_mac_with_an_intel_chip_has_none() -> None:
 def test_a_silent_sysctl() -> None:
     (card,) = parse_sysctl("", machine="arm64")
     assert card.name == Unknown("sysctl does not name the chip")
-    assert card.memory_total == Unknown("sysctl does not say hw.memsize")
+    assert card.memory_total == Unknown("sysctl does not report hw.memsize")
 
 
 @pytest.mark.skipif(platform.system() == "Darwin", reason="says what other systems have")
@@ -53,11 +53,11 @@ def test_other_systems_have_none() -> None:
 @pytest.mark.parametrize(("ours", "asked"), [(M2, "x86_64"), (TRANSLATED, "arm64")])
 def test_the_python_that_is_asked_about_counts_and_not_our_own(ours: str, asked: str) -> None:
     (card,) = parse_sysctl(ours, machine="arm64" if asked == "x86_64" else "x86_64")
-    judged = value_of(judge_python(card, Known(asked, source="platform.machine()")).health) or ""
+    judged = value_of(with_python_health(card, Known(asked, source="platform.machine()")).health) or ""
     assert ("Rosetta" in judged) == (asked == "x86_64")
-    assert judge_python(card, Unknown("not read")) == card
+    assert with_python_health(card, Unknown("not read")) == card
 
 
 def test_other_cards_are_not_judged() -> None:
     card = Card("amd", 0)
-    assert judge_python(card, Known("x86_64", source="platform.machine()")) == card
+    assert with_python_health(card, Known("x86_64", source="platform.machine()")) == card

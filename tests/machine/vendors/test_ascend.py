@@ -101,7 +101,7 @@ def test_two_chips_of_a_310p() -> None:
     assert (value_of(first.health), value_of(second.health)) == ("Warning", "OK")
     assert (value_of(first.memory_used), value_of(first.memory_total)) == (9216 * 1024**2, 44280 * 1024**2)
     assert (value_of(first.utilisation), value_of(second.utilisation)) == (93, 4)
-    assert first.power_draw == Unknown("npu-smi says 'NA'")
+    assert first.power_draw == Unknown("npu-smi reports 'NA'")
     assert [process.pid for process in value_of(first.processes) or ()] == [1234]
     assert [process.pid for process in value_of(second.processes) or ()] == [5678]
 
@@ -109,13 +109,13 @@ def test_two_chips_of_a_310p() -> None:
 def test_of_a_910a_the_memory_is_its_hbm() -> None:
     _, (card,) = parse_npu_smi(OLD_910A)
     assert (value_of(card.memory_used), value_of(card.memory_total)) == (1024**2, 32768 * 1024**2)
-    assert card.processes == Unknown("the table of processes is not in this text")
+    assert card.processes == Unknown("this text has no table of processes")
 
 
 def test_a_board_without_a_bus() -> None:
     _, (card,) = parse_npu_smi(BOARD_310B)
     assert (value_of(card.name), value_of(card.memory_total)) == ("Ascend 310B1", 11577 * 1024**2)
-    assert card.bus_id == Unknown("npu-smi shows no bus id")
+    assert card.bus_id == Unknown("npu-smi shows no bus ID")
 
 
 def test_a_950() -> None:
@@ -147,7 +147,7 @@ def test_recorded_tables(pastes: Path, name: str, cards: int, total: int, driver
 def test_of_two_chips_only_the_first_shows_the_power(pastes: Path) -> None:
     _, (first, second) = parse_npu_smi((pastes / "npu_smi/a3-ascend910-24.1rc3.txt").read_text())
     assert value_of(first.power_draw) == 178.8
-    assert second.power_draw == Unknown("npu-smi says '-'")
+    assert second.power_draw == Unknown("npu-smi reports '-'")
 
 
 def test_a_table_that_is_cut_in_the_middle_of_a_card() -> None:
@@ -219,4 +219,4 @@ def test_devices_without_the_tool(plant: Plant) -> None:
 def test_a_machine_without_ascend(tmp_path: Path) -> None:
     ascend, cards = read_ascend(tmp_path, {})
     assert cards == ()
-    assert ascend.driver == Unknown("/usr/local/Ascend/driver/version.info is not there")
+    assert ascend.driver == Unknown("/usr/local/Ascend/driver/version.info does not exist")

@@ -44,7 +44,7 @@ def test_tells_discrete_from_integrated(plant: Plant) -> None:
     assert (arc.vendor, arc.index, value_of(arc.bus_id)) == ("intel", 1, "0000:03:00.0")
     assert value_of(arc.name) == "Intel Alchemist (Arc A series) 0x56a0 (discrete GPU)"
     assert value_of(arc.architecture) == "Alchemist (Arc A series)"
-    assert arc.memory_total == Unknown("the kernel driver does not tell the card's memory")
+    assert arc.memory_total == Unknown("the kernel driver does not report the card's memory")
     assert value_of(arc.power_limit) == 190.0
     assert (value_of(arc.pcie.generation), value_of(arc.pcie.width_max)) == (1, 1)
     assert value_of(arc.health) == "OK"
@@ -70,7 +70,7 @@ def test_names_of_pci_ids(plant: Plant) -> None:
 
 def test_a_render_node_that_is_missing(plant: Plant) -> None:
     arc = read_intel(plant({path: text for path, text in MACHINE.items() if path != "/dev/dri/renderD128"}))[1]
-    assert value_of(arc.health) == "discrete GPU, driven by xe; /dev/dri/renderD128 is not there"
+    assert value_of(arc.health) == "discrete GPU, driven by xe; /dev/dri/renderD128 does not exist"
 
 
 def test_garbage_and_other_drivers(plant: Plant) -> None:
@@ -92,7 +92,7 @@ def test_gaudi(plant: Plant) -> None:
     first, second = read_intel(plant(files))
     assert (value_of(first.name), value_of(first.health)) == ("Intel Gaudi 2", "OK")
     assert (second.index, value_of(second.name)) == (1, "Intel Gaudi 3")
-    assert value_of(second.health) == "no kernel driver serves it (habanalabs)"
+    assert value_of(second.health) == "the kernel driver habanalabs is missing"
 
 
 def test_a_machine_without_intel(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_newer_chips_are_passed_through_vfio(plant: Plant) -> None:
 
 def test_a_chip_without_its_device_file(plant: Plant) -> None:
     _, (card,) = read_tpu(plant(_chips("0x0063\n", 1)), {})
-    assert value_of(card.health) == "no device file: /dev/accel0 is not there"
+    assert value_of(card.health) == "the device file /dev/accel0 does not exist"
 
 
 def test_a_sandbox_that_hides_the_bus(plant: Plant) -> None:
@@ -62,8 +62,8 @@ def test_a_sandbox_that_hides_the_bus(plant: Plant) -> None:
 def test_other_accelerators_and_other_passed_through_devices_are_no_tpus(plant: Plant) -> None:
     tpu, cards = read_tpu(plant({"/dev/accel/accel0": "", "/dev/vfio/12": ""}), {})
     assert cards == ()
-    assert tpu.device_files == Unknown("there is no /dev/accel* of a TPU")
-    assert tpu.accelerator_type == Unknown("neither the environment nor the PCI bus names a TPU")
+    assert tpu.device_files == Unknown("there is no TPU device file (/dev/accel*)")
+    assert tpu.accelerator_type == Unknown("neither an environment variable nor the PCI bus shows a TPU")
     assert isinstance(tpu.libtpu, Unknown)
 
 
@@ -71,7 +71,7 @@ def test_a_tpu_on_another_machine(tmp_path: Path) -> None:
     tpu, cards = read_tpu(tmp_path, {"COLAB_TPU_ADDR": "10.0.0.2:8470"})
     assert cards == ()
     assert tpu.accelerator_type == Unknown(
-        "COLAB_TPU_ADDR names a TPU on another machine (10.0.0.2:8470), and not its type"
+        "COLAB_TPU_ADDR names a TPU on another machine (10.0.0.2:8470), but not its type"
     )
 
 

@@ -224,9 +224,9 @@ def _describe(root: Path, stat: Stat) -> _Properties:
 
 
 def _uses_card(root: Path, pid: int) -> bool:
-    from ownlab.machine.nvidia.processes import why_stranger
+    from ownlab.machine.nvidia.processes import why_other_process
 
-    return why_stranger(root / "proc" / str(pid), pid) is None
+    return why_other_process(root / "proc" / str(pid), pid) is None
 
 
 def _container(groups: str) -> str:

@@ -1,4 +1,4 @@
-"""The Python environments that runtimes can start in: ownlab's own, and those that a person added by name."""
+"""The Python environments that runtimes can start in: ownlab's own, and those that the user added by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ownlab.errors import InterpreterError, LabError, RecordError, UsageError
 from ownlab.file_lock import LOCK_SECONDS, wait_for_lock
 from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
-from ownlab.text import text
+from ownlab.text import listing, text
 
 __all__ = [
     "DEFAULT",
@@ -36,13 +36,13 @@ __all__ = [
 
 DEFAULT = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-# Importing ipykernel from a cold network disk takes its time.
+# Importing ipykernel from a cold network disk is slow.
 _PROBE_SECONDS = 60.0
 _OLDEST = (3, 9)
 
 
 class Environment(Struct, frozen=True):
-    """An interpreter that has ipykernel, under a name."""
+    """A named interpreter that has ipykernel."""
 
     name: str
     python: str
@@ -56,19 +56,19 @@ class Environment(Struct, frozen=True):
 
 
 class EnvironmentList(Struct, frozen=True):
-    """What environments.json holds, and what `ownlab env --json` prints."""
+    """The content of environments.json, and of `ownlab env --json`."""
 
     environments: tuple[Environment, ...] = ()
 
 
 class EnvironmentUnfit(InterpreterError):
-    """The Python runs, and lacks what a runtime needs. The message says all of it."""
+    """The interpreter works but lacks what a runtime needs. The message is complete."""
 
     meaning = ""
 
 
 class _Answer(Struct, frozen=True):
-    """What `ownlab_guest/probe/ipykernel_check.py` answers."""
+    """The answer of `ownlab_guest/probe/ipykernel_check.py`."""
 
     version: str
     prefix: str
@@ -78,37 +78,40 @@ class _Answer(Struct, frozen=True):
 
 
 def list_environments(environ: Mapping[str, str] = os.environ) -> tuple[Environment, ...]:
-    """Those that were added, in the order of their names."""
+    """Return the environments that were added, sorted by name."""
     path = _file(environ, make=False)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return ()
     except OSError as exc:
-        raise LabError(f"{path} cannot be read: {exc.strerror}") from exc
+        raise LabError(text("{path} cannot be read: {reason}", path=path, reason=exc.strerror)) from exc
     try:
-        found = msgspec.json.decode(data, type=EnvironmentList).environments
+        environments = msgspec.json.decode(data, type=EnvironmentList).environments
     except msgspec.DecodeError as exc:
         raise RecordError(
-            f"{path} is damaged: {exc}", hint="Remove it, then add your environments anew: ownlab env add"
+            text("{path} is damaged: {error}", path=path, error=exc),
+            hint=text("Remove it, then add your environments again: ownlab env add"),
         ) from exc
-    return tuple(sorted(found, key=lambda environment: environment.name))
+    return tuple(sorted(environments, key=lambda environment: environment.name))
 
 
 def find_python(asked: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """The interpreter that is meant: the one asked for, else that of the active environment."""
+    """Return the requested interpreter, or that of the active environment."""
     options = resolve_machine_options(python=asked, environ=environ)
     if asked is None and (options.python_origin == OWN_PYTHON or _is_own(options.python)):
         raise UsageError(
-            "no environment but ownlab's own is active, and that one is there already",
-            hint="Name an interpreter or an environment's folder: --python PATH. Or activate one first.",
+            text("the only active environment is ownlab's own, which is always available"),
+            hint=text(
+                "Name an interpreter or an environment's folder (--python PATH), or activate an environment first."
+            ),
         )
-    # Never realpath: an environment's python is a link, and being called by its own name is what makes it that one.
+    # Never realpath: an environment's python is a link, and Python finds the environment by the name it is called with.
     return os.path.abspath(options.python)
 
 
 def own_python() -> str:
-    """The interpreter that runs ownlab, under one name: it may have been started as python, python3 or python3.11."""
+    """The interpreter that runs ownlab, always under the same name: it may be started as python, python3 or python3.11."""
     usual = os.path.join(os.path.dirname(sys.executable), "python")
     return usual if os.path.exists(usual) and os.path.samefile(usual, sys.executable) else sys.executable
 
@@ -118,70 +121,79 @@ def _is_own(python: str) -> bool:
 
 
 def add_environment(name: str, python: str, environ: Mapping[str, str] = os.environ) -> Environment:
-    """Record an interpreter under a name, once it has shown that it can run a kernel."""
+    """Add an interpreter under a name, after checking that it can run a kernel."""
     if _NAME.fullmatch(name) is None or name == DEFAULT:
         raise UsageError(
-            f"{name!r} is no name for an environment",
-            hint=f"A name is of small letters, digits and hyphens, 40 at the most, and not {DEFAULT!r}.",
+            text("{name!r} is not a valid name for an environment", name=name),
+            hint=text("Use at most 40 lower-case letters, digits and hyphens, and not {reserved!r}.", reserved=DEFAULT),
         )
-    _refuse_twice(name, list_environments(environ))
+    _check_new(name, list_environments(environ))
     added = _probe(name, python)
     with _locked(environ):
         known = list_environments(environ)
-        _refuse_twice(name, known)
+        _check_new(name, known)
         _write((*known, added), environ)
     return added
 
 
 def remove_environment(name: str, environ: Mapping[str, str] = os.environ) -> Environment:
-    """Forget an environment. Nothing of it is deleted."""
+    """Remove an environment from the list. Its files are not deleted."""
     with _locked(environ):
         known = {environment.name: environment for environment in list_environments(environ)}
         if name not in known:
-            there = f"There is: {', '.join(known)}." if known else "None was added yet."
-            raise UsageError(f"there is no environment named {name!r}", hint=there)
+            hint = (
+                text("Known environments: {names}.", names=listing(known))
+                if known
+                else text("None has been added yet.")
+            )
+            raise UsageError(text("there is no environment named {name!r}", name=name), hint=hint)
         removed = known.pop(name)
         _write(tuple(known.values()), environ)
     return removed
 
 
-def _refuse_twice(name: str, known: tuple[Environment, ...]) -> None:
+def _check_new(name: str, known: tuple[Environment, ...]) -> None:
     for environment in known:
         if environment.name == name:
             raise UsageError(
-                f"there is an environment named {name!r} already: {environment.python}",
-                hint=f"Choose another name, or first: ownlab env remove {name}",
+                text("there is already an environment named {name!r}: {python}", name=name, python=environment.python),
+                hint=text("Choose another name, or remove it first: ownlab env remove {name}", name=name),
             )
 
 
 def _probe(name: str, python: str) -> Environment:
-    _refuse_no_interpreter(python)
+    _check_interpreter(python)
     answer = guest_client.ask(python, "probe.ipykernel_check", answer=_Answer, deadline=_PROBE_SECONDS)
     if tuple(int(part) for part in re.findall(r"\d+", answer.version)[:2]) < _OLDEST:
-        raise EnvironmentUnfit(f"{python} is Python {answer.version}; a runtime needs 3.9 or newer")
+        message = text(
+            "{python} is Python {version}; a runtime needs 3.9 or newer", python=python, version=answer.version
+        )
+        raise EnvironmentUnfit(message)
     if answer.ipykernel is None:
-        install = f"{shlex.quote(python)} -m pip install"
+        pip = f"{shlex.quote(python)} -m pip install"
         if answer.missing:
             raise EnvironmentUnfit(
-                f"{python} has no ipykernel, so no notebook can run in it",
-                hint=f"Install it, then add the environment again: {install} ipykernel",
+                text("{python} has no ipykernel, so it cannot run notebooks", python=python),
+                hint=text("Install it, then add the environment again: {pip} ipykernel", pip=pip),
             )
         raise EnvironmentUnfit(
-            f"{python} has an ipykernel that does not work: {answer.error}",
-            hint=f"Mend it, then add the environment again: {install} --force-reinstall ipykernel",
+            text("{python} has an ipykernel that does not work: {error}", python=python, error=answer.error),
+            hint=text("Fix it, then add the environment again: {pip} --force-reinstall ipykernel", pip=pip),
         )
     return Environment(name, python, answer.version, answer.ipykernel)
 
 
-def _refuse_no_interpreter(python: str) -> None:
+def _check_interpreter(python: str) -> None:
     if os.path.isdir(python):
-        raise EnvironmentUnfit(f"the folder {python} has no bin/python in it", hint="Name an environment's folder.")
+        message = text("the folder {python} does not contain bin/python", python=python)
+        raise EnvironmentUnfit(message, hint=text("Name an environment's folder."))
     if not os.path.exists(python):
-        raise EnvironmentUnfit(f"{python} is not there", hint="Name an interpreter, or an environment's folder.")
+        message = text("{python} does not exist", python=python)
+        raise EnvironmentUnfit(message, hint=text("Name an interpreter, or an environment's folder."))
     if not os.access(python, os.X_OK):
         raise EnvironmentUnfit(
-            f"{python} is a file that you may not run: it is no Python interpreter",
-            hint="Name an interpreter, or an environment's folder.",
+            text("{python} is not executable: it is not a Python interpreter", python=python),
+            hint=text("Name an interpreter, or an environment's folder."),
         )
 
 
@@ -191,21 +203,21 @@ def _file(environ: Mapping[str, str], *, make: bool) -> Path:
 
 def _write(environments: tuple[Environment, ...], environ: Mapping[str, str]) -> None:
     path = _file(environ, make=True)
-    text = msgspec.json.format(encode_json(EnvironmentList(environments)), indent=1).decode()
+    content = msgspec.json.format(encode_json(EnvironmentList(environments)), indent=1).decode()
     try:
-        replace_file(str(path), text + "\n")
+        replace_file(str(path), content + "\n")
     except OSError as exc:
-        raise LabError(f"{path} cannot be written: {exc.strerror}") from exc
+        raise LabError(text("{path} cannot be written: {reason}", path=path, reason=exc.strerror)) from exc
 
 
 @contextlib.contextmanager
 def _locked(environ: Mapping[str, str]) -> Iterator[None]:
-    """One writer at a time: each reads what there is, and writes it back changed."""
+    """Allow one writer at a time: each reads the list, changes it and writes it back."""
     path = f"{_file(environ, make=True)}.lock"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise LabError(f"{path} cannot be made: {exc.strerror}") from exc
+        raise LabError(text("{path} cannot be created: {reason}", path=path, reason=exc.strerror)) from exc
     try:
         message = text("Another ownlab process has locked {path} for {seconds:g} s.", path=path, seconds=LOCK_SECONDS)
         wait_for_lock(descriptor, LabError(message))

@@ -1,10 +1,9 @@
-"""Comms between a kernel and its pages, and the state of ipywidgets' widgets, as far as messages tell.
+"""The comms of a kernel, and the state of ipywidgets' widgets, reconstructed from messages.
 
-ipywidgets' Output widget is kept by the page: while its `msg_id` names a request, a message hook in the page takes what
-that request says, puts it into the widget's outputs instead of the cell's, and tells the kernel the result. Here nobody
-runs a page, so the same is done with the messages themselves (OutputModel in @jupyter-widgets/jupyterlab-manager 5).
-What pages tell of such outputs comes late, and of a page that was closed not to its end: once something was captured here,
-this record is the one that counts.
+ipywidgets' Output widget is maintained by the page: while its `msg_id` names a request, a message hook in the page adds
+that request's outputs to the widget instead of the cell, and sends the result to the kernel. There may be no page, so the
+same is done here with the messages (OutputModel in @jupyter-widgets/jupyterlab-manager 5). What pages send about such
+outputs is late, and incomplete if the page was closed: once something was captured here, this record takes precedence.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from ownlab.lab.journal.outputs import KINDS, Content, Outputs
+from ownlab.lab.journal.outputs import OUTPUT_TYPES, Content, Outputs
 
 __all__ = ["WIDGET_TARGET", "Comms"]
 
@@ -41,17 +40,17 @@ class Comms:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._comms: dict[str, _Comm] = {}
-        # Of each request that a page may still hear of: the Output widgets that take what it says; the newest is the last.
+        # Message id of each request that a page may still follow -> the Output widgets that capture it, the newest last.
         self._hooks: dict[str, list[str]] = {}
 
     def info(self, target: str | None = None) -> dict[str, Content]:
-        """The comms of a target, or all, as in a comm_info_reply."""
+        """Return the comms of a target, or all, as in a comm_info_reply."""
         return {
             key: {"target_name": comm.target} for key, comm in self._comms.items() if target in (None, "", comm.target)
         }
 
     def states(self) -> tuple[Content, list[bytes]]:
-        """All widgets as ipywidgets' kernel side tells them on request_states: `states` and `buffer_paths`; and buffers."""
+        """Return all widgets as ipywidgets' kernel side does on request_states: `states` and `buffer_paths`, and the buffers."""
         states: Content = {}
         for key, comm in self._comms.items():
             if comm.target == WIDGET_TARGET and isinstance(comm.state.get("_model_name"), str):
@@ -63,21 +62,21 @@ class Comms:
         return {"states": states, "buffer_paths": paths}, buffers
 
     def saved(self) -> Content | None:
-        """All widgets as notebooks keep them, for a time when there is no kernel; None where there are none."""
-        told, buffers = self.states()
-        states: Content = told["states"]
-        for path, buffer in zip(told["buffer_paths"], buffers, strict=True):
+        """Return all widgets as notebooks save them, for display without a kernel; None if there are none."""
+        message, buffers = self.states()
+        states: Content = message["states"]
+        for path, buffer in zip(message["buffer_paths"], buffers, strict=True):
             key, _, *place = path  # [comm, "state", …]
             kept = {"encoding": "base64", "path": place, "data": base64.b64encode(buffer).decode()}
             states[key].setdefault("buffers", []).append(kept)
         return {"version_major": 2, "version_minor": 0, "state": states} if states else None
 
     def capturing(self) -> dict[str, str]:
-        """The Output widgets that take outputs now: widget -> message id of the request, the newest hook last."""
+        """Return the Output widgets that capture now: widget -> message id of the request, the newest hook last."""
         return {widget: request for request, widgets in self._hooks.items() for widget in widgets}
 
     def captured(self) -> dict[str, Content]:
-        """The Output widgets that have taken something: their outputs, and the request that they take now, or ""."""
+        """Return the Output widgets that have captured something: their outputs, and the request captured now, or ""."""
         taking = self.capturing()
         return {
             key: {"outputs": comm.outputs.as_json(), "msg_id": taking.get(key, "")}
@@ -86,35 +85,35 @@ class Comms:
         }
 
     def begin(self, request: str) -> None:
-        """A request was sent: what is said on it can be taken by a widget."""
+        """Register a request: widgets may capture its outputs."""
         self._hooks.setdefault(request, [])
 
     def end(self, request: str) -> None:
-        """No page hears of this request any more."""
+        """Forget a request that no page follows any more."""
         self._hooks.pop(request, None)
 
     def hooked(self, request: str) -> bool:
-        """Whether a widget takes everything that is said on this request."""
+        """Whether a widget captures all outputs of this request."""
         return bool(self._hooks.get(request))
 
     def capture(self, request: str, kind: str, content: Content, size: int) -> bool:
-        """Give an output message to the widget that takes it. Whether one did: then the cell does not get it."""
+        """Give an output message to the widget that captures it. Return whether there is one: then the cell does not get it."""
         widgets = self._hooks.get(request)
         if not widgets:
             return False
-        # A widget that was closed goes on taking: its hook is still there in JupyterLab.
+        # A widget that was closed still captures: its hook remains in JupyterLab.
         comm = self._comms.get(widgets[-1])
         if comm is not None and comm.outputs is not None:
-            # A display update is taken and dropped: OutputModel knows none.
-            if kind in KINDS:
+            # A display update is captured and dropped: OutputModel does not support it.
+            if kind in OUTPUT_TYPES:
                 comm.outputs.add(kind, content, size)
             elif kind == "clear_output":
                 comm.outputs.clear(content["wait"])
             comm.captured = True
         return True
 
-    def opened(self, content: Content, buffers: Sequence[bytes]) -> None:
-        """A comm_open, whoever sent it."""
+    def open(self, content: Content, buffers: Sequence[bytes]) -> None:
+        """Handle a comm_open, from either side."""
         key, target, data = content.get("comm_id"), content.get("target_name"), content.get("data")
         if not (isinstance(key, str) and isinstance(target, str)):
             return
@@ -124,8 +123,8 @@ class Comms:
         if comm.outputs is not None:
             comm.outputs.replace(state.pop("outputs", None))
 
-    def told(self, content: Content, buffers: Sequence[bytes], to_kernel: bool) -> None:
-        """A comm_msg: of a widget's changes the newest are kept."""
+    def update(self, content: Content, buffers: Sequence[bytes], to_kernel: bool) -> None:
+        """Handle a comm_msg: keep the newest state of a widget."""
         key, data = content.get("comm_id"), content.get("data")
         comm = self._comms.get(key) if isinstance(key, str) else None
         if comm is None or not isinstance(data, dict) or data.get("method") not in ("update", "echo_update"):
@@ -136,14 +135,14 @@ class Comms:
             self._change_output(str(key), comm, change, own)
         comm.state.update(change)
 
-    def closed(self, content: Content) -> None:
-        """A comm_close, whoever sent it."""
+    def close(self, content: Content) -> None:
+        """Handle a comm_close, from either side."""
         key = content.get("comm_id")
         if isinstance(key, str):
             self._comms.pop(key, None)
 
     def dump(self) -> tuple[Content, list[bytes]]:
-        """Their state as JSON, and buffers."""
+        """Return the state as JSON, and the buffers."""
         comms: Content = {
             key: [comm.target, comm.state, comm.captured, comm.outputs and comm.outputs.dump()]
             for key, comm in self._comms.items()
@@ -154,7 +153,7 @@ class Comms:
         return {"comms": comms, "buffer_paths": paths, "hooks": self._hooks}, buffers
 
     def load(self, state: Content, buffers: Sequence[bytes]) -> None:
-        """Take the state that `dump` gave."""
+        """Restore the state from `dump`."""
         comms, self._hooks = state["comms"], state["hooks"]
         _put_buffers(comms, state["buffer_paths"], buffers)
         for key, (target, value, captured, outputs) in comms.items():
@@ -165,10 +164,10 @@ class Comms:
                 comm.outputs.load(outputs)
 
     def _change_output(self, key: str, comm: _Comm, change: Content, own: bool) -> None:
-        """`own`: the kernel's own word, and not what a page said or the kernel's echo of it."""
+        """`own`: a change by the kernel itself, not by a page or the kernel's echo of it."""
         if "outputs" in change:
             values = change.pop("outputs")
-            # A whole state, as an answer to request_state, holds what the kernel last heard from a page.
+            # A complete state, as an answer to request_state, holds what the kernel last received from a page.
             whole = "_model_name" in change
             if comm.outputs is not None and (not comm.captured or (own and not whole)):
                 comm.outputs.replace(values)
@@ -187,7 +186,7 @@ class Comms:
 
 
 def _state(data: Any, buffers: Sequence[bytes]) -> Content:
-    """The state in a message's data, with the buffers in their places."""
+    """Return the state in a message's data, with the buffers inserted."""
     state = data.get("state") if isinstance(data, dict) else None
     if not isinstance(state, dict):
         return {}
@@ -203,11 +202,11 @@ def _put_buffers(state: Any, paths: Any, buffers: Sequence[bytes]) -> None:
                 place = place[key]
             place[path[-1]] = buffer
         except (TypeError, LookupError):
-            continue  # a path that leads nowhere
+            continue  # an invalid path
 
 
 def _without_buffers(value: Any, path: list[Any], paths: list[list[Any]], buffers: list[bytes]) -> Any:
-    """A copy without binary values, as ipywidgets makes it: gone from objects, null in lists."""
+    """Return a copy without binary values, as ipywidgets does: removed from objects, null in lists."""
     if isinstance(value, dict):
         items: Any = list(value.items())
         kept: Any = {}

@@ -1,7 +1,7 @@
-"""Makes a journal small: `python -m ownlab.lab.journal.compaction FOLDER CELL_MB`, beside the supervisor that writes it.
+"""Compacts a journal: `python -m ownlab.lab.journal.compaction FOLDER CELL_MB`, beside the supervisor that writes it.
 
-All segments but the newest are folded, and records that stand for the result take their place. It may be killed at any
-moment: what it replaces goes only after the new file is there, whole and under its name, and readers take the newest.
+All segments except the newest are replayed, and replaced by records of the resulting state. It may be killed at any
+moment: segments are removed only after the new file is complete and has its name, and readers use the newest file.
 """
 
 from __future__ import annotations
@@ -15,66 +15,66 @@ from ownlab.file_lock import try_lock
 from ownlab.files import replace_file
 from ownlab.lab.journal.reader import records_after
 from ownlab.lab.journal.records import encode
-from ownlab.lab.journal.replay import retell_all
-from ownlab.lab.journal.state import Fold
-from ownlab.lab.journal.storage import folded_name, list_files, log_name
+from ownlab.lab.journal.replay import compacted_records
+from ownlab.lab.journal.state import JournalState
+from ownlab.lab.journal.storage import compacted_name, list_journal_files, segment_name
 
 __all__ = ["compact"]
 
 
 def compact(folder: Path, cell_bytes: int) -> None:
-    """Fold what no longer changes; nothing where another process is at it."""
+    """Compact all segments except the newest. Do nothing if another process is compacting."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if try_lock(descriptor):
-            _sweep(folder)
-            if _fold(folder, cell_bytes):
-                # Segments go that are safe on the disk; so must be, after a loss of power too, the name of what replaces them.
+            _remove_replaced(folder)
+            if _write_compacted(folder, cell_bytes):
+                # Segments that are safe on disk are removed: the name of the file that replaces them must survive a power cut.
                 os.fsync(descriptor)
-                _sweep(folder)
+                _remove_replaced(folder)
     finally:
         os.close(descriptor)
 
 
-def _fold(folder: Path, cell_bytes: int) -> bool:
-    """Whether there is a new compacted file."""
-    files = list_files(folder)
+def _write_compacted(folder: Path, cell_bytes: int) -> bool:
+    """Write a new compacted file; return whether there was anything to compact."""
+    files = list_journal_files(folder)
     if len(files.logs) < 2:
         return False
-    fold = Fold(cell_bytes)
+    state = JournalState(cell_bytes)
     for record in records_after(folder, 0):
         if record.number >= files.logs[-1]:
             break
-        fold.add(record)
-    if fold.position <= files.folded:
+        state.add(record)
+    if state.position <= files.folded:
         return False
-    path = folder / folded_name(fold.position)
+    path = folder / compacted_name(state.position)
 
     def write(file: BinaryIO) -> None:
-        for record in retell_all(fold):
+        for record in compacted_records(state):
             file.writelines(encode([record]))
 
     replace_file(path, write, durable=True, temporary=str(folder / f"{path.name}.tmp"))
     return True
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what a compacted file stands for, and what a compaction that was killed has left."""
-    files = list_files(folder)
+def _remove_replaced(folder: Path) -> None:
+    """Remove segments that a compacted file replaces, and what a killed compaction left."""
+    files = list_journal_files(folder)
     old = [first for first, following in zip(files.logs, files.logs[1:], strict=False) if following <= files.folded + 1]
     for first in old:
-        (folder / log_name(first)).unlink()
+        (folder / segment_name(first)).unlink()
     for path in [*folder.glob("*.folded.tmp"), *folder.glob("*.folded")]:
-        if path.name != folded_name(files.folded):
+        if path.name != compacted_name(files.folded):
             path.unlink()
 
 
 def main(folder: str, cell_mb: str) -> None:
-    """Ends with a word on what went wrong."""
+    """Compact a journal; exit with a message if that fails."""
     try:
         compact(Path(folder), int(cell_mb) << 20)
     except OSError as exc:
-        sys.exit(f"the journal in {folder} is not compacted: {exc.strerror}")
+        sys.exit(f"the journal in {folder} cannot be compacted: {exc.strerror}")
 
 
 if __name__ == "__main__":

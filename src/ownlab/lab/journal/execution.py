@@ -1,4 +1,4 @@
-"""One execution of a cell: its request, how far it is, what it showed."""
+"""One execution of a cell: its request, its progress, and its outputs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from ownlab.lab.journal.json_parts import read_object
+from ownlab.lab.journal.json_parts import parse_object
 from ownlab.lab.journal.outputs import Content, Outputs
 from ownlab.lab.journal.records import Record
 
-__all__ = ["Execution", "iso"]
+__all__ = ["Execution", "format_time"]
 
 _PLAIN = [
     "asked_at",
@@ -30,29 +30,29 @@ _PLAIN = [
 
 
 class Execution:
-    """Times are seconds since 1970, by the supervisor's clock; `…_at` of outputs and count are numbers of records."""
+    """Times are seconds since 1970 on the supervisor's clock; `outputs_at` and `counted_at` are record numbers."""
 
     def __init__(self, number: int, at: float, request: tuple[Content, Content, Content], limit: int) -> None:
         header, metadata, content = self.request = request
         self.msg_id: str = header["msg_id"]
         cell = metadata.get("cellId")
-        # Whoever runs code silently does not run the cell.
+        # Code that runs silently does not run the cell.
         self.cell: str | None = cell if isinstance(cell, str) and cell and content.get("silent") is not True else None
         self.records_timing = metadata.get("recordTiming") is True
         self.asked_at = self.outputs_at = self.counted_at = number
         self.state = "queued"  # running, done, aborted, cut
         self.queued_at, self.started_at, self.ended_at = at, None, None
         self.launch = 0
-        # Whether a page still hears of it: the cell was not executed again, the kernel is the same.
+        # Whether a page still follows it: the cell was not executed again, and the kernel is the same.
         self.live = True
-        # Whether records are missing of the time in which it ran.
+        # Whether records from the time in which it ran are missing.
         self.gap = False
         self.idle = False
         self.execution_count: int | None = None
-        # What the kernel called it when it began; a cell shows its count only when it is done.
+        # The count in execute_input; a cell shows its count only when it is done.
         self.input_count: int | None = None
         self.outputs = Outputs(limit)
-        # As in a cell's metadata.execution, but kept whether or not they are wanted there.
+        # As in a cell's metadata.execution, but always kept.
         self.timing: dict[str, str] = {}
         self.pending_input: Record | None = None
         self.reply: Record | None = None
@@ -62,32 +62,32 @@ class Execution:
 
     @property
     def unfinished(self) -> bool:
-        """Whether it waits or runs."""
+        """Whether it is queued or running."""
         return self.state in ("queued", "running")
 
     @property
     def display_ids(self) -> list[str]:
-        """Ids of displays that it shows."""
+        """The ids of the displays that it shows."""
         return self.outputs.display_ids
 
     def time(self, label: str, value: str, number: int) -> None:
-        """Note when something happened."""
+        """Record when something happened."""
         self.timing[label] = value
         if self.records_timing:
             self.counted_at = number
 
     def end(self, state: str, at: float) -> None:
-        """It is over."""
+        """Record its end."""
         self.state, self.ended_at, self.pending_input = state, at, None
 
     def cut(self, record_at: float, number: int) -> None:
-        """Its kernel is gone: what it showed stays, and it has no count."""
+        """Record that its kernel is gone: its outputs stay, and it has no count."""
         self.end("cut", record_at)
         if self.live:
-            self.time("execution_failed", iso(record_at), number)
+            self.time("execution_failed", format_time(record_at), number)
 
     def dump(self) -> tuple[Content, list[bytes]]:
-        """Its state as JSON, and the records that belong to it in parts."""
+        """Return the state as JSON, and the parts of its records."""
         state: Content = {name: getattr(self, name) for name in _PLAIN}
         state["request"], state["timing"], state["outputs"] = self.request, self.timing, self.outputs.dump()
         parts: list[bytes] = []
@@ -99,7 +99,7 @@ class Execution:
 
     @classmethod
     def load(cls, state: Content, parts: Sequence[bytes], limit: int) -> Execution:
-        """From what `dump` gave."""
+        """Restore an execution from `dump`."""
         header, metadata, content = state["request"]
         execution = cls(state["asked_at"], state["queued_at"], (header, metadata, content), limit)
         for name in _PLAIN:
@@ -114,15 +114,15 @@ class Execution:
         return execution
 
     def reply_content(self) -> Content:
-        """What its reply says; empty before there is one."""
-        return read_object(self.reply.parts[3]) if self.reply else {}
+        """The content of its reply; empty before there is one."""
+        return parse_object(self.reply.parts[3]) if self.reply else {}
 
 
-def iso(at: float) -> str:
-    """A time as Jupyter writes it."""
+def format_time(at: float) -> str:
+    """Format a time as Jupyter does."""
     return datetime.fromtimestamp(at, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
-def whole_number(value: Any) -> int | None:
-    """A count as nbformat has it: an integer or none."""
+def as_count(value: Any) -> int | None:
+    """A count as in nbformat: an integer or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""The JSON of a record's parts, read as a browser reads it, whatever a notebook sent."""
+"""Parses the JSON in a record's parts as leniently as a browser."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from ownlab.lab.journal.stream_text import clean
+from ownlab.lab.journal.stream_text import replace_surrogates
 
-__all__ = ["Header", "read_header", "read_object"]
+__all__ = ["Header", "parse_header", "parse_object"]
 
 
 class Header(msgspec.Struct):
-    """As much of a header as is looked at in each message."""
+    """The fields of a header that are needed for every message."""
 
     msg_id: str = ""
     msg_type: str = ""
@@ -25,16 +25,16 @@ class Header(msgspec.Struct):
 _HEADER = msgspec.json.Decoder(Header)
 
 
-def read_header(part: bytes) -> Header | None:
-    """A header, or a parent's; none where it cannot be read."""
+def parse_header(part: bytes) -> Header | None:
+    """Parse a header or parent header; None if it is invalid."""
     try:
         return _HEADER.decode(part)
     except (ValueError, RecursionError):
         return None
 
 
-def read_object(part: bytes) -> dict[str, Any]:
-    """An object; empty where it is none."""
+def parse_object(part: bytes) -> dict[str, Any]:
+    """Parse an object; empty if it is invalid."""
     try:
         value = msgspec.json.decode(part)
     except RecursionError:
@@ -48,10 +48,10 @@ def read_object(part: bytes) -> dict[str, Any]:
 
 
 def _leniently(part: bytes) -> Any:
-    """Halves of surrogate pairs, bytes that are no UTF-8 and numbers beyond all bounds become what a file can hold."""
+    """Replace lone surrogates, invalid UTF-8 and infinite numbers by what a file can hold."""
     text = part.decode("utf-8", "replace")
     value = json.loads(text, parse_constant=_refuse, parse_float=lambda number: _finite(float(number)))
-    return json.loads(clean(json.dumps(value, ensure_ascii=False)))
+    return json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False)))
 
 
 def _finite(number: float) -> float | None:
@@ -59,4 +59,4 @@ def _finite(number: float) -> float | None:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

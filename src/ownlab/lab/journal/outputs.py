@@ -1,7 +1,7 @@
 """The outputs of one cell, as JupyterLab's OutputAreaModel and OutputArea keep them (@jupyterlab/outputarea, 4.6).
 
-What is not in a saved notebook belongs to it too, since it decides what the next message does: the cursor of a stream, a
-clear that waits for the next output, and which outputs a display id stands for.
+This includes what a saved notebook does not contain but the next message needs: the cursor of a stream, a clear that waits
+for the next output, and which outputs have which display id.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from ownlab.lab.journal.stream_text import StreamText
+from ownlab.text import text
 from ownlab.units import format_bytes
 
-__all__ = ["KINDS", "Outputs", "checked", "display_id"]
+__all__ = ["OUTPUT_TYPES", "Outputs", "display_id", "is_valid_content"]
 
 Content = dict[str, Any]
 
 # Messages that add an output.
-KINDS = frozenset(("stream", "display_data", "execute_result", "error"))
-# What nbformat allows beside the type.
+OUTPUT_TYPES = frozenset(("stream", "display_data", "execute_result", "error"))
+# The fields that nbformat allows, beside the type.
 _FIELDS = {
     "display_data": ("data", "metadata"),
     "execute_result": ("data", "metadata", "execution_count"),
     "error": ("ename", "evalue", "traceback"),
 }
-# What JupyterLab wants of a message before it looks at it (services/lib/kernel/validate.js).
+# The fields that JupyterLab requires (services/lib/kernel/validate.js).
 _TYPES: dict[str, dict[str, tuple[type, ...]]] = {
     "stream": {"name": (str,), "text": (str,)},
     "display_data": {"data": (dict,), "metadata": (dict,)},
@@ -35,16 +36,16 @@ _TYPES: dict[str, dict[str, tuple[type, ...]]] = {
 }
 
 
-def checked(kind: str, content: Content) -> bool:
-    """Whether JupyterLab would take a message with this content; otherwise it is as if it had not been sent."""
+def is_valid_content(kind: str, content: Content) -> bool:
+    """Whether JupyterLab would accept a message with this content; it ignores others."""
     return all(isinstance(content.get(name), types) for name, types in _TYPES[kind].items())
 
 
 def display_id(content: Content) -> str:
-    """The name under which this output can be changed later, "" without."""
+    """The id by which this output can be updated later; "" if there is none."""
     transient = content.get("transient")
-    found = transient.get("display_id") if isinstance(transient, dict) else None
-    return found if isinstance(found, str) else ""
+    name = transient.get("display_id") if isinstance(transient, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 class _Stream:
@@ -59,7 +60,7 @@ class _Stream:
         return self.text.size
 
 
-class _Shown:
+class _Display:
     """A display, a result or an error."""
 
     __slots__ = ("content", "display", "kind", "size")
@@ -68,47 +69,47 @@ class _Shown:
         self.kind, self.content, self.size, self.display = kind, content, size, display
 
     def as_json(self) -> Content:
-        found: Content = {"output_type": self.kind}
+        output: Content = {"output_type": self.kind}
         for name in _FIELDS[self.kind]:
             value = self.content.get(name)
             if name in ("data", "metadata"):
                 value = dict(value) if isinstance(value, dict) else {}
             elif name == "traceback":
                 value = [str(line) for line in value or ()]
-            found[name] = value
-        return found
+            output[name] = value
+        return output
 
 
 class Outputs:
-    """Outputs in order. `limit`: about so many bytes are kept; beyond that the middle is left out, and a note says so."""
+    """Outputs in order. `limit`: about so many bytes are kept; beyond that the middle is dropped, with a note in its place."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._items: list[_Stream | _Shown] = []
+        self._items: list[_Stream | _Display] = []
         self._size = 0
-        # The stream to which the next piece of that name is added.
-        self._joins = ""
+        # The stream that the next text of the same name is appended to.
+        self._open_stream = ""
         self._clear_next = False
-        self._displays: dict[str, list[_Shown]] = {}
-        # Where the middle was left out: the note, and how much.
-        self._note: _Shown | None = None
+        self._displays: dict[str, list[_Display]] = {}
+        # The note in place of the dropped middle, and the number of bytes dropped.
+        self._note: _Display | None = None
         self._left_out = 0
 
     @property
     def display_ids(self) -> list[str]:
-        """The ids of displays among them."""
+        """The ids of all displays."""
         return list(self._displays)
 
     def add(self, kind: str, content: Content, size: int) -> None:
-        """A message of KINDS; `size` is what its content takes."""
+        """Add a message of OUTPUT_TYPES; `size` is the size of its content."""
         if self._clear_next:
             self.clear()
             self._clear_next = False
         self._add(kind, content, size)
 
     def clear(self, wait: bool = False) -> None:
-        """Now, or when the next output comes."""
-        self._joins = ""
+        """Clear now, or when the next output arrives."""
+        self._open_stream = ""
         if wait:
             self._clear_next = True
             return
@@ -118,7 +119,7 @@ class Outputs:
         self._note = None
 
     def update(self, display: str, content: Content, size: int) -> bool:
-        """Change the displays with that id. Whether there are any."""
+        """Update the displays with that id; return whether there are any."""
         shown = self._displays.get(display, ())
         for item in shown:
             self._size += size - item.size
@@ -128,26 +129,28 @@ class Outputs:
         return bool(shown)
 
     def replace(self, values: Any) -> None:
-        """Outputs as in a notebook, instead of what is there."""
+        """Replace all outputs by those of a notebook."""
         self.clear()
         for value in values if isinstance(values, list) else ():
             kind = value.get("output_type") if isinstance(value, dict) else None
-            if kind not in KINDS:
+            if kind not in OUTPUT_TYPES:
                 continue
             content = dict(value)
             if kind == "stream" and isinstance(content.get("text"), list):
                 content["text"] = "\n".join(map(str, content["text"]))
-            if checked(kind, content):
+            if is_valid_content(kind, content):
                 self._add(kind, content, _size_of(content))
 
-    def note(self, text: str) -> None:
-        """Words of ours, beside what the notebook said; nothing is cleared for them."""
+    def note(self, message: str) -> None:
+        """Add a message of our own; nothing is cleared for it."""
         last = self._items[-1] if self._items else None
-        joined = isinstance(last, _Stream) and last.name == self._joins == "stderr" and last.text.unfinished
-        self._add("stream", {"name": "stderr", "text": f"{chr(10) if joined else ''}[ownlab: {text}]\n"}, len(text))
+        joined = isinstance(last, _Stream) and last.name == self._open_stream == "stderr" and last.text.unfinished
+        self._add(
+            "stream", {"name": "stderr", "text": f"{chr(10) if joined else ''}[ownlab: {message}]\n"}, len(message)
+        )
 
     def as_json(self) -> list[Content]:
-        """As they stand in a notebook."""
+        """The outputs as in a notebook."""
         return [
             {"output_type": "stream", "name": item.name, "text": item.text.whole()}
             if isinstance(item, _Stream)
@@ -155,11 +158,11 @@ class Outputs:
             for item in self._items
         ]
 
-    def told(self) -> Iterator[tuple[str, Content]]:
-        """Messages, as type and content, that leave an empty output area in this state."""
+    def replay(self) -> Iterator[tuple[str, Content]]:
+        """Messages, as type and content, that bring an empty output area to this state."""
         for item in self._items:
             if isinstance(item, _Stream):
-                yield "stream", {"name": item.name, "text": item.text.told()}
+                yield "stream", {"name": item.name, "text": item.text.replay()}
                 continue
             content = item.as_json()
             del content["output_type"]
@@ -170,59 +173,59 @@ class Outputs:
             yield "clear_output", {"wait": True}
 
     def dump(self) -> Content:
-        """Their state as JSON."""
+        """Return the state as JSON."""
         items: list[list[Any]] = [
             ["stream", item.name, item.text.dump()]
             if isinstance(item, _Stream)
             else [item.kind, item.content, item.size, item.display, item is self._note]
             for item in self._items
         ]
-        return {"items": items, "joins": self._joins, "clear_next": self._clear_next, "left_out": self._left_out}
+        return {"items": items, "joins": self._open_stream, "clear_next": self._clear_next, "left_out": self._left_out}
 
     def load(self, state: Content) -> None:
-        """Take the state that `dump` gave."""
+        """Restore the state from `dump`."""
         self.clear()
         for kind, *rest in state["items"]:
             if kind == "stream":
-                item: _Stream | _Shown = _Stream(rest[0], StreamText.load(rest[1]))
+                item: _Stream | _Display = _Stream(rest[0], StreamText.load(rest[1]))
             else:
-                item = _Shown(kind, *rest[:3])
+                item = _Display(kind, *rest[:3])
                 if rest[2]:
                     self._displays.setdefault(rest[2], []).append(item)
                 if rest[3]:
                     self._note = item
             self._items.append(item)
             self._size += item.size
-        self._joins, self._clear_next = state["joins"], state["clear_next"]
+        self._open_stream, self._clear_next = state["joins"], state["clear_next"]
         self._left_out = state["left_out"]
 
     def _add(self, kind: str, content: Content, size: int) -> None:
         if kind == "stream":
             self._add_text(content["name"], content["text"])
         else:
-            # Only of a display_data JupyterLab remembers the id, not of a result.
+            # JupyterLab keeps the id of a display_data, but not of a result.
             display = display_id(content) if kind == "display_data" else ""
-            item = _Shown(kind, content, size, display)
+            item = _Display(kind, content, size, display)
             if display:
                 self._displays.setdefault(display, []).append(item)
             self._items.append(item)
             self._size += size
-            self._joins = ""
+            self._open_stream = ""
         if self._size > self._limit:
             self._trim()
 
     def _add_text(self, name: str, text: str) -> None:
         last = self._items[-1] if self._items else None
-        if not (isinstance(last, _Stream) and name == self._joins):
+        if not (isinstance(last, _Stream) and name == self._open_stream):
             last = _Stream(name)
             self._items.append(last)
         before = last.size
         last.text.add(text)
         self._size += last.size - before
-        self._joins = name
+        self._open_stream = name
 
     def _trim(self) -> None:
-        """Leave out the middle, a good piece at once so that it need not be done for each message."""
+        """Drop the middle, in large pieces so that it is not done for each message."""
         if self._size <= self._limit:
             return
         place = self._split() if self._note is None else self._items.index(self._note) + 1
@@ -241,12 +244,15 @@ class Outputs:
             self._size -= taken
             self._left_out += taken
         if self._note:
-            words = f"[ownlab: {format_bytes(self._left_out)} of this cell's output are left out here;"
-            words += f" a cell keeps {format_bytes(self._limit)}]"
-            self._note.content = {"data": {"text/plain": words}, "metadata": {}}
+            note = text(
+                "[ownlab: {size} of this cell's output were dropped here; a cell keeps {limit}]",
+                size=format_bytes(self._left_out),
+                limit=format_bytes(self._limit),
+            )
+            self._note.content = {"data": {"text/plain": note}, "metadata": {}}
 
     def _split(self) -> int:
-        """Put the note behind the first half of what may be kept; where that which follows it begins."""
+        """Insert the note after the first half of what may be kept. Return the index behind it."""
         kept = place = 0
         while place < len(self._items) and kept + self._items[place].size <= self._limit // 2:
             kept += self._items[place].size
@@ -257,13 +263,13 @@ class Outputs:
             front.text.add(item.text.take_front(self._limit // 2 - kept))
             self._items.insert(place, front)
             place += 1
-        self._note = _Shown("display_data", {}, 0)
+        self._note = _Display("display_data", {}, 0)
         self._items.insert(place, self._note)
         return place + 1
 
     def _remove(self, place: int) -> None:
         item = self._items.pop(place)
-        if isinstance(item, _Shown) and item.display:
+        if isinstance(item, _Display) and item.display:
             others = [other for other in self._displays[item.display] if other is not item]
             if others:
                 self._displays[item.display] = others

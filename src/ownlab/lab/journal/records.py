@@ -1,6 +1,6 @@
-"""One record of a journal: a message that passed a supervisor, or an event, with its number; and how it lies on disk.
+"""One record of a journal: a forwarded message or an event, with its number; and its binary format.
 
-Standard library alone: a supervisor imports it.
+Standard library only: supervisors import it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["CHANNELS", "EVENT", "Damaged", "Record", "as_object", "decode", "encode", "event"]
+__all__ = ["CHANNELS", "EVENT", "Damaged", "Record", "decode", "encode", "event", "json_object"]
 
 EVENT = "event"
-# Their place is the number on disk: append only.
+# The index is the number on disk: append only.
 CHANNELS = ("shell", "control", "stdin", "iopub", EVENT)
 
-# Checksum of all that follows; then: size of the whole record, its number, when it passed, channel, direction, parts.
+# Checksum of everything after it; then: size of the whole record, number, time, channel, direction, number of parts.
 _CHECK = struct.Struct("<I")
 _HEAD = struct.Struct("<IQdBBH")
 _START = _CHECK.size + _HEAD.size
@@ -25,26 +25,26 @@ _LENGTH = struct.Struct("<I")
 
 
 class Damaged(Exception):
-    """Bytes that are no whole record."""
+    """Bytes that are not a complete record."""
 
 
 class Record(NamedTuple):
-    """What passed. Numbers grow by one with each; in a compacted file some stand for several, under the newest number."""
+    """A message or event. Numbers increase by one; in a compacted file a record may stand for several, with the last number."""
 
     number: int
     channel: str
     to_kernel: bool
-    at: float  # seconds since 1970, by the supervisor's clock
-    parts: tuple[bytes, ...]  # header, parent header, metadata, content, buffers …; of an event one JSON object
+    at: float  # seconds since 1970 on the supervisor's clock
+    parts: tuple[bytes, ...]  # header, parent header, metadata, content, buffers …; one JSON object for an event
 
 
 def event(number: int, at: float, what: str, **more: object) -> Record:
-    """ "kernel" (launch), "kernel-ended" (why), "lost" (count, why), "ended" (why): what is no message."""
+    """Make an event: "kernel" (launch), "kernel-ended" (why), "lost" (count, why) or "ended" (why)."""
     return Record(number, EVENT, False, at, (json.dumps({"event": what, **more}).encode(),))
 
 
 def encode(records: Iterable[Record]) -> list[bytes]:
-    """The pieces to write, one after the other. Large parts are not copied."""
+    """Return the pieces to write, in order. Large parts are not copied."""
     pieces: list[bytes] = []
     for record in records:
         lengths = struct.pack(f"<{len(record.parts)}I", *map(len, record.parts))
@@ -61,22 +61,22 @@ def encode(records: Iterable[Record]) -> list[bytes]:
 
 
 def decode(data: bytes | memoryview, offset: int = 0) -> tuple[Record, int]:
-    """The record at a place, and where the next one begins. Damaged where there is no whole one."""
+    """Return the record at an offset and the offset of the next one. Damaged if there is no complete record."""
     view = memoryview(data)
     if len(view) - offset < _START:
-        raise Damaged("its head is cut")
+        raise Damaged("the head is incomplete")
     (check,) = _CHECK.unpack_from(view, offset)
     size, number, at, channel, to_kernel, count = _HEAD.unpack_from(view, offset + _CHECK.size)
     end = offset + size
     if size < _START + count * _LENGTH.size or end > len(view) or channel >= len(CHANNELS):
-        raise Damaged("it is cut, or no record")
+        raise Damaged("it is incomplete, or not a record")
     if zlib.crc32(view[offset + _CHECK.size : end]) != check:
-        raise Damaged("its checksum is wrong")
+        raise Damaged("the checksum is wrong")
     place = offset + _START
     lengths = struct.unpack_from(f"<{count}I", view, place)
     place += count * _LENGTH.size
     if place + sum(lengths) != end:
-        raise Damaged("its parts do not fill it")
+        raise Damaged("the parts do not fill it")
     parts = []
     for length in lengths:
         parts.append(bytes(view[place : place + length]))
@@ -84,8 +84,8 @@ def decode(data: bytes | memoryview, offset: int = 0) -> tuple[Record, int]:
     return Record(number, CHANNELS[channel], bool(to_kernel), at, tuple(parts)), end
 
 
-def as_object(part: bytes) -> dict[str, Any]:
-    """A part's JSON object; empty where it is none, since a notebook may send what it likes."""
+def json_object(part: bytes) -> dict[str, Any]:
+    """Parse a part as a JSON object; empty if it is invalid, since a notebook may send anything."""
     try:
         value = json.loads(part)
     except (ValueError, RecursionError):

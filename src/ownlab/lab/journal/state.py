@@ -1,30 +1,31 @@
-"""What a notebook shows after every message of its journal: the same that JupyterLab shows to somebody who was there.
+"""The state of a notebook after all records of its journal: what JupyterLab shows to somebody who was there all the time.
 
-Copied from JupyterLab 4.6: KernelConnection and its futures (@jupyterlab/services), OutputArea, CodeCell.execute. A cell's
-future hears of its request until the cell is executed again or the kernel starts anew, after the request's end too.
+Modelled on JupyterLab 4.6: KernelConnection and its futures (@jupyterlab/services), OutputArea, CodeCell.execute. A cell's
+future follows its request until the cell is executed again or the kernel restarts, even after the request has ended.
 """
 
 from __future__ import annotations
 
 from ownlab.config.settings import LabOptions
 from ownlab.lab.journal.comms import Comms
-from ownlab.lab.journal.execution import Execution, iso, whole_number
-from ownlab.lab.journal.installed_packages import MESSAGE, Changes, add_changes
-from ownlab.lab.journal.json_parts import Header, read_header, read_object
-from ownlab.lab.journal.outputs import KINDS, Content, checked, display_id
+from ownlab.lab.journal.execution import Execution, as_count, format_time
+from ownlab.lab.journal.installed_packages import PACKAGES_MESSAGE, Changes, add_changes
+from ownlab.lab.journal.json_parts import Header, parse_header, parse_object
+from ownlab.lab.journal.outputs import OUTPUT_TYPES, Content, display_id, is_valid_content
 from ownlab.lab.journal.records import EVENT, Record
+from ownlab.text import text
 
-__all__ = ["Execution", "Fold"]
+__all__ = ["Execution", "JournalState"]
 
-_OUTPUTS = KINDS | {"update_display_data", "clear_output"}
-# Done executions that belong to no cell, of consoles and other programs: so many of the newest are kept.
-_LOOSE = 200
-# What JupyterLab writes in place of a password.
+_OUTPUTS = OUTPUT_TYPES | {"update_display_data", "clear_output"}
+# Finished executions without a cell (consoles, other programs): keep this many of the newest.
+_KEPT_WITHOUT_CELL = 200
+# What JupyterLab shows in place of a password.
 _HIDDEN = "········"
 
 
-class Fold:
-    """Everything that is known after the records given to it. `cell_bytes`: about so much is kept of a cell's outputs."""
+class JournalState:
+    """The state after the records added to it. `cell_bytes`: about so much is kept of a cell's outputs."""
 
     def __init__(self, cell_bytes: int = LabOptions().cell_mb << 20) -> None:
         self._limit = cell_bytes
@@ -32,46 +33,46 @@ class Fold:
         self.launch = 0
         self.kernel_session = ""
         self.ended: str | None = None
-        # By message id of the request, in order. Those that a cell has replaced are forgotten when they are done.
+        # By message id of the request, in order. Executions that a cell has replaced are forgotten when they are done.
         self.executions: dict[str, Execution] = {}
-        # The newest of each cell id.
+        # The newest execution of each cell id.
         self.by_cell: dict[str, Execution] = {}
         self.comms = Comms(cell_bytes)
-        # What google.colab asks of the page and nobody has answered: by its colab_msg_id, the message.
+        # Unanswered requests of google.colab to the page: message by colab_msg_id.
         self.asked: dict[str, Content] = {}
-        # What cells have installed and removed, and when they did so last.
+        # Packages that cells have installed and removed, and the record of the last change.
         self.packages: Changes = {}
         self.packages_at = 0
         self._packages_when: dict[str, dict[str, int]] = {}
         self.changed_at = 0
         self._kernel_there = False
         # Message ids of the executions that have shown a display id.
-        self._showing: dict[str, dict[str, None]] = {}
+        self._shown_by: dict[str, dict[str, None]] = {}
 
     def packages_after(self, since: int) -> Changes:
-        """What cells have installed and removed since then: a person may have struck earlier ones from the list."""
-        found: Changes = {}
+        """Packages that cells installed and removed after a record: people may have removed earlier ones from the list."""
+        changes: Changes = {}
         for kind, names in self.packages.items():
             when = self._packages_when.get(kind, {})
             add_changes(
-                found, {kind: {name: names[name] for name in names if when.get(name, self.packages_at) > since}}
+                changes, {kind: {name: names[name] for name in names if when.get(name, self.packages_at) > since}}
             )
-        return found
+        return changes
 
     @property
     def running(self) -> list[Execution]:
-        """Those that wait or run."""
+        """Executions that are queued or running."""
         return [execution for execution in self.executions.values() if execution.unfinished]
 
     def add(self, record: Record) -> None:
-        """The next record. Never raises, whatever a notebook sent: what JupyterLab cannot read either is left out."""
+        """Add the next record. Never raises: what JupyterLab cannot read either is ignored."""
         self.position = record.number
         if record.channel == EVENT:
             self._event(record)
             return
         if len(record.parts) < 4:
             return
-        header, parent = read_header(record.parts[0]), read_header(record.parts[1])
+        header, parent = parse_header(record.parts[0]), parse_header(record.parts[1])
         if header is None or parent is None:
             return
         if record.to_kernel:
@@ -84,21 +85,22 @@ class Fold:
             self.executions[parent.msg_id].pending_input = record
 
     def cut(self, why: str) -> None:
-        """The runtime is dead and did not say so itself: what ran is over, and its cells say why."""
+        """The runtime died without recording its end: end what was running, with the reason in its cells."""
         if self.ended is not None:
             return
         self.ended = why
         if not self.running:
             return
-        # A number of its own, so that the notes are newer than whatever a page has saved.
+        # A new number, so that the notes are newer than anything that a page has saved.
         self.position += 1
         for execution in self.running:
             ran = execution.state == "running"
             execution.end("cut", execution.started_at or execution.queued_at)
-            execution.outputs.note(f"{'this cell was cut off' if ran else 'this cell did not run'}: {why}")
+            template = "this cell was cut off: {reason}" if ran else "this cell did not run: {reason}"
+            execution.outputs.note(text(template, reason=why))
             self._changed(execution)
 
-    # What went to the kernel.
+    # Messages to the kernel.
 
     def _sent(self, record: Record, header: Header, parent: Header) -> None:
         if record.channel == "stdin":
@@ -115,39 +117,39 @@ class Fold:
         if not header.msg_id or header.msg_id in self.executions:
             return
         head, metadata, content = (
-            read_object(record.parts[0]),
-            read_object(record.parts[2]),
-            read_object(record.parts[3]),
+            parse_object(record.parts[0]),
+            parse_object(record.parts[2]),
+            parse_object(record.parts[3]),
         )
         execution = Execution(record.number, record.at, (head, metadata, content), self._limit)
         execution.launch = self.launch if self._kernel_there else self.launch + 1
         self.executions[header.msg_id] = execution
         if execution.cell is None:
-            self._forget_loose()
+            self._forget_without_cell()
             return
         before = self.by_cell.get(execution.cell)
         self.by_cell[execution.cell] = execution
         self.changed_at = record.number
         if before is not None:
-            self._unhear(before)
+            self._stop_following(before)
             if not before.unfinished:
                 self.executions.pop(before.msg_id, None)
 
     def _answered(self, record: Record, parent: Header) -> None:
-        answer = read_object(record.parts[3]).get("value")
-        if isinstance(answer, dict):  # for google.colab, and no text in a cell
+        answer = parse_object(record.parts[3]).get("value")
+        if isinstance(answer, dict):  # for google.colab: not shown in a cell
             if answer.get("ack") is not True:
                 self.asked.pop(str(answer.get("colab_msg_id")), None)
             return
         waiting = [execution for execution in self.executions.values() if execution.pending_input]
         for execution in waiting:
             question = execution.pending_input
-            # JupyterLab answers with the question's header as parent; jupyter_client with none.
-            asked = read_object(question.parts[0]).get("msg_id") if question else None
+            # JupyterLab replies with the request's header as parent; jupyter_client with none.
+            asked = parse_object(question.parts[0]).get("msg_id") if question else None
             if question is None or (parent.msg_id and parent.msg_id != asked):
                 continue
             execution.pending_input = None
-            content = read_object(question.parts[3])
+            content = parse_object(question.parts[3])
             if content.get("password") is True or not isinstance(answer, str):
                 answer = _HIDDEN
             if execution.live:
@@ -156,14 +158,14 @@ class Fold:
                 self._changed(execution)
             return
 
-    # What the kernel said.
+    # Messages from the kernel.
 
     def _published(self, record: Record, header: Header, parent: Header) -> None:
         kind = header.msg_type
         self.kernel_session = header.session or self.kernel_session
         if kind in _OUTPUTS:
-            content = read_object(record.parts[3])
-            if checked(kind, content):
+            content = parse_object(record.parts[3])
+            if is_valid_content(kind, content):
                 self._output(kind, content, len(record.parts[3]), parent.msg_id)
         elif kind.startswith("comm_"):
             self._comm(record, kind)
@@ -172,17 +174,17 @@ class Fold:
         elif kind == "execute_input":
             execution = self.executions.get(parent.msg_id)
             if execution is not None:
-                execution.input_count = whole_number(read_object(record.parts[3]).get("execution_count"))
+                execution.input_count = as_count(parse_object(record.parts[3]).get("execution_count"))
                 self._time(execution, "iopub.execute_input", header, record)
-                # A page that did not send it learns of it now: whoever saved before has not cleared its outputs.
+                # Pages that did not send the request learn of it now: if they saved before, they have not cleared its outputs.
                 self._changed(execution)
-        elif kind == MESSAGE:
-            self._installed(read_object(record.parts[3]), record.number)
+        elif kind == PACKAGES_MESSAGE:
+            self._installed(parse_object(record.parts[3]), record.number)
         elif kind == "colab_request":
-            name = read_object(record.parts[2]).get("colab_msg_id")
+            name = parse_object(record.parts[2]).get("colab_msg_id")
             if isinstance(name, str) and name:
                 parts = ("header", "parent_header", "metadata", "content")
-                self.asked[name] = {part: read_object(record.parts[at]) for at, part in enumerate(parts)}
+                self.asked[name] = {part: parse_object(record.parts[at]) for at, part in enumerate(parts)}
 
     def _output(self, kind: str, content: Content, size: int, request: str) -> None:
         display = display_id(content) if kind in ("display_data", "update_display_data", "execute_result") else ""
@@ -200,32 +202,34 @@ class Fold:
         else:
             execution.outputs.add(kind, content, size)
             if display and kind == "display_data":
-                self._showing.setdefault(display, {})[request] = None
+                self._shown_by.setdefault(display, {})[request] = None
         self._changed(execution)
 
     def _update(self, display: str, content: Content, size: int) -> None:
-        """Outputs change wherever this id was shown, in other cells too."""
-        for request in list(self._showing.get(display, ())):
+        """Update outputs with this display id, in other cells too."""
+        for request in list(self._shown_by.get(display, ())):
             execution = self.executions.get(request)
             if execution is None or not execution.live:
-                del self._showing[display][request]
+                del self._shown_by[display][request]
             elif not self.comms.hooked(request) and execution.outputs.update(display, content, size):
                 self._changed(execution)
 
     def _comm(self, record: Record, kind: str) -> None:
-        content = read_object(record.parts[3])
+        content = parse_object(record.parts[3])
         if kind == "comm_open":
-            self.comms.opened(content, record.parts[4:])
+            self.comms.open(content, record.parts[4:])
         elif kind == "comm_msg":
-            self.comms.told(content, record.parts[4:], record.to_kernel)
+            self.comms.update(content, record.parts[4:], record.to_kernel)
         elif kind == "comm_close":
-            self.comms.closed(content)
+            self.comms.close(content)
 
     def _status(self, record: Record, header: Header, request: str) -> None:
-        state = read_object(record.parts[3]).get("execution_state")
+        state = parse_object(record.parts[3]).get("execution_state")
         if self.asked and state == "idle":
             self.asked = {
-                name: one for name, one in self.asked.items() if one["parent_header"].get("msg_id") != request
+                name: message
+                for name, message in self.asked.items()
+                if message["parent_header"].get("msg_id") != request
             }
         execution = self.executions.get(request)
         if execution is None:
@@ -258,7 +262,7 @@ class Fold:
         self._finish(execution, record)
 
     def _finish(self, execution: Execution, record: Record) -> None:
-        """Over when there are both a reply and an idle, in whichever order."""
+        """An execution ends when there are both a reply and an idle status, in either order."""
         if execution.reply is None or not execution.idle or not execution.unfinished:
             return
         content = execution.reply_content()
@@ -268,36 +272,36 @@ class Fold:
         if not execution.live:
             del self.executions[execution.msg_id]
             return
-        execution.execution_count = whole_number(content.get("execution_count"))
-        started = read_object(execution.reply.parts[2]).get("started")
+        execution.execution_count = as_count(content.get("execution_count"))
+        started = parse_object(execution.reply.parts[2]).get("started")
         if isinstance(started, str) and started:
             execution.timing["shell.execute_reply.started"] = started
-        header = read_header(execution.reply.parts[0])
-        execution.timing["shell.execute_reply"] = (header and header.date) or iso(execution.reply.at)
+        header = parse_header(execution.reply.parts[0])
+        execution.timing["shell.execute_reply"] = (header and header.date) or format_time(execution.reply.at)
         execution.counted_at = self.changed_at = record.number
 
     def _time(self, execution: Execution, label: str, header: Header, record: Record) -> None:
-        # An Output widget that takes everything takes these from the cell as well.
+        # An Output widget that captures everything captures these as well.
         if execution.live and not self.comms.hooked(execution.msg_id):
-            execution.time(label, header.date or iso(record.at), record.number)
+            execution.time(label, header.date or format_time(record.at), record.number)
             if execution.cell is not None and execution.records_timing:
                 self.changed_at = record.number
 
-    # What is no message.
+    # Events.
 
     def _event(self, record: Record) -> None:
-        content = read_object(record.parts[0]) if record.parts else {}
+        content = parse_object(record.parts[0]) if record.parts else {}
         what = content.get("event")
         if what == "kernel":
-            self._launched(whole_number(content.get("launch")) or self.launch + 1, record)
+            self._launched(as_count(content.get("launch")) or self.launch + 1, record)
         elif what == "kernel-ended":
             self._kernel_there = False
-            self._lose(self.launch + 1, record)
+            self._cut_before(self.launch + 1, record)
         elif what == "ended":
-            self._lose(self.launch + 2, record)
+            self._cut_before(self.launch + 2, record)
             self.ended = str(content.get("why", ""))
         elif what in ("lost", "damaged"):
-            self._note_gap(content, record)
+            self._add_gap_notes(content, record)
         elif what == "execution":
             execution = Execution.load(content, record.parts[1:], self._limit)
             self.executions[execution.msg_id] = execution
@@ -305,20 +309,20 @@ class Fold:
             self._load(content, record.parts[1:])
 
     def _launched(self, launch: int, record: Record) -> None:
-        self._lose(launch, record)
+        self._cut_before(launch, record)
         for execution in self.executions.values():
             if execution.launch < launch:
-                self._unhear(execution)
+                self._stop_following(execution)
         self.launch, self._kernel_there, self.kernel_session = launch, True, ""
-        self.ended = None  # a runtime that ended may be started anew under its id
-        self._showing.clear()
+        self.ended = None  # a runtime that ended may be restarted with the same id
+        self._shown_by.clear()
         hearing = [execution.msg_id for execution in self.running]
         self.comms = Comms(self._limit)
         for request in hearing:
             self.comms.begin(request)
 
-    def _lose(self, launch: int, record: Record) -> None:
-        """The kernels before that launch are gone, and with them what they had to do."""
+    def _cut_before(self, launch: int, record: Record) -> None:
+        """Cut all executions of kernels before that launch."""
         self.asked.clear()
         for execution in self.running:
             if execution.launch < launch:
@@ -326,18 +330,23 @@ class Fold:
                 if execution.cell is not None:
                     self.changed_at = max(self.changed_at, execution.counted_at)
 
-    def _note_gap(self, content: Content, record: Record) -> None:
+    def _add_gap_notes(self, content: Content, record: Record) -> None:
         count = content.get("count")
-        what = f"{count} messages" if isinstance(count, int) else "some messages"
-        why = str(content.get("why") or "the journal is damaged here")
+        reason = str(content.get("why") or "the journal is damaged here")
         for execution in self.running:
             if execution.state == "running" and execution.live:
                 execution.gap = True
-                execution.outputs.note(f"{what} of the runtime are missing here: {why}")
+                if isinstance(count, int):
+                    note = text(
+                        "{count} messages of the runtime are missing here: {reason}", count=count, reason=reason
+                    )
+                else:
+                    note = text("some messages of the runtime are missing here: {reason}", reason=reason)
+                execution.outputs.note(note)
                 self._changed(execution)
 
     def _close_gaps(self, begun: Execution, at: float) -> None:
-        """A kernel does one thing after the other: what ran before, and whose end may be missing, is over."""
+        """A kernel runs one request at a time: an earlier one, whose end may be missing, is over."""
         for execution in self.running:
             if execution.gap and execution is not begun and execution.state == "running":
                 execution.end("cut", at)
@@ -347,30 +356,32 @@ class Fold:
         if execution.cell is not None:
             self.changed_at = self.position
 
-    def _installed(self, told: Content, number: int) -> None:
+    def _installed(self, content: Content, number: int) -> None:
         changes: Changes = {}
-        if add_changes(changes, told):
+        if add_changes(changes, content):
             add_changes(self.packages, changes)
             self.packages_at = self.changed_at = number
             for kind, names in changes.items():
                 self._packages_when.setdefault(kind, {}).update(dict.fromkeys(names, number))
 
-    def _unhear(self, execution: Execution) -> None:
+    def _stop_following(self, execution: Execution) -> None:
         execution.live = False
         self.comms.end(execution.msg_id)
         for display in execution.display_ids:
-            self._showing.get(display, {}).pop(execution.msg_id, None)
+            self._shown_by.get(display, {}).pop(execution.msg_id, None)
 
-    def _forget_loose(self) -> None:
-        loose = [one for one in self.executions.values() if one.cell is None and not one.unfinished]
-        for execution in loose[: max(0, len(loose) - _LOOSE)]:
-            self._unhear(execution)
+    def _forget_without_cell(self) -> None:
+        finished = [
+            execution for execution in self.executions.values() if execution.cell is None and not execution.unfinished
+        ]
+        for execution in finished[: max(0, len(finished) - _KEPT_WITHOUT_CELL)]:
+            self._stop_following(execution)
             del self.executions[execution.msg_id]
 
-    # Compaction: see retell_all.
+    # Compaction: see compacted_records.
 
     def dump(self) -> tuple[Content, list[bytes]]:
-        """All but the executions, as JSON and buffers."""
+        """Return everything except the executions, as JSON and buffers."""
         comms, buffers = self.comms.dump()
         names = (
             "launch",
@@ -396,4 +407,4 @@ class Fold:
             setattr(self, name, value)
         for execution in self.executions.values():
             for display in execution.display_ids if execution.live else ():
-                self._showing.setdefault(display, {})[execution.msg_id] = None
+                self._shown_by.setdefault(display, {})[execution.msg_id] = None

@@ -1,8 +1,8 @@
 """The text of a stream output with its cursor, as JupyterLab's OutputAreaModel keeps it (`processText` in model.js).
 
-JupyterLab counts in UTF-16, so the line that still changes is kept in it. What stands before that line's beginning never
-changes again: a line feed goes to the end of the text, and neither \\r nor \\b crosses one. So a piece costs what it is
-long, and not what was printed before it.
+JupyterLab counts in UTF-16, so the current line is kept in it. Earlier lines never change again: a line feed goes to the
+end of the text, and neither \\r nor \\b crosses one. So the cost of a piece depends on its own length, not on what was
+printed before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from array import array
 from typing import Any
 
-__all__ = ["StreamText", "clean"]
+__all__ = ["StreamText", "replace_surrogates"]
 
 _CONTROL = re.compile("[\n\x08\r]")
 _LONE = re.compile("[\ud800-\udfff]")
@@ -20,7 +20,7 @@ _UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 
 
 class StreamText:
-    """Text to which pieces are added at a cursor."""
+    """Text that pieces are printed to, at a cursor."""
 
     __slots__ = ("_column", "_done", "_done_size", "_line")
 
@@ -32,51 +32,51 @@ class StreamText:
 
     @property
     def size(self) -> int:
-        """About so many characters."""
+        """The approximate number of characters."""
         return self._done_size + len(self._line)
 
     @property
     def unfinished(self) -> bool:
-        """Whether something stands in the last line."""
+        """Whether the last line is not empty."""
         return len(self._line) > 0
 
     def add(self, new: str) -> None:
         """Print a piece."""
-        # A line feed goes to the end of the text wherever the cursor is.
-        new = clean(new).replace("\r\n", "\n")
+        # A line feed goes to the end of the text, wherever the cursor is.
+        new = replace_surrogates(new).replace("\r\n", "\n")
         if self._column == len(self._line) and "\r" not in new and "\x08" not in new:
             self._append(new)
             return
         place = 0
-        for found in _CONTROL.finditer(new):
-            self._overwrite(new[place : found.start()])
-            place = found.end()
+        for match in _CONTROL.finditer(new):
+            self._overwrite(new[place : match.start()])
+            place = match.end()
             if new[place - 1] == "\n":
                 self._column = len(self._line)
                 self._append("\n")
             elif new[place - 1] == "\r":
                 self._column = 0
             elif self._column:
-                # JupyterLab takes the character under the cursor as well.
+                # JupyterLab also deletes the character under the cursor.
                 del self._line[self._column - 1 : self._column + 1]
                 self._column -= 1
         self._overwrite(new[place:])
 
     def whole(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(self._done) + _decoded(self._line)
 
-    def told(self) -> str:
-        """What leaves a fresh text in the state of this one, cursor included, when it is printed."""
+    def replay(self) -> str:
+        """Text that, when printed, brings a new StreamText to this state, including the cursor."""
         if self._column == len(self._line):
             return self.whole()
         front = self._line[: self._column]
         if front and 0xD800 <= front[-1] < 0xDC00:
-            front.pop()  # between the halves of a pair: no text leads there
+            front.pop()  # between the halves of a surrogate pair, where no text can put the cursor
         return f"{self.whole()}\r{_decoded(front)}"
 
     def take_front(self, size: int) -> str:
-        """Take about so many characters away from the beginning."""
+        """Remove about so many characters from the beginning, and return them."""
         taken: list[str] = []
         wanted = min(size, self._done_size)
         count = 0
@@ -97,12 +97,12 @@ class StreamText:
         return "".join(taken)
 
     def dump(self) -> list[Any]:
-        """Its state as JSON."""
+        """Return the state as JSON."""
         return ["".join(self._done), self._line.tolist(), self._column]
 
     @classmethod
     def load(cls, state: list[Any]) -> StreamText:
-        """From what `dump` gave."""
+        """Restore a text from `dump`."""
         text = cls()
         done, line, text._column = state
         text._done, text._done_size, text._line = [done], len(done), array("H", line)
@@ -126,8 +126,8 @@ class StreamText:
             self._column += len(units)
 
 
-def clean(text: str) -> str:
-    """Without halves of surrogate pairs, which no file in UTF-8 can hold."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which a file in UTF-8 cannot hold."""
     return text if text.isascii() else _LONE.sub("\ufffd", text)
 
 
@@ -136,5 +136,5 @@ def _units(text: str) -> array[int]:
 
 
 def _decoded(line: array[int]) -> str:
-    # A cursor may have gone between the halves of a pair and one half been overwritten.
-    return clean(line.tobytes().decode(_UTF16, "surrogatepass"))
+    # A cursor may have been between the halves of a pair, and one half overwritten.
+    return replace_surrogates(line.tobytes().decode(_UTF16, "surrogatepass"))

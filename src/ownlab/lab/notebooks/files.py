@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import io
 import json
-from typing import Any, TextIO
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any, BinaryIO, TextIO
 
 from ownlab.errors import InputError
+from ownlab.files import replace_file
 from ownlab.lab.notebooks.parsing import parse_current_notebook
 from ownlab.text import text
 
-__all__ = ["notebook_json", "read_notebook", "write_new", "write_over"]
+__all__ = ["notebook_json", "read_notebook", "replace_notebook", "write_new", "write_over"]
 
 
 def read_notebook(path: str) -> dict[str, Any]:
@@ -32,8 +39,6 @@ def write_new(path: str, notebook: dict[str, Any]) -> None:
 
 def write_over(path: str, notebook: dict[str, Any]) -> None:
     """Replace a file atomically; in place where that is impossible. InputError if it cannot be written."""
-    from ownlab.lab.notebooks.merging import replace_notebook
-
     content = notebook_json(notebook)
 
     def write(file: TextIO) -> None:
@@ -45,6 +50,49 @@ def write_over(path: str, notebook: dict[str, Any]) -> None:
                 write(file)
     except OSError as exc:
         raise InputError(text("{path} cannot be written: {reason}", path=path, reason=exc.strerror)) from exc
+
+
+def replace_notebook(path: str, write: Callable[[TextIO], None]) -> bool:
+    """Replace a notebook's file atomically. False when that is impossible here; then it must be written in place.
+
+    The new file gets the owner, the mode and the attributes of the old one. A file with several names (hard links) cannot
+    be replaced.
+    """
+    path = os.path.realpath(path)
+    folder, name = os.path.split(path)
+    old = os.stat(path) if os.path.exists(path) else None
+    if old is not None and (old.st_nlink > 1 or not os.access(path, os.W_OK)):
+        return False
+
+    def write_text(file: BinaryIO) -> None:
+        wrapped = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        try:
+            write(wrapped)
+        finally:
+            wrapped.detach()  # flushes, and leaves the file open
+
+    try:
+        replace_file(
+            path,
+            write_text,
+            mode=0o666 if old is None else 0o600,
+            durable=True,
+            # Always the same name: the next write removes what an interrupted one left.
+            temporary=os.path.join(folder, f".~{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}.tmp"),
+            finish=None if old is None else lambda new: _make_alike(path, old, new),
+        )
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return False  # another person's folder, a file that is a mount point …
+    return True
+
+
+def _make_alike(path: str, old: os.stat_result, new: str) -> None:
+    if (old.st_uid, old.st_gid) != (os.geteuid(), os.stat(new).st_gid):
+        os.chown(new, old.st_uid, old.st_gid)
+    shutil.copystat(path, new)
+    os.utime(new)
 
 
 def notebook_json(notebook: dict[str, Any]) -> str:

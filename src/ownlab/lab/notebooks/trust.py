@@ -37,9 +37,9 @@ def mark_trusted(notebook: dict[str, Any], cell_ids: set[str]) -> None:
 
 def _unchanged(cells: dict[str, Any], journal: Journal, log: Logger | LoggerAdapter[Any]) -> set[str]:
     try:
-        with journal.current() as fold:
-            known = cells.keys() & fold.by_cell.keys()
-            return {name for name in known if fold.by_cell[name].outputs.as_json() == cells[name]}
+        with journal.current() as state:
+            known = cells.keys() & state.by_cell.keys()
+            return {name for name in known if state.by_cell[name].outputs.as_json() == cells[name]}
     except Exception as exc:  # a notebook must open even if a journal is damaged
         log.error("The journal of runtime %s cannot be read: %s", journal.runtime, exc, exc_info=True)
         return set()

@@ -1,4 +1,4 @@
-"""Which runtime type fits what a notebook asks for on Colab: its `accelerator`, and `gpuType`."""
+"""The runtime type that fits what a notebook asks for on Colab: its `accelerator` and `gpuType`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from msgspec import Struct
 
 from ownlab.lab.colab.detection import accelerator_of, gpu_type_of
 from ownlab.lab.runtimes.records import RuntimeType
+from ownlab.text import Text, text
 
 __all__ = ["Proposal", "propose"]
 
-# "a T4", "an L4": the letters whose names begin with a vowel.
+# "a T4", "an L4": the letters and digits whose names begin with a vowel.
 _AN = "AEFHILMNORSX8"
 
 
 class Proposal(Struct, frozen=True):
-    """What a notebook was made for, and what there is for it here."""
+    """What a notebook was made for, and which runtime type fits."""
 
     made_for: str  # "This notebook was made for a T4 GPU"
-    words: str  # the same with what can be done about it: whole sentences
-    type: str | None = None  # the name of the type that fits; None: there is none
+    words: str  # whole sentences: the same, and what can be done
+    type: str | None = None  # the name of the type that fits; None if there is none
     offer: str = ""  # "1 × NVIDIA H200"
-    free: bool = False  # it could start at once
+    free: bool = False  # it can start immediately
 
 
 def propose(notebook: Mapping[str, Any], types: Iterable[RuntimeType], present: str) -> Proposal | None:
-    """For a notebook on the type `present`; None where that fits, or nothing is asked for.
+    """Propose a type for a notebook that runs on `present`. None if that type fits, or the notebook asks for nothing.
 
-    Where a person said so before (`ownlab.accelerator` is false in the metadata) nothing is proposed.
+    Nothing is proposed if a person declined before (`ownlab.accelerator` is false in the notebook's metadata).
     """
     wanted = accelerator_of(notebook)
     known = {each.name: each for each in types}
@@ -38,7 +39,8 @@ def propose(notebook: Mapping[str, Any], types: Iterable[RuntimeType], present: 
     if wanted not in ("GPU", "TPU") or now is None or now.kind is not None or _is_declined(notebook):
         return None
     card = gpu_type_of(notebook) if wanted == "GPU" else None
-    made_for = f"This notebook was made for {_with_article(f'{card} GPU' if card else wanted)}"
+    accelerator = _with_article(f"{card} GPU" if card else wanted)
+    made_for = text("This notebook was made for {accelerator}", accelerator=accelerator)
     fitting = [
         each
         for each in known.values()
@@ -48,12 +50,26 @@ def propose(notebook: Mapping[str, Any], types: Iterable[RuntimeType], present: 
         and _is_tpu(each.kind) == (wanted == "TPU")
     ]
     if not fitting:
-        return Proposal(made_for, f"{made_for}, and there is no {wanted} here.")
+        message = text(
+            "This notebook was made for {accelerator}, but this machine has no {kind}.",
+            accelerator=accelerator,
+            kind=wanted,
+        )
+        return Proposal(made_for, message)
     best = min(fitting, key=lambda each: (not each.free, not _is_model(card, each.kind), -each.parts))
     offer = best.label.partition(" (")[2].removesuffix(")")
     if best.free:
-        return Proposal(made_for, f"{made_for}. Run it on {offer}?", best.name, offer, free=True)
-    return Proposal(made_for, f"{made_for}. It would have to wait for {offer}: {best.why_not}.", best.name, offer)
+        message = text(
+            "This notebook was made for {accelerator}. Run it on {offer}?", accelerator=accelerator, offer=offer
+        )
+        return Proposal(made_for, message, best.name, offer, free=True)
+    message = text(
+        "This notebook was made for {accelerator}. It would have to wait for {offer}: {reason}.",
+        accelerator=accelerator,
+        offer=offer,
+        reason=best.why_not,
+    )
+    return Proposal(made_for, message, best.name, offer)
 
 
 def _is_declined(notebook: Mapping[str, Any]) -> bool:
@@ -67,13 +83,13 @@ def _is_tpu(kind: str) -> bool:
 
 
 def _is_model(card: str | None, kind: str | None) -> bool:
-    """Whether "T4" is meant by "Tesla T4", or "A100" by "NVIDIA A100-SXM4-80GB"."""
+    """Whether a card is the model that Colab names: "Tesla T4" is "T4", "NVIDIA A100-SXM4-80GB" is "A100"."""
     return (
         bool(card and kind)
         and re.search(rf"(?<!\w){re.escape(card or '')}(?!\w)", kind or "", re.IGNORECASE) is not None
     )
 
 
-def _with_article(words: str) -> str:
+def _with_article(name: str) -> Text:
     """ "GPU" -> "a GPU", "A100 GPU" -> "an A100 GPU"."""
-    return f"{'an' if words[0].upper() in _AN else 'a'} {words}"
+    return text("an {name}", name=name) if name[0].upper() in _AN else text("a {name}", name=name)

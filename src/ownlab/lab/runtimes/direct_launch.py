@@ -1,7 +1,7 @@
-"""`python -m ownlab.lab.runtimes.direct_launch --type NAME -f CONNECTION_FILE`: for clients that start a kernelspec's command.
+"""`python -m ownlab.lab.runtimes.direct_launch --type NAME -f CONNECTION_FILE`: for clients that run a kernelspec's command.
 
-VS Code is one: it knows no provisioners, writes the connection file itself, and has only our process to signal. So this
-process stands for the kernel: it lives as long as the runtime, passes interrupts on, and takes it along when it ends.
+VS Code is one: it does not support provisioners, writes the connection file itself, and signals only our process. So this
+process stands in for the kernel: it lives as long as the runtime, forwards interrupts, and ends the runtime when it ends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 
 if __name__ == "__main__" and sys.path[0] in ("", os.getcwd()):
-    del sys.path[0]  # `-m` put the notebook's folder there, whose json.py would be taken for the library's
+    del sys.path[0]  # `-m` put the notebook's folder there, whose json.py would shadow the library's
 
 import argparse
 import contextlib
@@ -24,17 +24,18 @@ from typing import Any
 from ownlab.errors import InputError, LabError, OwnlabError
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
+from ownlab.text import text
 
 __all__ = ["main"]
 
 _START_SECONDS = 60.0
-# How often it is looked whether the client is still there.
-_LOOK_SECONDS = 1.0
+# How often to check that the client is still alive.
+_CHECK_SECONDS = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a runtime on the ports of a connection file, to its end; its exit code."""
+    """Run a runtime on the ports of a connection file until it ends. Return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m ownlab.lab.runtimes.direct_launch")
     parser.add_argument("--type", required=True, help="name of the runtime type: ownlab-cpu")
     parser.add_argument("-f", dest="connection_file", required=True, help="the connection file that the client wrote")
@@ -49,47 +50,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
             notebook=os.environ.get("JPY_SESSION_NAME", ""),
             extra_arguments=extra,
         )
-        child = start.spawn(plan, os.environ)
-        start.await_state(plan, _START_SECONDS, child)
+        child = start.start_supervisor(plan, os.environ)
+        start.wait_until_started(plan, _START_SECONDS, child)
     except OwnlabError as exc:
         sys.stderr.write("\n".join(line for line in (f"ownlab: {exc.message}", exc.hint) if line) + "\n")
         return exc.exit_code
-    return stand_in(plan, child, client)
+    return run_until_end(plan, child, client)
 
 
 def read_connection(path: str) -> dict[str, Any]:
-    """What the client wrote; its ports and keys are kept."""
+    """Read the client's connection file; its ports and keys are used."""
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            connection = json.load(file)
     except (OSError, ValueError) as exc:
-        raise InputError(f"the connection file {path} cannot be read: {exc}") from exc
-    if not isinstance(found, dict) or found.get("transport", "tcp") != "tcp" or "key" not in found:
-        raise InputError(f"{path} is no connection file of the kind that is served here: tcp, with a key")
-    return found
+        message = text("the connection file {path} cannot be read: {error}", path=path, error=exc)
+        raise InputError(message) from exc
+    if not isinstance(connection, dict) or connection.get("transport", "tcp") != "tcp" or "key" not in connection:
+        raise InputError(text("{path} is not a supported connection file: tcp and a key are required", path=path))
+    return connection
 
 
-def stand_in(plan: Plan, child: subprocess.Popen[bytes], client: int) -> int:
-    """Pass interrupts on until the runtime has ended; end it when that is asked for, or when the client is gone."""
+def run_until_end(plan: Plan, child: subprocess.Popen[bytes], client: int) -> int:
+    """Forward interrupts until the runtime has ended. End it on SIGTERM or SIGHUP, or when the client is gone."""
     watched = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
-    signal.pthread_sigmask(signal.SIG_BLOCK, watched)  # they wait for us below
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)  # received below with sigtimedwait
     while child.poll() is None:
-        came = signal.sigtimedwait(watched, _LOOK_SECONDS)
-        if came is not None and came.si_signo == signal.SIGINT:
-            _tell(plan, "signal", signum=int(signal.SIGINT))
-        elif os.getppid() != client or (came is not None and came.si_signo != signal.SIGCHLD):
-            _tell(plan, "end", why="its client ended it")
+        received = signal.sigtimedwait(watched, _CHECK_SECONDS)
+        if received is not None and received.si_signo == signal.SIGINT:
+            _send(plan, "signal", signum=int(signal.SIGINT))
+        elif os.getppid() != client or (received is not None and received.si_signo != signal.SIGCHLD):
+            _send(plan, "end", why="its client ended it")
             break
-    with contextlib.suppress(subprocess.TimeoutExpired):  # what does not end in its time is ended below
-        child.wait(plan.limits.on_end + _LOOK_SECONDS)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # if it does not end in time, it is ended below
+        child.wait(plan.limits.on_end + _CHECK_SECONDS)
     code = child.poll()
     operations.end_runtime(plan, child, "its client ended it")
     return 1 if code is None else code
 
 
-def _tell(plan: Plan, do: str, **values: Any) -> None:
+def _send(plan: Plan, do: str, **values: Any) -> None:
     try:
-        ask(plan.sockets, do, **values)
+        send_command(plan.sockets, do, **values)
     except LabError as exc:
         sys.stderr.write(f"ownlab: {exc.message}\n")
 

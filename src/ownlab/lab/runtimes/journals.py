@@ -1,4 +1,4 @@
-"""What runtimes said, as this server knows it: journals on disk, folded, and kept up to date while somebody asks."""
+"""The journals of runtimes as a server reads them: replayed into JournalStates, which are cached and kept current."""
 
 from __future__ import annotations
 
@@ -14,130 +14,133 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.journal.reader import Tail
-from ownlab.lab.journal.state import Fold
-from ownlab.lab.journal.storage import journal_folder, of_notebook, read_held, write_held
+from ownlab.lab.journal.state import JournalState
+from ownlab.lab.journal.storage import journal_folder, journals_of_notebook, read_saved_position, write_saved_position
 from ownlab.lab.runtimes.state import is_runtime_alive
+from ownlab.text import text
 
 __all__ = ["Journal", "Journals"]
 
 T = TypeVar("T")
 
-# Seconds for which a journal that nobody asks for is kept in memory.
-KEPT = 60.0
-_CUT = "The runtime ended here, and could not say why: it was killed, or the machine went down."
+# Seconds for which an unused journal stays in memory.
+CACHE_SECONDS = 60.0
+_CUT = "The runtime ended here without a reason: it was killed, or the machine went down."
 
 
 class Journal:
-    """One runtime's. All of it blocks, and is for any thread."""
+    """The journal of one runtime. All methods block and may be called from any thread."""
 
     def __init__(self, runtime: str) -> None:
         self.runtime = runtime
         self.folder: Path = journal_folder(runtime)
-        self.alive = True  # as it was at the last look
+        self.alive = True  # at the last check
         self.used_at = time.monotonic()
         self._cell_bytes = _cell_bytes()
         self._lock = threading.Lock()
-        self._begin()
+        self._reset()
 
     @contextmanager
-    def current(self) -> Iterator[Fold]:
-        """What it says up to now. Nobody else changes it before the block is left."""
+    def current(self) -> Iterator[JournalState]:
+        """Yield its current state. Nobody else changes it inside the block."""
         with self._lock:
             self.used_at = time.monotonic()
-            self._catch_up()
-            yield self._fold
+            self._update()
+            yield self._state
 
     @property
-    def held(self) -> int:
-        """Up to which number the notebook's file holds it."""
-        return read_held(self.folder)
+    def saved_position(self) -> int:
+        """The number of the last record that the notebook's file holds."""
+        return read_saved_position(self.folder)
 
-    def hold(self, position: int) -> None:
-        """The file holds it up to this number now."""
-        if self.folder.exists():  # it may have been removed by hand
-            write_held(self.folder, position)
+    def mark_saved(self, position: int) -> None:
+        """Record that the notebook's file holds everything up to this number."""
+        if self.folder.exists():  # it may have been removed by the user
+            write_saved_position(self.folder, position)
 
-    def _begin(self) -> None:
-        self._fold, self._tail, self._was_cut = Fold(self._cell_bytes), Tail(self.folder), False
+    def _reset(self) -> None:
+        self._state, self._tail, self._was_cut = JournalState(self._cell_bytes), Tail(self.folder), False
 
-    def _catch_up(self) -> None:
-        # Looked at before reading: of one that was dead already, everything is there to be read.
+    def _update(self) -> None:
+        # Checked before reading: if the runtime was dead by then, its journal is complete.
         self.alive = is_runtime_alive(self.runtime)
-        if self._was_cut and self.alive:  # a supervisor was put in the place of one that was killed
-            self._begin()
+        if self._was_cut and self.alive:  # the supervisor was killed and restarted
+            self._reset()
         records = self._tail.read()
-        if self._tail.reset:  # it was compacted meanwhile, and is told from its beginning
-            self._fold, self._was_cut = Fold(self._cell_bytes), False
+        if self._tail.reset:  # it was compacted meanwhile and is read from its beginning
+            self._state, self._was_cut = JournalState(self._cell_bytes), False
         for record in records:
-            self._fold.add(record)
-        if not self.alive and not self._was_cut and self._fold.ended is None:
-            self._fold.cut(_CUT)
+            self._state.add(record)
+        if not self.alive and not self._was_cut and self._state.ended is None:
+            self._state.cut(_CUT)
             self._was_cut = True
 
 
 class Journals:
-    """All that a server has looked at lately."""
+    """A server's cache of journals."""
 
     def __init__(self) -> None:
         self._known: dict[str, Journal] = {}
         self._lock = threading.Lock()
-        self._sweeping: asyncio.TimerHandle | None = None
+        self._cleanup_timer: asyncio.TimerHandle | None = None
 
-    async def fold(self, runtime: str) -> Fold:
-        """What a runtime said up to now. It changes when anybody asks again: `ask` where that matters."""
-        return await self.ask(runtime, lambda fold: fold)
+    async def state(self, runtime: str) -> JournalState:
+        """Return the current state of a journal. It may change with the next request: use `query` if that matters."""
+        return await self.query(runtime, lambda state: state)
 
-    async def ask(self, runtime: str, question: Callable[[Fold], T]) -> T:
-        """The answer to a question about what a runtime said, found in a thread. LabError where it has no journal."""
+    async def query(self, runtime: str, question: Callable[[JournalState], T]) -> T:
+        """Compute something from the state of a journal in a thread. LabError if the runtime has no journal."""
 
         def answer() -> T:
-            with self.journal(runtime).current() as fold:
-                return question(fold)
+            with self.journal(runtime).current() as state:
+                return question(state)
 
-        return await self.work(answer)
+        return await self.run_in_thread(answer)
 
-    async def work(self, do: Callable[[], T]) -> T:
-        """Do in a thread what looks at journals; what was not asked for lately is forgotten afterwards."""
+    async def run_in_thread(self, do: Callable[[], T]) -> T:
+        """Run a function that reads journals in a thread. Unused journals are dropped afterwards."""
         try:
             return await asyncio.to_thread(do)
         finally:
-            if self._sweeping is None:
-                self._sweeping = asyncio.get_running_loop().call_later(KEPT, self._sweep)
+            if self._cleanup_timer is None:
+                self._cleanup_timer = asyncio.get_running_loop().call_later(CACHE_SECONDS, self._drop_unused)
 
-    # -- these block
+    # -- blocking methods
 
     def journal(self, runtime: str) -> Journal:
-        """A runtime's own; LabError where there is none."""
+        """The journal of a runtime. LabError if there is none."""
         if not journal_folder(runtime).is_dir():
-            raise LabError(f"runtime {runtime} has no journal")
+            raise LabError(text("runtime {id} has no journal", id=runtime))
         with self._lock:
             if runtime not in self._known:
                 self._known[runtime] = Journal(runtime)
             return self._known[runtime]
 
-    def of(self, path: str) -> list[Journal]:
-        """Those of the runtimes that a notebook has had, by their start."""
-        found = []
-        for about in of_notebook(path):
-            with suppress(LabError):  # it was removed in this moment
-                found.append(self.journal(about.runtime))
-        return found
+    def of_notebook(self, path: str) -> list[Journal]:
+        """The journals of a notebook's runtimes, oldest first."""
+        journals = []
+        for info in journals_of_notebook(path):
+            with suppress(LabError):  # it was removed at this moment
+                journals.append(self.journal(info.runtime))
+        return journals
 
-    def _sweep(self) -> None:
+    def _drop_unused(self) -> None:
         now = time.monotonic()
         with self._lock:
-            self._known = {name: one for name, one in self._known.items() if now - one.used_at < KEPT}
+            self._known = {
+                name: journal for name, journal in self._known.items() if now - journal.used_at < CACHE_SECONDS
+            }
             again = bool(self._known)
-        self._sweeping = asyncio.get_running_loop().call_later(KEPT, self._sweep) if again else None
+        self._cleanup_timer = asyncio.get_running_loop().call_later(CACHE_SECONDS, self._drop_unused) if again else None
 
     def close(self) -> None:
-        """Called when the server ends."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        """Cancel the clean-up timer. Called when the server stops."""
+        if self._cleanup_timer is not None:
+            self._cleanup_timer.cancel()
 
 
 def _cell_bytes() -> int:
     try:
         return resolve_lab_options().cell_mb << 20
-    except OwnlabError:  # a notebook must open, whatever is wrong with the configuration
+    except OwnlabError:  # a notebook must open even if the configuration is invalid
         return LabOptions().cell_mb << 20

@@ -1,4 +1,4 @@
-"""What a kernel is told whose notebook was written for Colab."""
+"""Environment variables of kernels for Colab mode and start-up scripts, and which of those scripts failed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
 from ownlab.lab.colab.detection import wants_colab
 from ownlab.lab.notebooks.parsing import parse_json
+from ownlab.text import text
 
 __all__ = ["colab_variables", "startup_failures", "startup_variables"]
 
 
 def colab_variables(notebook: str, runtime: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Variables for a kernel of this notebook. Asked at each start: the notebook may have changed.
+    """Return variables for a kernel of this notebook. Computed at each start: the notebook may have changed.
 
-    OWNLAB_COLAB stands first, "1" or "0", and the others only beside a "1".
+    OWNLAB_COLAB is always there, "1" or "0"; the others only with "1".
     """
-    if not _is_of_colab(notebook):
+    if not _wants_colab_mode(notebook):
         return {"OWNLAB_COLAB": "0"}
     options = resolve_lab_options(environ=environ)
     return {
@@ -31,7 +32,7 @@ def colab_variables(notebook: str, runtime: str, environ: Mapping[str, str] = os
     }
 
 
-def _is_of_colab(notebook: str) -> bool:
+def _wants_colab_mode(notebook: str) -> bool:
     if not notebook.endswith(".ipynb"):
         return False
     try:
@@ -42,19 +43,19 @@ def _is_of_colab(notebook: str) -> bool:
     return isinstance(parsed, dict) and wants_colab(parsed)
 
 
-_MARK = "ownlab: start-up script "  # ownlab_guest/kernel/startup.py writes it
+_LOG_PREFIX = "ownlab: start-up script "  # ownlab_guest/kernel/startup.py writes it
 
 
 def startup_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a kernel is told of the lab's own. It finds by itself what stands beside its notebook."""
+    """Return the lab's own start-up script. The kernel finds the one beside its notebook by itself."""
     return {"OWNLAB_STARTUP_SCRIPT": resolve_lab_options(environ=environ).startup_script or ""}
 
 
 def startup_failures(home: str) -> list[str]:
-    """What the log of a runtime says of scripts that failed."""
+    """Return what a runtime's log says about start-up scripts that failed."""
     try:
         with open(os.path.join(home, "log"), encoding="utf-8", errors="replace") as file:
-            lines = [line.rstrip("\n") for line in file if line.startswith(_MARK)]
-    except OSError:  # the runtime is gone, and its log with it
+            lines = [line.rstrip("\n") for line in file if line.startswith(_LOG_PREFIX)]
+    except OSError:  # the runtime is gone, with its log
         return []
-    return [f"The start-up script {line[len(_MARK) :]}" for line in lines]
+    return [text("The start-up script {failure}", failure=line[len(_LOG_PREFIX) :]) for line in lines]

@@ -19,6 +19,7 @@ from ownlab.files import replace_file
 from ownlab.json_encoding import to_builtins
 from ownlab.lab.environments.registry import DEFAULT, own_python
 from ownlab.lab.runtimes.records import RuntimeType
+from ownlab.text import text
 
 __all__ = ["PROVISIONER", "read_specs", "remove_specs", "write_specs"]
 
@@ -26,7 +27,7 @@ PROVISIONER = "ownlab-provisioner"
 _PREFIX = "ownlab-"
 _SPEC = "kernel.json"
 _LOGO = "logo-svg.svg"
-# What holds at one moment only.
+# Fields that describe the current moment only.
 _PASSING = ("free", "why_not")
 
 _CPU_LOGO = """\
@@ -46,7 +47,7 @@ _CARD_LOGO = """\
 
 
 def write_specs(types: Sequence[RuntimeType], folder: Path) -> bool:
-    """Make the folder hold exactly these types of ours; whether anything had to change."""
+    """Make the folder hold exactly these types; return whether anything changed. Other kernelspecs are not touched."""
     changed = False
     try:
         os.makedirs(folder, exist_ok=True)
@@ -57,45 +58,45 @@ def write_specs(types: Sequence[RuntimeType], folder: Path) -> bool:
             _remove(path)
             changed = True
     except OSError as exc:
-        raise _cannot("written", folder, exc) from exc
+        raise _failure("the kernelspecs in {folder} cannot be written: {reason} ({path})", folder, exc) from exc
     return changed
 
 
 def remove_specs(folder: Path) -> int:
-    """Remove all of ours; how many there were."""
+    """Remove all our kernelspecs; return how many there were."""
     try:
-        found = [path for path, _ in _ours(folder)]
-        for path in found:
+        paths = [path for path, _ in _ours(folder)]
+        for path in paths:
             _remove(path)
     except OSError as exc:
-        raise _cannot("removed", folder, exc) from exc
-    return len(found)
+        raise _failure("the kernelspecs in {folder} cannot be removed: {reason} ({path})", folder, exc) from exc
+    return len(paths)
 
 
 def read_specs(folder: Path) -> tuple[RuntimeType, ...]:
-    """The types that are written there, in the order in which they are offered."""
+    """Read the types of our kernelspecs, in the order in which they are offered."""
     try:
         specs = [spec for _, spec in _ours(folder)]
     except OSError as exc:
-        raise _cannot("read", folder, exc) from exc
-    return tuple(sorted(filter(None, map(_type_of, specs)), key=_place))
+        raise _failure("the kernelspecs in {folder} cannot be read: {reason} ({path})", folder, exc) from exc
+    return tuple(sorted(filter(None, map(_type_of, specs)), key=_sort_key))
 
 
 def _type_of(spec: dict[str, Any]) -> RuntimeType | None:
     try:
         return msgspec.convert(spec["metadata"]["ownlab"], RuntimeType)
-    except msgspec.ValidationError:  # of another version of ownlab's: the next `write_specs` brings it up to date
+    except msgspec.ValidationError:  # written by another version of ownlab: the next `write_specs` updates it
         return None
 
 
-def _place(kind: RuntimeType) -> tuple[bool, str, str, bool, int, int]:
-    """As `runtime_types` orders them: CPU, whole, in part, several; first in our own environment."""
+def _sort_key(kind: RuntimeType) -> tuple[bool, str, str, bool, int, int]:
+    """The order of `runtime_types`: CPU, whole cards, shares, several cards; our own environment first."""
     several = kind.cards > 1
     return kind.environment != DEFAULT, kind.environment, kind.kind or "", several, kind.cards, -kind.parts
 
 
 def _ours(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Each spec of ours, and what its kernel.json says."""
+    """Yield each of our kernelspecs with the content of its kernel.json."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -108,7 +109,7 @@ def _ours(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A spec that has our metadata; None: somebody else's, whatever its name, or none."""
+    """Read a kernelspec with our metadata; None if it is not ours, or does not exist."""
     try:
         spec = json.loads((path / _SPEC).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -123,14 +124,15 @@ def _write_spec(kind: RuntimeType, path: Path) -> bool:
     if os.path.lexists(path / _SPEC):
         there = _read(path)
         if there is None:
-            raise LabError(f"{path} is a kernelspec, and not one of ours", hint="Move it away, then try again.")
-        if there == spec and _text(path / _LOGO) == logo:
+            message = text("{path} is a kernelspec that ownlab did not write", path=path)
+            raise LabError(message, hint=text("Move it away, then try again."))
+        if there == spec and _read_text(path / _LOGO) == logo:
             return False
     os.makedirs(path, exist_ok=True)
-    # Jupyter sees a spec when kernel.json is there, so that this comes last; each file is replaced at once.
-    for name, text in ((_LOGO, logo), (_SPEC, json.dumps(spec, ensure_ascii=False, indent=1) + "\n")):
-        replace_file(str(path / name), text)
-        os.chmod(path / name, 0o644)  # nothing in it is private, and an environment may serve several people
+    # Jupyter finds a kernelspec by its kernel.json, so that is written last; each file is replaced atomically.
+    for name, content in ((_LOGO, logo), (_SPEC, json.dumps(spec, ensure_ascii=False, indent=1) + "\n")):
+        replace_file(str(path / name), content)
+        os.chmod(path / name, 0o644)  # it contains no secrets, and several people may use an environment
     return True
 
 
@@ -158,7 +160,7 @@ def _spec_of(kind: RuntimeType) -> dict[str, Any]:
     }
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -166,13 +168,13 @@ def _text(path: Path) -> str | None:
 
 
 def _remove(path: Path) -> None:
-    """kernel.json first: without it, it is no spec any more, however far the rest comes."""
+    """Remove kernel.json first: without it the folder is no kernelspec, even if the rest cannot be removed."""
     os.unlink(path / _SPEC)
     shutil.rmtree(path)
 
 
-def _cannot(what: str, folder: Path, exc: OSError) -> LabError:
+def _failure(template: str, folder: Path, exc: OSError) -> LabError:
     return LabError(
-        f"the kernelspecs in {folder} cannot be {what}: {exc.strerror} ({exc.filename or folder})",
-        hint="Set OWNLAB_KERNELS to a folder of your own, named kernels, and JUPYTER_PATH to the one above it.",
+        text(template, folder=folder, reason=exc.strerror, path=exc.filename or folder),
+        hint=text("Set OWNLAB_KERNELS to a folder of your own, named kernels, and JUPYTER_PATH to its parent folder."),
     )

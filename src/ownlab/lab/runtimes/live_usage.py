@@ -1,6 +1,6 @@
-"""What runtimes use right now: memory of the machine and of its cards, by runtime; and what machine and cards do.
+"""What runtimes use right now: RAM, CPU, and memory and time of cards, by runtime; and the state of host and cards.
 
-One sample serves all runtimes. Nothing is read unless it is asked for.
+One sample serves all runtimes. Nothing is read unless it is requested.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from ownlab.lab.runtimes.process_owners import owners_of
 from ownlab.lab.runtimes.records import HostState
 from ownlab.lab.store.rows import Device, RuntimeRow
 from ownlab.processes.procfs import Stat
+from ownlab.text import text
 from ownlab.units import GIB
 
-__all__ = ["Figures", "Meter"]
+__all__ = ["LiveUsage", "UsageSampler"]
 
-# Linux walks all pages of a process for its proportional size, a millisecond and more: at most this part of a core is
-# spent so on each process. In between, the size follows its resident memory, which costs nothing.
+# Linux walks all pages of a process to compute its proportional set size, which takes a millisecond or more. Spend at
+# most this fraction of a core on each process; in between, follow its resident set size, which costs nothing.
 _MOST_OF_A_CORE = 0.0002
-# A driver holds less of a card for itself, whatever NVML counts as used.
+# Memory of a card that its driver uses itself, whatever NVML counts as used.
 _DRIVERS_OWN = GIB
 
 
-class Figures(Struct, frozen=True):
-    """One sample, by runtime and device. What is not in a table is not known."""
+class LiveUsage(Struct, frozen=True):
+    """One sample, by runtime and device. Missing entries are unknown."""
 
     at: float
     host: HostState
     ram: dict[str, int] = {}  # runtime -> bytes
     cpu: dict[str, float] = {}  # runtime -> percent of one core
     vram: dict[tuple[str, str], int] = {}  # (runtime, device) -> bytes
-    shares: dict[tuple[str, str], float] = {}  # (runtime, device) -> percent of the time in which its kernels ran
-    cards: dict[str, CardSample] = {}  # by the device's UUID, as the next
+    shares: dict[tuple[str, str], float] = {}  # (runtime, device) -> percent of time in which its GPU kernels ran
+    cards: dict[str, CardSample] = {}  # by the device's UUID, as `verdicts`
     verdicts: dict[str, Verdict] = {}
-    notices: tuple[str, ...] = ()  # why something that should be known is not
+    notices: tuple[str, ...] = ()  # why something is unknown
 
 
-class Meter:
-    """Takes samples for a server. `sample` may block for a second: call it in a thread of its own."""
+class UsageSampler:
+    """Takes samples for a server. `sample` may block for a second: call it in its own thread."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, *, root: Path = Path("/")) -> None:
         self._rows: Sequence[RuntimeRow] = ()
@@ -56,17 +57,17 @@ class Meter:
         self.latest: Sample | None = None
         self.verdicts: tuple[Verdict, ...] = ()
 
-    def sample(self, rows: Sequence[RuntimeRow], devices: tuple[Device, ...]) -> Figures:
-        """What these runtimes use now."""
+    def sample(self, rows: Sequence[RuntimeRow], devices: tuple[Device, ...]) -> LiveUsage:
+        """Measure what these runtimes use now."""
         self._rows = rows
         self.latest = sample = self._sampler.take()
         self._window.add(sample)
-        # A first sample has no interval: of what the cards do it knows next to nothing.
+        # A first sample has no interval, so it says almost nothing about the cards.
         self.verdicts = self._window.verdicts() if sample.seconds is not None else ()
         members = self._sampler.members
         self._sizes.keep(entry for processes in members.values() for entry in processes)
         host, cards = sample.host, _by_device(sample.cards, devices)
-        return Figures(
+        return LiveUsage(
             at=sample.at,
             host=HostState(host.cpu, host.memory, host.memory_used, host.cores),
             ram={runtime: self._sizes.of(processes) for runtime, processes in members.items()},
@@ -79,84 +80,84 @@ class Meter:
         )
 
     def close(self) -> None:
-        """End the child that asks the driver."""
+        """Stop the child process that reads the driver."""
         self._sampler.close()
 
 
 def _by_device(cards: Iterable[CardSample], devices: Iterable[Device]) -> dict[str, CardSample]:
-    """A card without a UUID has a number in its place, and a device may be named by that."""
+    """Cards by device. A card without a UUID is identified by vendor and number."""
     by_uuid = {card.uuid: card for card in cards}
-    found = {
+    matched = {
         device.uuid: by_uuid.get(device.uuid, by_uuid.get(f"{device.vendor}:{device.number}")) for device in devices
     }
-    return {uuid: card for uuid, card in found.items() if card is not None}
+    return {uuid: card for uuid, card in matched.items() if card is not None}
 
 
 def _notices(sample: Sample, devices: Iterable[Device]) -> tuple[str, ...]:
     if not sample.trouble or not any(device.vendor == "nvidia" for device in devices):
         return ()
-    return (f"What the cards are used for is not known: {sample.trouble}.",)
+    return (text("The use of the cards is unknown: {reason}.", reason=sample.trouble),)
 
 
 # --- by runtime -------------------------------------------------------------------------------------------------------
 
 
 def _cpu_by_runtime(processes: Iterable[ProcessSample]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    by_runtime: dict[str, float] = {}
     for process in processes:
         if process.owner is not None and process.cpu is not None:
-            found.setdefault(process.owner.runtime, process.cpu)  # the first is all of it
-    return found
+            by_runtime.setdefault(process.owner.runtime, process.cpu)  # the first entry is the total of the runtime
+    return by_runtime
 
 
 def _on_card(
     card: CardSample, runtimes: Iterable[str], processes: Iterable[ProcessSample]
 ) -> dict[str, list[CardProcess]]:
-    """The processes of each runtime on a card."""
+    """Return the processes of each runtime on a card."""
     owners = {process.pid: process.owner.runtime for process in processes if process.owner is not None}
-    found: dict[str, list[CardProcess]] = {runtime: [] for runtime in runtimes}
+    by_runtime: dict[str, list[CardProcess]] = {runtime: [] for runtime in runtimes}
     for running in card.processes or ():
         if running.pid in owners:
-            found.setdefault(owners[running.pid], []).append(running)
-    return found
+            by_runtime.setdefault(owners[running.pid], []).append(running)
+    return by_runtime
 
 
 def _vram_by_runtime(
     runtimes: Iterable[str], cards: Mapping[str, CardSample], processes: Sequence[ProcessSample]
 ) -> dict[tuple[str, str], int]:
-    """Memory of each card by runtime. A runtime is left out where its part of a card cannot be told."""
-    found = {}
+    """Memory of each card by runtime. A runtime is left out if its share of a card is unknown."""
+    by_runtime = {}
     for uuid, card in cards.items():
         if card.processes is None:
             continue
-        # In a container, NVML may count in the host's numbers, or name nobody: then none can be found by theirs.
+        # In a container, NVML may report pids of the host, or none: then processes cannot be matched.
         unseen = (card.memory_used or 0) - sum(running.memory or 0 for running in card.processes)
-        elsewhere = unseen > _DRIVERS_OWN or _counts_elsewhere(card, processes)
-        for runtime, its in _on_card(card, runtimes, processes).items():
-            used = [running.memory for running in its]
+        elsewhere = unseen > _DRIVERS_OWN or _reports_foreign_pids(card, processes)
+        for runtime, own in _on_card(card, runtimes, processes).items():
+            used = [running.memory for running in own]
             if None not in used and (used or not elsewhere):
-                found[runtime, uuid] = sum(memory for memory in used if memory is not None)
-    return found
+                by_runtime[runtime, uuid] = sum(memory for memory in used if memory is not None)
+    return by_runtime
 
 
 def _shares_by_runtime(
     runtimes: Iterable[str], cards: Mapping[str, CardSample], processes: Sequence[ProcessSample]
 ) -> dict[tuple[str, str], float]:
-    """The part of the time that each runtime's kernels had of a card, where the driver tells it by process.
+    """Percent of time in which each runtime's GPU kernels ran on a card, if the driver reports it by process.
 
-    It names those that ran: where it names anybody, whom it does not name did nothing.
+    The driver lists processes that ran: if it lists any, the others did nothing.
     """
-    found = {}
+    by_runtime = {}
     for uuid, card in cards.items():
-        told = any(running.sm is not None for running in card.processes or ())
-        if told and not _counts_elsewhere(card, processes):
-            for runtime, its in _on_card(card, runtimes, processes).items():
-                found[runtime, uuid] = min(100.0, sum(running.sm or 0.0 for running in its))
-    return found
+        reported = any(running.sm is not None for running in card.processes or ())
+        if reported and not _reports_foreign_pids(card, processes):
+            for runtime, own in _on_card(card, runtimes, processes).items():
+                by_runtime[runtime, uuid] = min(100.0, sum(running.sm or 0.0 for running in own))
+    return by_runtime
 
 
-def _counts_elsewhere(card: CardSample, processes: Iterable[ProcessSample]) -> bool:
-    """Whether the driver names somebody who is not to be found here by his number."""
+def _reports_foreign_pids(card: CardSample, processes: Iterable[ProcessSample]) -> bool:
+    """Whether the driver lists a pid that does not exist here."""
     away = {process.pid for process in processes if not process.here}
     return any(running.pid in away for running in card.processes or ())
 
@@ -168,30 +169,30 @@ class _Size(NamedTuple):
     pss: int
     rss: int
     started: int
-    next_at: float  # when it may be read anew, by the monotonic clock
+    next_at: float  # when it may be read again, on the monotonic clock
 
 
 class _Sizes:
-    """What processes take together; memory that they share with others counts in part (Pss)."""
+    """Memory of groups of processes. Memory shared with other processes counts in part (Pss)."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Size] = {}
 
     def of(self, processes: Iterable[Stat]) -> int:
-        """All of these."""
-        return sum(self._of_one(entry) for entry in processes)
+        """The sum over these processes."""
+        return sum(self._size(entry) for entry in processes)
 
     def keep(self, processes: Iterable[Stat]) -> None:
-        """Forget all others."""
+        """Forget all other processes."""
         alive = {entry.pid for entry in processes}
         self._known = {pid: size for pid, size in self._known.items() if pid in alive}
 
-    def _of_one(self, entry: Stat) -> int:
+    def _size(self, entry: Stat) -> int:
         known, now = self._known.get(entry.pid), time.monotonic()
         if known is not None and known.started == entry.started and now < known.next_at:
             return max(0, known.pss + entry.rss - known.rss)
         pss = read_pss(entry.pid)
-        if pss is None:  # another user's: what is shared counts whole
+        if pss is None:  # another user's process: shared memory counts in full
             return entry.rss
         cost = time.monotonic() - now
         self._known[entry.pid] = _Size(pss, entry.rss, entry.started, now + cost / _MOST_OF_A_CORE)
@@ -199,7 +200,7 @@ class _Sizes:
 
 
 def read_pss(pid: int) -> int | None:
-    """The proportional size in bytes; None where it may not be read, or the process has ended."""
+    """The proportional set size in bytes; None if it is not readable, or the process has ended."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             for line in file:

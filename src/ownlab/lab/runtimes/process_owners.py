@@ -1,4 +1,4 @@
-"""Whose processes are: those of runtimes, as the store knows them."""
+"""The processes of runtimes: which runtime owns which pid, according to the store."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ __all__ = ["StoreOwners", "owners_of"]
 
 
 def owners_of(rows: Iterable[RuntimeRow]) -> dict[int, Owner]:
-    """By number, the processes of each runtime that the store knows, its kernel last. One that has ended is left out."""
-    found = {}
+    """The processes of these runtimes by pid, the kernel last. Processes that have ended are left out."""
+    owners = {}
     for row in rows:
         for process in (row.keeper, row.supervisor, row.kernel):
             if process is not None and process_started(process.pid) == process.started:
-                found[process.pid] = Owner(row.id, row.notebook, row.person)
-    return found
+                owners[process.pid] = Owner(row.id, row.notebook, row.person)
+    return owners
 
 
 class StoreOwners:
-    """Asks the store of this person, where there is one; nobody's is made."""
+    """Reads the user's store if there is one; never creates it."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         self._store: Store | None = None
 
     def __call__(self) -> dict[int, Owner]:
-        """The processes of runtimes now; none where the store cannot be read: figures count all the same."""
+        """The processes of runtimes now; none if the store cannot be read."""
         try:
             if self._store is None:
                 self._store = _open(self._environ)
@@ -43,7 +43,7 @@ class StoreOwners:
             return {}
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         if self._store is not None:
             self._store.close()
 

@@ -1,6 +1,6 @@
-"""Runtimes, cards and types as records: what `ownlab runtimes --json` prints, the page is sent, and the terminal shows.
+"""Records of runtimes, cards and types, for `ownlab runtimes --json`, the page and the terminal.
 
-Sizes are in bytes, times in seconds since the epoch. None: not known, or there is none.
+Sizes are in bytes, times in seconds since the epoch. None: unknown, or there is none.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = [
     "Point",
     "RemovedTypes",
     "Runtime",
+    "RuntimeChange",
     "RuntimePoint",
-    "RuntimeTold",
     "RuntimeType",
     "Snapshot",
     "TypeList",
@@ -30,12 +30,12 @@ __all__ = [
     "UsageLine",
 ]
 
-# The name of the type that every machine has.
+# The type that every machine has.
 CPU_TYPE = "ownlab-cpu"
 
 
 class RuntimeType(Struct, frozen=True):
-    """A kind of runtime that can be started: a kernelspec."""
+    """A type of runtime that can be started; a kernelspec."""
 
     name: str  # ownlab-cpu, ownlab-1-nvidia-h200, ownlab-half-nvidia-h200, ownlab-myenv-cpu
     label: str  # "Python 3 (1 × NVIDIA H200)"
@@ -45,19 +45,19 @@ class RuntimeType(Struct, frozen=True):
     cards: int
     parts: int  # twelfths of each card
     units_per_hour: float
-    free: bool = True  # whether it could start now without waiting
+    free: bool = True  # whether it can start now without waiting
     why_not: str = ""  # "held by ann (train.ipynb) since 10:02"
 
 
 class CardShare(Struct, frozen=True):
-    """A card in the hands of a runtime."""
+    """A card, or a part of it, that a runtime holds."""
 
     uuid: str
     index: int | None  # None: the card is no longer there
     name: str
     parts: int
     vram: int | None = None  # used by this runtime on this card
-    booked: int | None = None  # its share of the card's memory; more than this is overuse
+    booked: int | None = None  # its share of the card's memory
     utilisation: float | None = None  # percent of the time in which kernels of this runtime ran on it
 
 
@@ -66,9 +66,9 @@ class Runtime(Struct, frozen=True):
 
     id: str
     person: str
-    mine: bool  # may be stopped and extended by whoever asks
+    mine: bool  # whether the caller may stop and extend it
     notebook: str
-    lab: str | None  # folder of the lab that started it, where that is known
+    lab: str | None  # folder of the lab that started it, if known
     type: str
     label: str
     state: State
@@ -83,7 +83,7 @@ class Runtime(Struct, frozen=True):
     vram: int | None
     ends_at: float | None
     ends_why: str
-    warned: bool  # the end is near enough to tell people
+    warned: bool  # the end is near: people are warned
     may_extend: bool
     units_per_hour: float
     units: float  # used up to now
@@ -101,7 +101,7 @@ class CardHolder(Struct, frozen=True):
 
 
 class CardState(Struct, frozen=True):
-    """One card, and who has it."""
+    """One card and its holders."""
 
     uuid: str
     vendor: str
@@ -113,8 +113,8 @@ class CardState(Struct, frozen=True):
     free_parts: int
     holders: tuple[CardHolder, ...]
     strangers: tuple[str, ...]
-    saturation: Saturation | None = None  # how much of it worked
-    no_saturation: str = ""  # why that is not known
+    saturation: Saturation | None = None  # how much of it was active
+    no_saturation: str = ""  # why that is unknown
     power: float | None = None  # watts
     power_limit: float | None = None
     temperature: float | None = None  # degrees Celsius
@@ -167,21 +167,21 @@ class Snapshot(Struct, frozen=True):
     cards: tuple[CardState, ...]
     types: tuple[RuntimeType, ...]
     host: HostState
-    notices: tuple[str, ...] = ()  # what people should know: "The store is on a network file system."
+    notices: tuple[str, ...] = ()  # warnings: "The store is on a network file system."
     history: tuple[Point, ...] = ()
 
 
 class UsageLine(Struct, frozen=True):
-    """What a person used in a week, or a runtime in it."""
+    """The usage of a person in a week, or of a notebook in it."""
 
-    week: str  # "2026-W46", the week's ISO name (UTC)
+    week: str  # "2026-W46", the ISO week (UTC)
     person: str
     notebook: str | None
     label: str | None
     hours: float
     card_hours: float
     units: float
-    card_hours_left: float | None = None  # of the week's quota
+    card_hours_left: float | None = None  # of the weekly quota
 
 
 class Usage(Struct, frozen=True):
@@ -191,20 +191,20 @@ class Usage(Struct, frozen=True):
     lines: tuple[UsageLine, ...]
 
 
-class RuntimeTold(Struct, frozen=True):
+class RuntimeChange(Struct, frozen=True):
     """`ownlab runtimes stop|extend --json`."""
 
     runtime: str
     notebook: str
     told: str  # stop, extend
-    ends_at: float | None = None  # when it will end now, after it was extended
+    ends_at: float | None = None  # when it will end, after it was extended
 
 
 class ListedType(Struct, frozen=True):
     """A type that this machine can start."""
 
     type: RuntimeType
-    written: bool  # whether its kernelspec is on disk as it should be, so that Jupyter offers it
+    written: bool  # whether its kernelspec on disk is current, so that Jupyter offers it
 
 
 class TypeList(Struct, frozen=True):
@@ -212,8 +212,8 @@ class TypeList(Struct, frozen=True):
 
     folder: str
     types: tuple[ListedType, ...]
-    gone: tuple[str, ...] = ()  # written, and of a card or an environment that is no longer there
-    export: str = ""  # for a shell, where Jupyter finds the folder no other way
+    gone: tuple[str, ...] = ()  # kernelspecs on disk of a card or an environment that is gone
+    export: str = ""  # a shell command, if Jupyter does not find the folder otherwise
 
 
 class RemovedTypes(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Which runtime types there are: the CPU, and every card whole, in part and several together, in each environment."""
+"""The runtime types of this machine: the CPU, and whole cards, shares of cards and several cards, in each environment."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ownlab.units import PARTS
 
 __all__ = ["current_types", "list_types", "refresh_specs", "runtime_types"]
 
-# Number of parts -> how a person writes one of them, and how a name does.
+# Number of shares -> how a label and a name write one of them.
 _FRACTIONS = {2: ("½", "half"), 3: ("⅓", "third"), 4: ("¼", "quarter"), 6: ("⅙", "sixth"), 12: ("1/12", "twelfth")}
 
 
-class _Form(NamedTuple):
-    """Something to hold: "½ × NVIDIA H200"."""
+class _Resources(NamedTuple):
+    """What a type leases: "½ × NVIDIA H200"."""
 
-    words: str
+    label: str
     slug: str
     kind: str | None = None
     cards: int = 0
@@ -36,83 +36,83 @@ class _Form(NamedTuple):
 def runtime_types(
     devices: Sequence[Device], environments: Iterable[Environment], options: LabOptions
 ) -> tuple[RuntimeType, ...]:
-    """Every type that this machine can start, in the order in which people are offered them.
+    """Return every type that this machine can start, in the order in which they are offered.
 
-    An environment whose interpreter is gone has none.
+    Environments whose interpreter is gone are left out.
     """
-    forms = [_Form("CPU", "cpu")]
+    resources = [_Resources("CPU", "cpu")]
     for kind in sorted({device.name for device in devices}):
-        forms += _forms(kind, [device for device in devices if device.name == kind], options.shares)
+        resources += _resources_of(kind, [device for device in devices if device.name == kind], options.shares)
     types: list[RuntimeType] = []
     taken: set[str] = set()
     there = [environment for environment in environments if environment.is_there]
     for environment in (Environment(DEFAULT, own_python()), *there):
         own = environment.name == DEFAULT
-        for form in forms:
-            name = _unique("ownlab-" + ("" if own else f"{environment.name}-") + form.slug, taken)
+        for resource in resources:
+            name = _unique("ownlab-" + ("" if own else f"{environment.name}-") + resource.slug, taken)
             types.append(
                 RuntimeType(
                     name=name,
-                    label=f"{'Python 3' if own else environment.name} ({form.words})",
+                    label=f"{'Python 3' if own else environment.name} ({resource.label})",
                     environment=environment.name,
                     python=environment.python,
-                    kind=form.kind,
-                    cards=form.cards,
-                    parts=form.parts,
-                    units_per_hour=options.units_for(form.kind, form.cards, form.parts),
+                    kind=resource.kind,
+                    cards=resource.cards,
+                    parts=resource.parts,
+                    units_per_hour=options.units_for(resource.kind, resource.cards, resource.parts),
                 )
             )
     return tuple(types)
 
 
-def _forms(kind: str, devices: Sequence[Device], shares: Sequence[int]) -> Iterator[_Form]:
+def _resources_of(kind: str, devices: Sequence[Device], shares: Sequence[int]) -> Iterator[_Resources]:
     slug = re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-") or "card"
-    yield _Form(f"1 × {kind}", f"1-{slug}", kind, 1)
+    yield _Resources(f"1 × {kind}", f"1-{slug}", kind, 1)
     if not all(device.whole_only for device in devices):
         for share in shares:
             mark, word = _FRACTIONS[share]
-            yield _Form(f"{mark} × {kind}", f"{word}-{slug}", kind, 1, PARTS // share)
-    # CUDA gives a process one MIG instance, however many it is shown (NVIDIA's MIG User Guide).
+            yield _Resources(f"{mark} × {kind}", f"{word}-{slug}", kind, 1, PARTS // share)
+    # CUDA gives a process only one MIG instance, however many are visible (NVIDIA's MIG User Guide).
     if not any(device.uuid.startswith("MIG-") for device in devices):
         for count in _several(len(devices)):
-            yield _Form(f"{count} × {kind}", f"{count}-{slug}", kind, count)
+            yield _Resources(f"{count} × {kind}", f"{count}-{slug}", kind, count)
 
 
 def _several(most: int) -> list[int]:
-    """6 -> 2, 4, 6: powers of two, and all of them."""
+    """6 -> 2, 4, 6: powers of two, and the maximum."""
     powers = [2**power for power in range(1, most.bit_length()) if 2**power < most]
     return [*powers, most] if most > 1 else []
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """Two cards' names may differ in nothing but signs."""
-    number, found = 1, name
-    while found in taken:
+    """Make a name unique: two cards' names may differ in punctuation only."""
+    number, unique = 1, name
+    while unique in taken:
         number += 1
-        found = f"{name}-{number}"
-    taken.add(found)
-    return found
+        unique = f"{name}-{number}"
+    taken.add(unique)
+    return unique
 
 
 def current_types(
     environ: Mapping[str, str] = os.environ, devices: Sequence[Device] | None = None
 ) -> tuple[RuntimeType, ...]:
-    """The types that can be started now."""
+    """Return the types that can be started now."""
     options = resolve_lab_options(environ=environ)
-    found = read_devices(environ) if devices is None else devices
-    return runtime_types(found, list_environments(environ), options)
+    current = read_devices(environ) if devices is None else devices
+    return runtime_types(current, list_environments(environ), options)
 
 
 def refresh_specs(environ: Mapping[str, str] = os.environ, devices: Sequence[Device] | None = None) -> bool:
-    """Write their kernelspecs; whether anything had changed."""
+    """Update the kernelspecs on disk; return whether anything changed."""
     folder = kernels_folder(environ)
     if folder.is_relative_to(state_folder(environ, make=False)):
-        state_folder(environ)  # so that it is made for this person alone
+        state_folder(environ)  # creates it with private permissions
     return write_specs(current_types(environ, devices), folder)
 
 
 def list_types(environ: Mapping[str, str] = os.environ) -> TypeList:
-    """What there is, against what is written."""
+    """Compare the current types with the kernelspecs on disk."""
     folder = kernels_folder(environ)
     current, written = current_types(environ), read_specs(folder)
     names = {kind.name for kind in current}

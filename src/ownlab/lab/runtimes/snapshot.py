@@ -1,4 +1,4 @@
-"""Everything that the panel and `ownlab runtimes` show, put together: who runs what, on which card, and what is free."""
+"""The snapshot that the panel and `ownlab runtimes` show: runtimes, cards and their holders, and what is free."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
 from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
-from ownlab.lab.runtimes.live_usage import Figures
+from ownlab.lab.runtimes.live_usage import LiveUsage
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
-from ownlab.lab.store.rows import Device, Lease, RuntimeRow, Want
-from ownlab.lab.store.scheduler import Holding, allot, explain, refuse_the_impossible
+from ownlab.lab.store.rows import CardRequest, Device, Lease, RuntimeRow
+from ownlab.lab.store.scheduler import Holding, allocate, check_possible, explain_wait
 from ownlab.lab.store.store import Store
+from ownlab.text import text
 from ownlab.units import PARTS, format_seconds
 
-__all__ = ["take_snapshot", "with_freedom"]
+__all__ = ["take_snapshot", "with_availability"]
 
-_ASKER = ""  # the name, in the queue, of one who only asks whether a type is free
+_NEW_REQUEST = ""  # stands in the queue for a new request
 
 
-class _Scene:
-    """The store at one moment, joined."""
+class _StoreView:
+    """Runtimes, leases and devices at one moment."""
 
     def __init__(self, rows: Sequence[RuntimeRow], leases: Sequence[Lease], devices: Sequence[Device]) -> None:
         self.rows = {row.id: row for row in rows}
@@ -42,26 +43,26 @@ class _Scene:
         ]
 
     def place(self, row: RuntimeRow) -> int | None:
-        """In the queue of its kind; 1 is next."""
+        """The position in the queue of its kind; 1 is next."""
         same_kind = [other.id for other in self.queue if other.want.kind == row.want.kind]
         return same_kind.index(row.id) + 1 if row.id in same_kind else None
 
-    def why_taken(self, want: Want, before: int) -> str:
+    def why_taken(self, want: CardRequest, before: int) -> str:
         holdings = [
             Holding(lease.device, lease.parts, _since(self.rows[lease.runtime]), self.rows[lease.runtime])
             for lease in self.leases
         ]
-        return explain(want, tuple(self.devices.values()), holdings, before)
+        return explain_wait(want, tuple(self.devices.values()), holdings, before)
 
-    def why_not(self, want: Want) -> str:
-        """Why a new request would not be served at once; "" where it would."""
+    def why_not(self, want: CardRequest) -> str:
+        """Why a new request would have to wait; "" if it would not."""
         devices = tuple(self.devices.values())
         try:
-            refuse_the_impossible(want, devices)
+            check_possible(want, devices)
         except DeviceUnusable as exc:
             return exc.message
-        queue = [*((row.id, row.want) for row in self.queue), (_ASKER, want)]
-        if allot(_ASKER, queue, devices, self.booked) is not None:
+        queue = [*((row.id, row.want) for row in self.queue), (_NEW_REQUEST, want)]
+        if allocate(_NEW_REQUEST, queue, devices, self.booked) is not None:
             return ""
         return self.why_taken(want, sum(row.want.kind == want.kind for row in self.queue))
 
@@ -71,68 +72,67 @@ def take_snapshot(
     devices: Sequence[Device],
     options: LabOptions,
     types: Sequence[RuntimeType],
-    figures: Figures,
+    usage: LiveUsage,
     *,
     labs: Mapping[str, str] | None = None,
     notices: Sequence[str] = (),
     history: Sequence[Point] = (),
 ) -> Snapshot:
-    """How things stand now. `labs` tells the folder of each lab by its id. Frees, on the way, what the dead have left."""
-    told = [*notices, *figures.notices]
+    """Take a snapshot. `labs` maps the id of each lab to its folder. Dead runtimes are reaped first."""
+    warnings = [*notices, *usage.notices]
     try:
         store.reap()
-    except StoreError as exc:  # what is there can still be shown
-        told.append(exc.message)
+    except StoreError as exc:  # the rest can still be shown
+        warnings.append(exc.message)
     limits = stricter(limits_of(options), store.limits())
-    scene = _Scene(store.runtimes(), store.leases(), devices)
-    told += [notice for row in scene.rows.values() if (notice := _unkept(row))]
-    spent = _why_spent(store, limits)
+    view = _StoreView(store.runtimes(), store.leases(), devices)
+    warnings += [notice for row in view.rows.values() if (notice := _journal_warning(row))]
+    quota_reason = _quota_reason(store, limits)
     return Snapshot(
-        at=figures.at,
+        at=usage.at,
         person=_person(),
         store=str(store.folder),
         shared=store.shared,
-        runtimes=tuple(_runtime(row, scene, store, limits, figures, labs or {}) for row in scene.rows.values()),
-        cards=tuple(_card(device, scene, figures) for device in devices),
-        types=tuple(_type(each, scene, spent) for each in types),
-        host=figures.host,
-        notices=tuple(told),
+        runtimes=tuple(_runtime(row, view, store, limits, usage, labs or {}) for row in view.rows.values()),
+        cards=tuple(_card(device, view, usage) for device in devices),
+        types=tuple(_type(each, view, quota_reason) for each in types),
+        host=usage.host,
+        notices=tuple(warnings),
         history=tuple(history),
     )
 
 
-def with_freedom(
+def with_availability(
     types: Sequence[RuntimeType], store: Store, devices: Sequence[Device], options: LabOptions
 ) -> tuple[RuntimeType, ...]:
-    """The same types, each with whether it could start now."""
+    """Return the types, each with whether it can start now."""
     store.reap()
-    scene = _Scene(store.runtimes(), store.leases(), devices)
-    spent = _why_spent(store, stricter(limits_of(options), store.limits()))
-    return tuple(_type(each, scene, spent) for each in types)
+    view = _StoreView(store.runtimes(), store.leases(), devices)
+    quota_reason = _quota_reason(store, stricter(limits_of(options), store.limits()))
+    return tuple(_type(each, view, quota_reason) for each in types)
 
 
-def _unkept(row: RuntimeRow) -> str:
-    """That a runtime of this person cannot write down what it says; "" where it can."""
+def _journal_warning(row: RuntimeRow) -> str:
+    """A warning that a runtime of this user cannot write its journal; "" if it can."""
     if row.uid != os.geteuid() or row.lab is None:
         return ""
     trouble = read_trouble(journal_folder(row.id))
-    return (
-        f"{os.path.basename(row.notebook) or row.id}: {trouble}. A page that is open shows it all the same."
-        if trouble
-        else ""
-    )
+    if not trouble:
+        return ""
+    name = os.path.basename(row.notebook) or row.id
+    return text("{name}: {problem}. Open pages still show all output.", name=name, problem=trouble)
 
 
 def _runtime(
-    row: RuntimeRow, scene: _Scene, store: Store, limits: Limits, figures: Figures, labs: Mapping[str, str]
+    row: RuntimeRow, view: _StoreView, store: Store, limits: Limits, usage: LiveUsage, labs: Mapping[str, str]
 ) -> Runtime:
     now = time.time()
-    place = scene.place(row)
-    shares = tuple(_share(lease, row, scene, figures) for lease in scene.leases if lease.runtime == row.id)
+    place = view.place(row)
+    shares = tuple(_share(lease, row, view, usage) for lease in view.leases if lease.runtime == row.id)
     vram = [share.vram for share in shares if share.vram is not None]
     busy = [share.utilisation for share in shares if share.utilisation is not None]
-    alive = store.alive(row.id)
-    why = scene.why_taken(row.want, place - 1) if place is not None else ""
+    alive = store.is_alive(row.id)
+    why = view.why_taken(row.want, place - 1) if place is not None else ""
     return Runtime(
         id=row.id,
         person=row.person,
@@ -143,13 +143,13 @@ def _runtime(
         label=row.label,
         state=row.state if alive else "ending",
         place=place,
-        why=why if alive else "It has ended, but processes of it are left.",
+        why=why if alive else text("It has ended, but some of its processes are still running."),
         queued_at=row.queued_at,
         started_at=row.started_at,
         busy=row.busy,
         changed_at=row.changed_at,
         cards=shares,
-        ram=figures.ram.get(row.id),
+        ram=usage.ram.get(row.id),
         vram=sum(vram) if shares and len(vram) == len(shares) else None,
         ends_at=row.ends_at,
         ends_why=row.ends_why,
@@ -158,36 +158,36 @@ def _runtime(
         units_per_hour=row.units_per_hour,
         units=max(0.0, now - row.started_at) / 3600 * row.units_per_hour if row.started_at is not None else 0.0,
         kernel_pid=row.kernel.pid if row.kernel is not None else None,
-        cpu=figures.cpu.get(row.id),
+        cpu=usage.cpu.get(row.id),
         utilisation=sum(busy) / len(busy) if busy else None,
     )
 
 
-def _share(lease: Lease, row: RuntimeRow, scene: _Scene, figures: Figures) -> CardShare:
-    device = scene.devices.get(lease.device)
+def _share(lease: Lease, row: RuntimeRow, view: _StoreView, usage: LiveUsage) -> CardShare:
+    device = view.devices.get(lease.device)
     return CardShare(
         uuid=lease.device,
         index=device.number if device is not None else None,
         name=device.name if device is not None else row.want.kind or "",
         parts=lease.parts,
-        vram=figures.vram.get((row.id, lease.device)),
+        vram=usage.vram.get((row.id, lease.device)),
         booked=device.memory * lease.parts // PARTS if device is not None and device.memory is not None else None,
-        utilisation=_utilisation(lease, device, figures),
+        utilisation=_utilisation(lease, device, usage),
     )
 
 
-def _utilisation(lease: Lease, device: Device | None, figures: Figures) -> float | None:
-    """What the driver tells of this runtime's processes; else what follows from all that the card does."""
-    told = figures.shares.get((lease.runtime, lease.device))
-    card = figures.cards.get(lease.device)
-    if told is not None or card is None:
-        return told
+def _utilisation(lease: Lease, device: Device | None, usage: LiveUsage) -> float | None:
+    """What the driver reports for this runtime's processes; otherwise the card's utilisation, if no one else uses it."""
+    share = usage.shares.get((lease.runtime, lease.device))
+    card = usage.cards.get(lease.device)
+    if share is not None or card is None:
+        return share
     alone = device is not None and not device.strangers and lease.parts == PARTS
     return card.utilisation if alone or not card.utilisation else None
 
 
-def _card(device: Device, scene: _Scene, figures: Figures) -> CardState:
-    reading = figures.cards.get(device.uuid, CardSample(device.uuid, device.number))
+def _card(device: Device, view: _StoreView, usage: LiveUsage) -> CardState:
+    reading = usage.cards.get(device.uuid, CardSample(device.uuid, device.number))
     return CardState(
         uuid=device.uuid,
         vendor=device.vendor,
@@ -196,35 +196,35 @@ def _card(device: Device, scene: _Scene, figures: Figures) -> CardState:
         memory=device.memory,
         memory_used=reading.memory_used,
         utilisation=None if reading.utilisation is None else round(reading.utilisation),
-        free_parts=0 if device.strangers else PARTS - scene.booked[device.uuid],
-        holders=tuple(_holder(lease, scene) for lease in scene.leases if lease.device == device.uuid),
+        free_parts=0 if device.strangers else PARTS - view.booked[device.uuid],
+        holders=tuple(_holder(lease, view) for lease in view.leases if lease.device == device.uuid),
         strangers=device.strangers,
         saturation=reading.saturation,
         no_saturation=reading.no_saturation,
         power=reading.power,
         power_limit=reading.power_limit,
         temperature=reading.temperature,
-        verdict=figures.verdicts.get(reading.uuid),
+        verdict=usage.verdicts.get(reading.uuid),
     )
 
 
-def _holder(lease: Lease, scene: _Scene) -> CardHolder:
-    row = scene.rows[lease.runtime]
+def _holder(lease: Lease, view: _StoreView) -> CardHolder:
+    row = view.rows[lease.runtime]
     return CardHolder(row.id, row.person, row.notebook, lease.parts, _since(row))
 
 
-def _type(kind: RuntimeType, scene: _Scene, spent: str) -> RuntimeType:
+def _type(kind: RuntimeType, view: _StoreView, quota_reason: str) -> RuntimeType:
     if kind.kind is None:
         return replace(kind, free=True, why_not="")
-    why_not = spent or scene.why_not(Want(kind.kind, kind.cards, kind.parts))
+    why_not = quota_reason or view.why_not(CardRequest(kind.kind, kind.cards, kind.parts))
     return replace(kind, free=not why_not, why_not=why_not)
 
 
-def _why_spent(store: Store, limits: Limits) -> str:
+def _quota_reason(store: Store, limits: Limits) -> str:
     quota = limits.card_seconds_per_week
     if quota is None or store.card_seconds_this_week(os.geteuid()) < quota:
         return ""
-    return f"this week's {format_seconds(quota)} of card time are spent"
+    return text("this week's {time} of card time are used up", time=format_seconds(quota))
 
 
 def _since(row: RuntimeRow) -> float:
@@ -234,5 +234,5 @@ def _since(row: RuntimeRow) -> float:
 def _person() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a user of the host without a name in this container
+    except KeyError:  # a user without a name, as in containers
         return f"uid {os.geteuid()}"

@@ -1,4 +1,4 @@
-"""Starts a runtime: writes its plan, spawns its supervisor, and waits until that knows how it goes."""
+"""Starts a runtime: writes its plan, starts its supervisor, and waits until it is ready or has failed."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.state import read_state, runtime_folder
 from ownlab.lab.store.location import choose_store
-from ownlab.lab.store.rows import Want
+from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 from ownlab.processes.runner import describe_exit
+from ownlab.text import Text, listing, text
 
-__all__ = ["await_state", "find_type", "fresh_connection", "make_plan", "spawn"]
+__all__ = ["find_type", "make_plan", "new_connection", "start_supervisor", "wait_until_started"]
 
 _LAUNCH = Path(__file__).resolve().parents[3] / "ownlab_guest" / "kernel" / "launch.py"
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
-# A socket's path has 107 bytes at most (unix(7)); this leaves room for the names of ours.
+# A socket's path has at most 107 bytes (unix(7)); this leaves room for our file names.
 _LONGEST_HOME = 80
-# Seconds in which a kernel that cannot work (no ipykernel, a broken environment) has said so.
+# Seconds in which a kernel that cannot work (no ipykernel, a broken environment) has failed.
 _HEAD_START = 10.0
 
 
@@ -58,11 +59,10 @@ def make_plan(
     notebook: str = "",
     extra_arguments: Sequence[str] = (),
 ) -> Plan:
-    """Decide what the supervisor is to do, and write it into a new folder of the runtime.
+    """Write the plan of a new runtime into its new folder.
 
-    `env` says where things are (OWNLAB_HOME, …). What the runtimes of a lab say is kept, and that of others where a
-    `journal` is asked for. Without a `connection`, the ports are any free ones, and clients must
-    encrypt.
+    `env` says where things are (OWNLAB_HOME, …). A journal is written for the runtimes of a lab, and for others if
+    `journal` is set. Without a `connection`, any free ports are used, and clients must encrypt.
     """
     options = resolve_lab_options(environ=env)
     types = read_specs(kernels_folder(env))
@@ -77,8 +77,8 @@ def make_plan(
         label=kind.label,
         argv=[kind.python, str(_LAUNCH), "-f", "{connection_file}", *extra_arguments],
         cwd=cwd,
-        connection=dict(fresh_connection() if connection is None else connection),
-        want=Want(kind.kind, kind.cards, kind.parts) if kind.kind else Want(),
+        connection=dict(new_connection() if connection is None else connection),
+        want=CardRequest(kind.kind, kind.cards, kind.parts) if kind.kind else CardRequest(),
         devices=read_devices(env) if kind.kind or _beside_nvidia(types) else (),
         probe=probe_argv(env, store=folder) if kind.kind else None,
         lab=lab,
@@ -95,48 +95,61 @@ def make_plan(
 
 
 def _write(plan: Plan) -> Plan:
-    """Make the folders, whole or not at all."""
+    """Create the folders, completely or not at all."""
     try:
         os.makedirs(os.path.dirname(plan.home), mode=0o700, exist_ok=True)
         os.mkdir(plan.home, 0o700)
     except FileExistsError as exc:
-        raise LabError(f"a runtime {plan.runtime} is there already: {plan.home}") from exc
+        message = text("runtime {id} exists already: {folder}", id=plan.runtime, folder=plan.home)
+        raise LabError(message) from exc
     except OSError as exc:
-        raise LabError(f"the runtime's folder {plan.home} cannot be made: {exc.strerror}") from exc
+        message = text(
+            "the runtime's folder {folder} cannot be created: {reason}", folder=plan.home, reason=exc.strerror
+        )
+        raise LabError(message) from exc
     short = len(os.fsencode(plan.home)) <= _LONGEST_HOME
     try:
         plan = plan._replace(sockets=plan.home if short else tempfile.mkdtemp(prefix="ownlab-", dir="/tmp"))
         replace_file(os.path.join(plan.home, "plan.json"), plan.to_json())
     except OSError as exc:
         remove_folders(plan)
-        raise LabError(f"the runtime's folder {plan.home} cannot be written: {exc.strerror}") from exc
+        message = text(
+            "the runtime's folder {folder} cannot be written: {reason}", folder=plan.home, reason=exc.strerror
+        )
+        raise LabError(message) from exc
     return plan
 
 
 def find_type(name: str, types: Sequence[RuntimeType]) -> RuntimeType:
-    """The runtime type of this name, if it can still be started."""
+    """Return the runtime type of this name, if it can still be started."""
     known = {each.name: each for each in types}
     if name not in known:
         raise LabError(
-            f"there is no runtime type {name} (any more)",
-            hint=f"There is: {', '.join(sorted(known))}." if known else "`ownlab up` writes the list for this machine.",
+            text("there is no runtime type {name}", name=name),
+            hint=text("Available types: {types}.", types=listing(sorted(known)))
+            if known
+            else text("`ownlab up` writes the list for this machine."),
         )
-    found = known[name]
-    if not os.access(found.python, os.X_OK):
+    kind = known[name]
+    if not os.access(kind.python, os.X_OK):
         raise InterpreterError(
-            f"{found.python}, the interpreter of {found.label}, is gone or may not be run",
-            hint="`ownlab env add` gives the environment a new one; `ownlab up` writes the list of types anew.",
+            text(
+                "{python}, the interpreter of {label}, is missing or not executable",
+                python=kind.python,
+                label=kind.label,
+            ),
+            hint=text("Set a new one with `ownlab env add`; `ownlab up` updates the list of types."),
         )
-    return found
+    return kind
 
 
 def _beside_nvidia(types: Sequence[RuntimeType]) -> bool:
-    """Whether there may be cards of other vendors: a kernel without a card is hidden them only where they are known."""
+    """Whether there may be cards of other vendors, which must be known to be hidden from kernels without a card."""
     return any(each.kind is not None and "nvidia" not in each.kind.lower() for each in types)
 
 
-def fresh_connection(key: str = "") -> dict[str, Any]:
-    """Loopback, any free ports, and keys that only the owner's files hold."""
+def new_connection(key: str = "") -> dict[str, Any]:
+    """A connection on loopback with any free ports, and new keys."""
     public, secret = zmq.curve_keypair()
     return {
         "transport": "tcp",
@@ -149,8 +162,8 @@ def fresh_connection(key: str = "") -> dict[str, Any]:
     }
 
 
-def spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start the supervisor; the kernel gets `env`. Unless detached, the runtime lives as long as the child's stdin."""
+def start_supervisor(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the supervisor; the kernel gets `env`. Unless detached, the runtime ends when the child's stdin is closed."""
     log = os.open(os.path.join(plan.home, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
@@ -162,44 +175,55 @@ def spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
                 **env,
                 **colab_variables(plan.notebook, plan.runtime, env),
                 **startup_variables(env),
-                "OWNLAB_HOST": sys.executable,  # who answers for ownlab where the kernel's environment has none
+                "OWNLAB_HOST": sys.executable,  # runs ownlab for kernels whose environment does not have it
                 "OWNLAB_RUNTIME": plan.runtime,
             },
-            cwd="/",  # `-m` looks for modules in the working folder first: a json.py in the notebook's would be taken
+            cwd="/",  # `-m` searches the working folder first: a json.py beside the notebook would be imported
             start_new_session=True,
         )
     except OSError as exc:
-        raise LabError(f"{sys.executable} cannot be started: {exc.strerror}") from exc
+        message = text("{program} cannot be started: {reason}", program=sys.executable, reason=exc.strerror)
+        raise LabError(message) from exc
     finally:
         os.close(log)
 
 
-def await_state(plan: Plan, deadline: float = 60.0, child: subprocess.Popen[bytes] | None = None) -> dict[str, Any]:
-    """What state.json says once the runtime has its cards and its kernel, or waits for them where it may.
+def wait_until_started(
+    plan: Plan, deadline: float = 60.0, child: subprocess.Popen[bytes] | None = None
+) -> dict[str, Any]:
+    """Return state.json once the runtime has its cards and its kernel, or waits for them if it may.
 
-    Raises CardsTaken where they are in other hands, LabError where it failed; nothing of the runtime is left then.
+    Raises CardsTaken if the cards are in use, LabError if the start failed; then nothing of the runtime is left.
     """
     begun = time.monotonic()
     while time.monotonic() < begun + deadline:
-        ended = child is not None and child.poll() is not None  # asked first: what it wrote at last is read below
+        ended = child is not None and child.poll() is not None  # before reading, so that its last state is read
         now = read_state(plan.home)
         if now and now["state"] in ("refused", "ended", "dead", "ending"):
             raise _failure(plan, child, now)
         if now and _may_be_used(plan, now, patient=time.monotonic() < begun + _HEAD_START):
             return now
         if child is not None and ended and child.returncode != 0:
-            said = f"its supervisor {describe_exit(child.returncode)}{_last_words(plan)}"
-            raise _failure(plan, child, {"reason": said})
-        if ended and now is None:  # its folder goes with it
-            raise _failure(plan, child, {"reason": "it was ended before it had a kernel"})
+            exit_text = describe_exit(child.returncode)
+            reason = _with_log(plan, "its supervisor {exit}", "its supervisor {exit}: {line}", exit=exit_text)
+            raise _failure(plan, child, {"reason": reason})
+        if ended and now is None:  # its folder was removed at its end
+            raise _failure(plan, child, {"reason": text("it was ended before it had a kernel")})
         time.sleep(0.005)
-    error = DeadlineError(f"the runtime {plan.label} did not start in {deadline:g} s{_last_words(plan)}")
+    error = DeadlineError(
+        _with_log(
+            plan,
+            "the runtime {label} did not start in {seconds:g} s",
+            "the runtime {label} did not start in {seconds:g} s: {line}",
+            seconds=deadline,
+        )
+    )
     end_runtime(plan, child, "it did not start in time")
     raise error
 
 
 def _may_be_used(plan: Plan, now: Mapping[str, Any], *, patient: bool) -> bool:
-    """Clients can connect, and the kernel has spoken; or has lived for so long that it will."""
+    """Whether clients can connect and the kernel has sent a message, or has lived for so long that it will."""
     if not all(now["connection"][f"{channel}_port"] for channel in _CHANNELS):
         return False
     if now["state"] == "waiting":
@@ -208,21 +232,22 @@ def _may_be_used(plan: Plan, now: Mapping[str, Any], *, patient: bool) -> bool:
 
 
 def _failure(plan: Plan, child: subprocess.Popen[bytes] | None, now: Mapping[str, Any]) -> LabError | CardsTaken:
-    reason = str(now.get("reason") or "its kernel ended at once")
+    reason = str(now.get("reason") or text("its kernel ended immediately"))
     error: LabError | CardsTaken
     if now.get("state") == "refused":
-        error = CardsTaken(reason, hint="`ownlab runtimes` lists who holds which card.")
+        error = CardsTaken(reason, hint=text("`ownlab runtimes` shows who holds which card."))
     else:
-        error = LabError(f"the runtime {plan.label} did not start: {reason}")
+        error = LabError(text("the runtime {label} did not start: {reason}", label=plan.label, reason=reason))
     end_runtime(plan, child, "it did not start")
     return error
 
 
-def _last_words(plan: Plan) -> str:
-    with contextlib.suppress(OSError):  # no log: nothing was said
-        said = last_line(Path(plan.home, "log").read_text(encoding="utf-8", errors="replace"))
-        return f": {said}" if said else ""
-    return ""
+def _with_log(plan: Plan, template: str, template_with_line: str, **values: Any) -> Text:
+    """Fill one of two templates: the second has the last line of the runtime's log, if there is one."""
+    line = ""
+    with contextlib.suppress(OSError):  # there is no log
+        line = last_line(Path(plan.home, "log").read_text(encoding="utf-8", errors="replace"))
+    return text(template_with_line if line else template, label=plan.label, line=line, **values)
 
 
 def _limits(options: LabOptions, store: str) -> Limits:

@@ -1,4 +1,4 @@
-"""What a runtime's folder says of it: its state, whether its processes live, and how what is left of it is ended."""
+"""Reads the folders of runtimes: plan.json, state.json, and whether the processes that they name are alive."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 from ownlab.config.paths import state_folder
 from ownlab.errors import LabError, StoreError
 from ownlab.lab.runtimes.plan import Plan, read_plan
-from ownlab.lab.transport.journal_protocol import line_address
+from ownlab.lab.transport.journal_protocol import journal_address
 from ownlab.processes.procfs import read_stat
+from ownlab.text import text
 
 __all__ = [
     "all_plans",
-    "exit_code",
-    "is_run_in",
+    "is_alive",
+    "is_run_below",
     "is_runtime_alive",
-    "lives",
+    "kernel_exit_code",
     "plan_of",
-    "plan_with_line",
+    "plan_with_journal_socket",
     "read_state",
     "runtime_folder",
     "state_of",
@@ -29,93 +30,94 @@ __all__ = [
 
 
 def runtime_folder(runtime: str, env: Mapping[str, str] = os.environ) -> Path:
-    """The runtime's own folder, whether or not it is there."""
+    """The runtime's own folder, whether or not it exists."""
     return state_folder(env) / "runtimes" / runtime
 
 
 def read_state(home: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What the supervisor wrote last; None where it has not yet, or where the runtime is gone."""
+    """Return what the supervisor wrote last; None if there is nothing yet, or the runtime is gone."""
     try:
         with open(os.path.join(home, "state.json"), encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
+            state: dict[str, Any] = json.load(file)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as exc:
-        raise LabError(f"{home}/state.json cannot be read: {exc}") from exc
-    return found
+        message = text("{folder}/state.json cannot be read: {error}", folder=home, error=exc)
+        raise LabError(message) from exc
+    return state
 
 
-def lives(process: Mapping[str, int] | None) -> bool:
-    """Whether this very process, and not a later one of the same number, is still at work."""
+def is_alive(process: Mapping[str, int] | None) -> bool:
+    """Whether this process, and not a later one with the same pid, is still running."""
     if process is None:
         return False
     stat = read_stat(process["pid"])
     return stat is not None and not stat.is_zombie and stat.started == process["started"]
 
 
-def exit_code(home: str) -> int | None:
-    """None while a kernel lives, or is still to come; else how it ended, 1 where nobody knows."""
+def kernel_exit_code(home: str) -> int | None:
+    """Return None while a kernel lives or is starting; otherwise its exit code, 1 if unknown."""
     state = read_state(home)
     if state is None:
         return 1
-    if lives(state.get("kernel")):
+    if is_alive(state.get("kernel")):
         return None
-    if state["state"] in ("waiting", "starting") and lives(state.get("supervisor")):
+    if state["state"] in ("waiting", "starting") and is_alive(state.get("supervisor")):
         return None
     code = state.get("exit_code")
     return 1 if code is None else int(code)
 
 
 def plan_of(runtime: str) -> Plan | None:
-    """The plan of one of this person's runtimes; None where there is no such runtime (any more)."""
-    return _read_plan(_folder() / runtime)
+    """Return the plan of one of this user's runtimes; None if there is no such runtime."""
+    return _read_plan(_runtimes_folder() / runtime)
 
 
 def state_of(runtime: str) -> str | None:
-    """Its state as its supervisor wrote it last: "waiting", "running", …; None where there is no such runtime."""
-    state = read_state(_folder() / runtime)
+    """Return the state that the supervisor wrote last: "waiting", "running", …; None if there is no such runtime."""
+    state = read_state(_runtimes_folder() / runtime)
     return str(state["state"]) if state else None
 
 
 def all_plans(but: Collection[str] = ()) -> list[Plan]:
-    """Of every runtime of this person whose folder is there, but these."""
+    """Return the plans of all runtimes of this user, except `but`."""
     try:
-        names = sorted(os.listdir(_folder()))
+        names = sorted(os.listdir(_runtimes_folder()))
     except FileNotFoundError:
         return []
-    return [plan for name in names if name not in but and (plan := _read_plan(_folder() / name)) is not None]
+    return [plan for name in names if name not in but and (plan := _read_plan(_runtimes_folder() / name)) is not None]
 
 
-def is_run_in(plan: Plan, folder: str) -> bool:
-    """Whether it is a run, which belongs to no lab, of a notebook in this folder or below; `folder` is a real path."""
+def is_run_below(plan: Plan, folder: str) -> bool:
+    """Whether it is a run, which belongs to no lab, of a notebook in or below this folder, which is a real path."""
     if plan.lab or not plan.journal or not plan.notebook:
         return False
     return os.path.realpath(plan.notebook).startswith(os.path.join(folder, ""))
 
 
-def plan_with_line(runtime: str) -> Plan | None:
-    """Of a runtime that can be followed. Foreign kernels cannot, nor a runtime of an ownlab that kept no journals."""
+def plan_with_journal_socket(runtime: str) -> Plan | None:
+    """Return the plan of a runtime that can be followed; None for other kernels and runtimes without a journal."""
     plan = plan_of(runtime)
     if plan is None or not plan.journal:
         return None
-    return plan if os.path.exists(line_address(plan.sockets).removeprefix("ipc://")) else None
+    return plan if os.path.exists(journal_address(plan.sockets).removeprefix("ipc://")) else None
 
 
 def is_runtime_alive(runtime: str) -> bool:
-    """Whether its supervisor may still write to its journal."""
+    """Whether the supervisor may still write to the journal."""
     plan = plan_of(runtime)
     if plan is None:
         return False
-    if plan.host not in ("", os.uname().nodename):  # with a shared home: nothing can be told from here
+    if plan.host not in ("", os.uname().nodename):  # with a shared home directory: unknown from here
         return True
     try:
         state = read_state(plan.home)
     except LabError:
         return True
-    return lives(state.get("supervisor")) if state and state.get("supervisor") else _is_held(plan)
+    return is_alive(state.get("supervisor")) if state and state.get("supervisor") else _is_locked(plan)
 
 
-def _folder() -> Path:
+def _runtimes_folder() -> Path:
     return state_folder() / "runtimes"
 
 
@@ -125,15 +127,15 @@ def _read_plan(home: Path) -> Plan | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        # Damaged, or another version's: whose it is cannot be told, so it is left alone.
+        # Damaged, or of another version: leave it alone.
         return None
 
 
-def _is_held(plan: Plan) -> bool:
+def _is_locked(plan: Plan) -> bool:
     from ownlab.lab.store.store import Store
 
     try:
         with Store.open(plan.store, create=False) as store:
-            return store.alive(plan.runtime)
+            return store.is_alive(plan.runtime)
     except StoreError:
         return True

@@ -1,4 +1,4 @@
-"""What was used, by week and person, and by notebook."""
+"""The usage report: by week and person, and by notebook."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HOUR = 3600.0
 def usage_report(
     store: Store, weeks: int = 4, limits: Limits | None = None, *, today: datetime.date | None = None
 ) -> Usage:
-    """The last `weeks` weeks (UTC), this one included, the newest first: each person's sum, then their notebooks.
+    """Report the last `weeks` weeks (UTC) including this one, newest first: each person's total, then their notebooks.
 
-    What is left of this week is told where `limits` has a quota.
+    With a quota in `limits`, the rest of this week's is included.
     """
     today = today or datetime.datetime.now(datetime.timezone.utc).date()
     monday = today - datetime.timedelta(days=today.weekday(), weeks=max(1, weeks) - 1)
@@ -29,7 +29,7 @@ def usage_report(
     for row in store.usage(monday.isoformat()):
         by_person.setdefault((_week(datetime.date.fromisoformat(row.day)), row.person), []).append(row)
     lines = []
-    # Newest week first; in a week, those who used most of the cards first.
+    # Newest week first; within a week, the highest use of cards first.
     for week, person in sorted(by_person, key=lambda key: (key[0], _card_hours(by_person[key])), reverse=True):
         rows = by_person[week, person]
         left = None

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from ownlab.lab.journal.records import EVENT, Record, as_object
+from ownlab.lab.journal.records import EVENT, Record, json_object
 from ownlab.lab.server.kernel_state import Pulse, Status
-from ownlab.lab.transport.journal_client import Again, Hello, Line
+from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
 
 if TYPE_CHECKING:
     from ownlab.lab.server.kernels import OwnlabKernelManager, RuntimeManager
@@ -78,13 +78,13 @@ class _Watched:
         self.kernel: RuntimeManager | None = kernel
         self.pulse: Pulse | None = None
         self.hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
-        self._line = Line(sockets, self._hear, only=["status"])
+        self._line = JournalClient(sockets, self._hear, only=["status"])
 
     def close(self) -> None:
         self._line.close()
         self.hello.cancel()
 
-    def _hear(self, said: Hello | Record | Again) -> None:
+    def _hear(self, said: Hello | Record | Duplicate) -> None:
         if isinstance(said, Hello):
             self.pulse = Pulse(said)
             if self.kernel is not None and said.execution_state in ("starting", "idle", "busy"):
@@ -98,7 +98,7 @@ class _Watched:
             if status is not None and self.kernel is not None:
                 self._note(self.kernel, status)
             if said.channel == EVENT:
-                self._note_event(as_object(said.parts[0]).get("event"))
+                self._note_event(json_object(said.parts[0]).get("event"))
             elif self.pulse.busy != before:
                 self._tell()
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from ownlab.errors import LabError, StoreError
 from ownlab.lab.runtimes.operations import remove_folders
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import all_plans, is_run_in, read_state
-from ownlab.lab.transport.control import ask
+from ownlab.lab.runtimes.state import all_plans, is_run_below, read_state
+from ownlab.lab.transport.control import send_command
 
 __all__ = ["Survivor", "bury", "living", "survivors"]
 
@@ -33,7 +33,7 @@ def survivors(lab: str, folder: str) -> tuple[list[Survivor], list[Plan]]:
     Runs of notebooks in its folder are adopted too, and never buried: one that begins just now looks dead.
     """
     # Of another host's, with which this one shares a home, nothing can be told here: it is not ours to bury.
-    plans = [plan for plan in all_plans() if _is_here(plan) and (plan.lab == lab or is_run_in(plan, folder))]
+    plans = [plan for plan in all_plans() if _is_here(plan) and (plan.lab == lab or is_run_below(plan, folder))]
     known = _statuses(plans)
     dead = [plan for plan in plans if plan.lab and known[plan.runtime] is None]
     return _adoptable(plans, known), dead
@@ -84,7 +84,7 @@ def bury(plans: Iterable[Plan]) -> None:
 def _status(plan: Plan) -> dict[str, Any] | None:
     """None: it is dead."""
     try:
-        return ask(plan.sockets, "status", timeout=_PATIENCE)
+        return send_command(plan.sockets, "status", timeout=_PATIENCE)
     except LabError:
         # Stopped, or gone: its lock tells.
         return read_state(plan.home) if _alive(plan) else None
@@ -95,6 +95,6 @@ def _alive(plan: Plan) -> bool:
 
     try:
         with Store.open(plan.store, create=False) as store:
-            return store.alive(plan.runtime)
+            return store.is_alive(plan.runtime)
     except StoreError:
         return True  # nobody can tell: nothing of it is touched

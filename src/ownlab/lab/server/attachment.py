@@ -7,13 +7,13 @@ import time
 from typing import Any
 
 from ownlab.json_encoding import encode_json
-from ownlab.lab.journal.replay import retell
-from ownlab.lab.journal.state import Execution, Fold
+from ownlab.lab.journal.replay import replay
+from ownlab.lab.journal.state import Execution, JournalState
 
 __all__ = ["attachment"]
 
 
-def attachment(fold: Fold, after: int) -> bytes:
+def attachment(fold: JournalState, after: int) -> bytes:
     """The answer to GET …/attach?after=N, as JSON; `after` is what the page shows already."""
     answer = {
         "position": fold.position,
@@ -38,7 +38,7 @@ def _matters(execution: Execution, after: int) -> bool:
     return changed or execution.unfinished or bool(execution.display_ids)
 
 
-def _told(fold: Fold, execution: Execution) -> dict[str, Any]:
+def _told(fold: JournalState, execution: Execution) -> dict[str, Any]:
     header, metadata, content = execution.request
     return {
         "msg_id": execution.msg_id,
@@ -57,6 +57,6 @@ def _told(fold: Fold, execution: Execution) -> dict[str, Any]:
                 "metadata": told.metadata,
                 "content": told.content,
             }
-            for told in retell(fold, execution)
+            for told in replay(fold, execution)
         ],
     }

@@ -16,8 +16,15 @@ from tornado.web import HTTPError
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import OwnlabError
-from ownlab.lab.journal.storage import About, all_journals, journal_folder, read_about, read_held, retire
-from ownlab.lab.runtimes.content_files import retire_contents
+from ownlab.lab.journal.storage import (
+    JournalInfo,
+    all_journals,
+    journal_folder,
+    read_journal_info,
+    read_saved_position,
+    remove_journal,
+)
+from ownlab.lab.runtimes.content_files import remove_old_content
 from ownlab.lab.runtimes.state import is_runtime_alive
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.kernels import OwnlabKernelManager
@@ -107,27 +114,27 @@ class Scribe:
                 for about in await asyncio.to_thread(_old):
                     if await self._is_held(about):
                         self._log.info("The journal of runtime %s is removed: its notebook holds it.", about.runtime)
-                        await asyncio.to_thread(retire, about.runtime)
-                for runtime in await asyncio.to_thread(retire_contents, resolve_lab_options().content_keep_days):
+                        await asyncio.to_thread(remove_journal, about.runtime)
+                for runtime in await asyncio.to_thread(remove_old_content, resolve_lab_options().content_keep_days):
                     self._log.info("The /content of runtime %s is removed: it has ended long ago.", runtime)
             except (OwnlabError, OSError) as exc:
                 self._log.warning("Old journals cannot be removed: %s", exc)
             await asyncio.sleep(RETIRE_EVERY)
 
-    async def _is_held(self, about: About) -> bool:
+    async def _is_held(self, about: JournalInfo) -> bool:
         if not about.notebook.endswith(".ipynb"):  # a console's, or of a notebook that was deleted
             return True
         if not os.path.exists(about.notebook):  # on a disk that is not there just now, perhaps
             return False
-        held = await asyncio.to_thread(read_held, journal_folder(about.runtime))
-        return await self._contents.journals.ask(about.runtime, lambda fold: fold.changed_at <= held)
+        held = await asyncio.to_thread(read_saved_position, journal_folder(about.runtime))
+        return await self._contents.journals.query(about.runtime, lambda fold: fold.changed_at <= held)
 
 
-def _about(runtime: str) -> About | None:
-    return read_about(journal_folder(runtime))
+def _about(runtime: str) -> JournalInfo | None:
+    return read_journal_info(journal_folder(runtime))
 
 
-def _old() -> list[About]:
+def _old() -> list[JournalInfo]:
     """The journals of runtimes that ended so long ago that only what no file holds is a reason to keep them."""
     before = time.time() - resolve_lab_options().keep_days * _DAY
     return [

@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ownlab.lab.journal.records import as_object
+from ownlab.lab.journal.records import json_object
 from ownlab.lab.server.kernel_state import Pulse
 
 if TYPE_CHECKING:
     from ownlab.lab.journal.comms import Comms
-    from ownlab.lab.journal.state import Fold
+    from ownlab.lab.journal.state import JournalState
     from ownlab.lab.runtimes.journals import Journals
 
 __all__ = ["WIDGETS_REQUEST", "Desk", "Found", "Made", "state_of", "status"]
@@ -68,7 +68,7 @@ class Desk:
 
     def takes(self, parts: Sequence[bytes], pulse: Pulse) -> bool:
         """Whether a page's message is answered here, and not passed on."""
-        kind = as_object(parts[0]).get("msg_type")
+        kind = json_object(parts[0]).get("msg_type")
         if kind == "kernel_info_request":
             return pulse.busy and pulse.kernel_info is not None
         if kind == "comm_info_request":
@@ -79,13 +79,13 @@ class Desk:
         return (
             kind == "comm_msg"
             and b"request_states" in parts[3]
-            and as_object(parts[3]).get("data") == {"method": "request_states"}
+            and json_object(parts[3]).get("data") == {"method": "request_states"}
         )
 
     async def find(self, parts: Sequence[bytes], pulse: Pulse) -> Found:
         """What there is to answer. LabError where the journal is gone."""
-        content = as_object(parts[3])
-        kind = as_object(parts[0]).get("msg_type")
+        content = json_object(parts[3])
+        kind = json_object(parts[0]).get("msg_type")
         if kind == "comm_msg":
             return await self._ask(partial(_states, content.get("comm_id")))
         if kind == "comm_info_request":
@@ -97,12 +97,12 @@ class Desk:
     def answer(self, channel: str, parts: Sequence[bytes], found: Found, pulse: Pulse) -> list[Made]:
         """What the kernel would say; for a page that was told everything up to what was found, where `pulse` is."""
         parent = parts[0]
-        kind = str(as_object(parent).get("msg_type"))
+        kind = str(json_object(parent).get("msg_type"))
         if kind == "comm_msg":
             told = make("iopub", kind, found.content, parent, session=pulse.session, buffers=found.buffers)
             return [told, *state_of(pulse, parent)]
         if kind == WIDGETS_REQUEST:
-            captured = as_object(found.content).items()
+            captured = json_object(found.content).items()
             return [made for widget, state in captured for made in _retold(widget, state, parent, pulse.session)]
         # JupyterLab waits for an idle of this very request, and does not take one with such a parent for the kernel's
         # own (Jupyter's untracked_message_types): that is told last, as it is.
@@ -114,11 +114,11 @@ class Desk:
         ]
 
     async def _ask(self, question: Callable[[Comms], tuple[dict[str, Any], list[bytes]]]) -> Found:
-        def answer(fold: Fold) -> Found:
+        def answer(fold: JournalState) -> Found:
             content, buffers = question(fold.comms)
             return Found(fold.position, _encode(content), buffers)  # encoded at once: it goes on changing
 
-        return await self._journals.ask(self._runtime, answer)
+        return await self._journals.query(self._runtime, answer)
 
 
 def _states(comm: object, comms: Comms) -> tuple[dict[str, Any], list[bytes]]:

@@ -15,12 +15,12 @@ from tornado.iostream import StreamClosedError
 
 from ownlab.errors import LabError, OwnlabError, UsageError
 from ownlab.lab.runtimes.content_files import (
-    Opened,
+    OpenFile,
+    download_folders,
     is_in_colab_mode,
     notebook_of,
-    open_outward,
-    outward_folders,
-    write_piece,
+    open_download,
+    write_chunk,
 )
 from ownlab.lab.secrets.store import check_name, grant, list_secrets, set_secret
 from ownlab.lab.server.routes import RouteHandler
@@ -76,7 +76,7 @@ class ColabHandler(RouteHandler):
 
     def folders(self, runtime: str) -> list[str]:
         """From where files may go out; the lab's own is the last."""
-        return outward_folders(runtime, os.path.expanduser(self.settings["server_root_dir"]))
+        return download_folders(runtime, os.path.expanduser(self.settings["server_root_dir"]))
 
     def number(self, name: str) -> int:
         """A number in the address."""
@@ -99,7 +99,7 @@ class UploadsHandler(ColabHandler):
         """Take a part of a file for files.upload."""
         folder = self.get_query_argument("folder", strip=False)
         number, offset, data = self.number("number"), self.number("offset"), self.request.body
-        await self.work(lambda: Piece(*write_piece(runtime, folder, number, offset, data)))
+        await self.work(lambda: Piece(*write_chunk(runtime, folder, number, offset, data)))
 
 
 class FilesHandler(ColabHandler):
@@ -123,7 +123,7 @@ class DownloadHandler(ColabHandler):
         self.check_xsrf_cookie()  # as Jupyter's own downloads: another site's link fetches nothing
         path = self.get_query_argument("path", strip=False)
         try:
-            opened = await asyncio.to_thread(lambda: open_outward(path, self.folders(runtime)))
+            opened = await asyncio.to_thread(lambda: open_download(path, self.folders(runtime)))
         except OwnlabError as exc:
             self.set_status(exc.http_status)
             self.finish(document_of(exc))
@@ -135,7 +135,7 @@ class DownloadHandler(ColabHandler):
         self.set_header("Cache-Control", "no-store")
         await self._send(opened)
 
-    async def _send(self, opened: Opened) -> None:
+    async def _send(self, opened: OpenFile) -> None:
         left = opened.size  # a file that grows meanwhile is given as it was
         with open(opened.descriptor, "rb", buffering=0) as file:
             while left and (data := await asyncio.to_thread(file.read, min(left, _AT_ONCE))):
@@ -188,7 +188,7 @@ def colab_handlers(runtime: str) -> list[tuple[str, type[web.RequestHandler]]]:
 
 
 def _place(path: str, folders: list[str]) -> Place:
-    opened = open_outward(path, folders)
+    opened = open_download(path, folders)
     os.close(opened.descriptor)
     lab = os.path.join(os.path.realpath(folders[-1]), "")
     contents = opened.path[len(lab) :] if opened.path.startswith(lab) else None

@@ -13,7 +13,7 @@ from tornado.web import HTTPError
 from traitlets import Bool
 
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import plan_with_line
+from ownlab.lab.runtimes.state import plan_with_journal_socket
 from ownlab.lab.server.kernels import RuntimeManager
 from ownlab.lab.server.page_stream import Following
 from ownlab.lab.server.websocket_framing import PROTOCOL, unframe
@@ -110,7 +110,7 @@ class OwnlabConnection(ZMQChannelsWebsocketConnection):
     def request_kernel_info(self) -> Any:
         """Before the websocket opens; what it returns is waited for."""
         if self._asked_to_follow and self._can_follow:
-            self._plan = plan_with_line(self.kernel_id)
+            self._plan = plan_with_journal_socket(self.kernel_id)
         if self._plan is not None:
             return _done()
         asked = getattr(self.kernel_manager, "_kernel_info_future", None)

@@ -22,10 +22,11 @@ from tornado.web import HTTPError
 from traitlets import Unicode
 
 from ownlab.lab.journal import storage
-from ownlab.lab.notebooks.merging import Merged, Seen, merge_journals, replace_notebook
+from ownlab.lab.notebooks.files import replace_notebook
+from ownlab.lab.notebooks.merging import Merged, SeenPosition, merge_journals
 from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat, replace_lone_surrogates
 from ownlab.lab.notebooks.trust import executed_here, mark_trusted
-from ownlab.lab.runtimes.drive import is_of_drive
+from ownlab.lab.runtimes.drive import is_drive_path
 from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.server.recent_writes import Version, Written, stamp
 from ownlab.lab.server.sessions import OwnlabSessionManager
@@ -36,7 +37,7 @@ __all__ = ["Exchange", "OwnlabContents", "exchange"]
 class Exchange:
     """What a request's headers say beside its body: for this, Jupyter's methods have no arguments."""
 
-    def __init__(self, seen: Seen | None = None) -> None:
+    def __init__(self, seen: SeenPosition | None = None) -> None:
         self.seen = seen  # told by the page that saves
         self.position: tuple[str, int] | None = None  # told to the page that opens
 
@@ -107,13 +108,13 @@ class OwnlabContents(AsyncLargeFileManager):
         # Made where it is first asked for: its database serves the thread that made it alone.
         assert self.notary is not None
         try:
-            return await self.journals.work(partial(self._read_now, os_path))
+            return await self.journals.run_in_thread(partial(self._read_now, os_path))
         except HTTPError:
             raise
         except Exception:  # noqa: BLE001  # whatever is wrong with the file
             # Jupyter's own has words for it; or mends it, where a write of its own was interrupted.
             await self._read_notebook(os_path)
-        return await self.journals.work(partial(self._read_now, os_path))
+        return await self.journals.run_in_thread(partial(self._read_now, os_path))
 
     def _read_now(self, os_path: str) -> _Read:
         before = stamp(os_path)
@@ -131,7 +132,7 @@ class OwnlabContents(AsyncLargeFileManager):
             nbformat.validate(notebook)
         except ValidationError as exc:
             invalid = exc
-        merged = merge_journals(notebook, self.journals.of(os_path), self.log)
+        merged = merge_journals(notebook, self.journals.of_notebook(os_path), self.log)
         return _Read(data, before, notebook, signature, invalid, merged)
 
     async def _trust(self, found: _Read, os_path: str) -> None:
@@ -142,7 +143,9 @@ class OwnlabContents(AsyncLargeFileManager):
         mark_trusted(found.notebook, found.merged.cells)
         if trusted:
             return
-        here = await self.journals.work(lambda: executed_here(found.notebook, self.journals.of(os_path), self.log))
+        here = await self.journals.run_in_thread(
+            lambda: executed_here(found.notebook, self.journals.of_notebook(os_path), self.log)
+        )
         mark_trusted(found.notebook, here)
         if not all(cell.metadata.trusted for cell in found.notebook.cells if cell.cell_type == "code"):
             self.log.warning("Notebook %s is not trusted", os_path)
@@ -166,10 +169,10 @@ class OwnlabContents(AsyncLargeFileManager):
         asked = exchange.get(None)
         async with self._locked(os_path):
             merge = partial(self._merge, os_path, model["content"], asked.seen if asked else None)
-            merged = await self.journals.work(merge)
+            merged = await self.journals.run_in_thread(merge)
             saved = await self._save_whole(model, path)
             self._written.forget(os_path)
-            await asyncio.to_thread(merged.hold)
+            await asyncio.to_thread(merged.mark_saved)
         return saved
 
     async def _save_whole(self, model: dict[str, Any], path: str) -> dict[str, Any]:
@@ -190,8 +193,8 @@ class OwnlabContents(AsyncLargeFileManager):
         if not self.use_atomic_writing or not await asyncio.to_thread(replace_notebook, os_path, write):
             await super()._save_notebook(os_path, nb, capture_validation_error)
 
-    def _merge(self, os_path: str, notebook: dict[str, Any], seen: Seen | None) -> Merged:
-        journals = self.journals.of(os_path)
+    def _merge(self, os_path: str, notebook: dict[str, Any], seen: SeenPosition | None) -> Merged:
+        journals = self.journals.of_notebook(os_path)
         if journals:
             assign_cell_ids(notebook)
         merged = merge_journals(notebook, journals, self.log, seen)
@@ -218,12 +221,12 @@ class OwnlabContents(AsyncLargeFileManager):
                 await self._trust(found, os_path)
                 with self._written.writing(os_path, before):
                     await self._save_whole({"type": "notebook", "format": "json", "content": found.notebook}, path)
-            await asyncio.to_thread(found.merged.hold)
+            await asyncio.to_thread(found.merged.mark_saved)
         return True
 
     async def get_kernel_path(self, path: str, model: dict[str, Any] | None = None) -> str:
         """Called for the folder of a notebook that gets a kernel; of one in the drive the kernel manager finds it."""
-        return path if is_of_drive(path) else str(await super().get_kernel_path(path, model))
+        return path if is_drive_path(path) else str(await super().get_kernel_path(path, model))
 
     # -- files that move
 
@@ -233,7 +236,7 @@ class OwnlabContents(AsyncLargeFileManager):
         async with self._locked(*self._below(old), new):
             await super().rename(old_path, new_path)
             # At once: what is opened under its new name finds its journal.
-            await asyncio.to_thread(storage.rename, old, new)
+            await asyncio.to_thread(storage.rename_notebook, old, new)
             self._written.rename(old, new)
 
     async def delete(self, path: str) -> None:
@@ -251,12 +254,12 @@ class OwnlabContents(AsyncLargeFileManager):
         async with self._locked(os_path):
             await super().restore_checkpoint(checkpoint_id, path)
             self._written.forget(os_path)
-            await self.journals.work(partial(self._hold_all, os_path))
+            await self.journals.run_in_thread(partial(self._hold_all, os_path))
 
     def _hold_all(self, os_path: str) -> None:
-        for journal in self.journals.of(os_path):
+        for journal in self.journals.of_notebook(os_path):
             with journal.current() as fold:
-                journal.hold(fold.position)
+                journal.mark_saved(fold.position)
 
     # -- one at a time
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from tornado import web
 
 from ownlab.json_encoding import encode_json
-from ownlab.lab.notebooks.merging import Seen
+from ownlab.lab.notebooks.merging import SeenPosition
 from ownlab.lab.server.contents import Exchange, OwnlabContents, exchange
 
 __all__ = ["POSITION", "SEEN", "OwnlabContentsHandler", "contents_handlers"]
@@ -90,6 +90,6 @@ def contents_handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     return [*own, ("/ownlab/api/notebooks/catch-up", CatchUpHandler)]
 
 
-def _seen(header: str) -> Seen | None:
+def _seen(header: str) -> SeenPosition | None:
     found = _PLACE.fullmatch(header.strip())
-    return Seen(found[1], int(found[2])) if found else None
+    return SeenPosition(found[1], int(found[2])) if found else None

@@ -19,7 +19,7 @@ from tornado import web
 from traitlets import default
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.drive import MINE, drive_root, is_of_drive, leads_out, path_in_drive
+from ownlab.lab.runtimes.drive import MY_DRIVE, drive_root, is_drive_path, leaves_drive, path_in_drive
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.contents_handlers import contents_handlers
 
@@ -55,16 +55,16 @@ class DriveContents(OwnlabContents):
         """Called by everything that opens a file. The top is no folder of its own: it shows MyDrive, and takes nothing."""
         inside = path_in_drive(path) if path.strip("/") else ""
         if inside is None:
-            raise web.HTTPError(403, f"BackgroundCall {MINE} nothing can be made.")
+            raise web.HTTPError(403, f"BackgroundCall {MY_DRIVE} nothing can be made.")
         os_path = str(super()._get_os_path(inside))
-        if leads_out(os_path, self.root_dir):
+        if leaves_drive(os_path, self.root_dir):
             raise LeadsOut(path)
         return os_path
 
     def _api_path(self, notebook: str) -> str | None:
         """Called to catch up."""
         path = super()._api_path(notebook)
-        return None if path is None else f"{MINE}/{path}"
+        return None if path is None else f"{MY_DRIVE}/{path}"
 
     async def _dir_model(self, path: str, content: bool = True) -> dict[str, Any]:
         """Called by `get`."""
@@ -72,7 +72,7 @@ class DriveContents(OwnlabContents):
             found: dict[str, Any] = await super()._dir_model(path, content)
             return found
         model = self._base_model("")
-        mine = await super()._dir_model(MINE, content=False)
+        mine = await super()._dir_model(MY_DRIVE, content=False)
         return {**model, "type": "directory", "size": None, "format": "json", "writable": False, "content": [mine]}
 
     async def rename(self, old_path: str, new_path: str) -> None:
@@ -136,7 +136,7 @@ class DriveFiles(DriveDoor, AuthenticatedFileHandler):
     def validate_absolute_path(self, root: str, absolute_path: str) -> str:
         """Called by tornado before it opens the file. Its own would look for a remote's files in our mounts."""
         contents = self.contents_manager
-        os_path = contents._get_os_path(f"{MINE}/{self.path}")
+        os_path = contents._get_os_path(f"{MY_DRIVE}/{self.path}")
         if is_hidden(os_path, contents.root_dir) or not os.path.isfile(os_path):
             raise web.HTTPError(404)
         return os_path
@@ -152,13 +152,13 @@ def drive_handlers() -> list[tuple[str, type[web.RequestHandler]]]:
         for address, handler in contents_handlers()
         if "/api/contents" in address
     ]
-    return [*own, (rf"{_ADDRESS}/files/{MINE}/(.*)", DriveFiles)]
+    return [*own, (rf"{_ADDRESS}/files/{MY_DRIVE}/(.*)", DriveFiles)]
 
 
 def file_of(handler: JupyterHandler, path: str) -> str | None:
     """The file that JupyterLab means by a path; None where it means none here."""
     try:
-        if is_of_drive(path):
+        if is_drive_path(path):
             return _contents(handler.settings)._get_os_path(path)
         contents = handler.contents_manager
         return str(contents._get_os_path(path)) if isinstance(contents, OwnlabContents) else None

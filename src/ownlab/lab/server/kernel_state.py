@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ownlab.lab.journal.records import EVENT, Record, as_object
+from ownlab.lab.journal.records import EVENT, Record, json_object
 from ownlab.lab.transport.journal_client import Hello
 
 __all__ = ["Pulse", "Status"]
@@ -30,7 +30,7 @@ class Pulse:
     def note(self, record: Record) -> Status | None:
         """Called with each record; what a status says."""
         if record.channel == EVENT:
-            self._note_event(as_object(record.parts[0]).get("event"))
+            self._note_event(json_object(record.parts[0]).get("event"))
         elif record.to_kernel:
             return None
         elif record.channel == "iopub":
@@ -38,7 +38,7 @@ class Pulse:
             if b'"status"' in record.parts[0]:
                 return self._note_status(Status(record))
         elif b'"kernel_info_reply"' in record.parts[0]:
-            self.kernel_info = as_object(record.parts[3]) or self.kernel_info
+            self.kernel_info = json_object(record.parts[3]) or self.kernel_info
         return None
 
     def _note_event(self, what: object) -> None:
@@ -67,7 +67,7 @@ class Status:
     """A status message, as far as it matters."""
 
     def __init__(self, record: Record) -> None:
-        header, parent, _, content = (as_object(part) for part in record.parts[:4])
+        header, parent, _, content = (json_object(part) for part in record.parts[:4])
         self.session = str(header.get("session", ""))
         self.state = str(content.get("execution_state", ""))
         self.parent_id = str(parent.get("msg_id", ""))

@@ -22,16 +22,16 @@ from tornado.web import HTTPError
 from traitlets import Unicode, default
 
 from ownlab.errors import LabError, OwnlabError
-from ownlab.lab.runtimes.drive import drive_root, is_of_drive, leads_out, path_in_drive
+from ownlab.lab.runtimes.drive import drive_root, is_drive_path, leaves_drive, path_in_drive
 from ownlab.lab.runtimes.kernelspecs import PROVISIONER
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import plan_with_line, state_of
+from ownlab.lab.runtimes.state import plan_with_journal_socket, state_of
 from ownlab.lab.server.activity import Activity
 from ownlab.lab.server.adoption import Survivor, bury, survivors
 from ownlab.lab.server.kernelspecs import OwnlabSpecManager
 from ownlab.lab.server.page_stream import Following
 from ownlab.lab.server.restarter import OwnlabRestarter
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
 
 __all__ = ["OwnlabKernelManager", "RuntimeManager"]
 
@@ -149,7 +149,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         self.initialize_culler()
         kernel._ready.set_result(None)
         self.log.info("Adopted runtime %s (%s).", kernel_id, kernel.execution_state)
-        if plan_with_line(kernel_id) is None:
+        if plan_with_journal_socket(kernel_id) is None:
             await self._ask_again(kernel, one.plan)
 
     async def _ask_again(self, kernel: RuntimeManager, plan: Plan) -> None:
@@ -157,7 +157,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         await asyncio.sleep(_LISTENS_AFTER)
         before = kernel.execution_state
         try:
-            status = await asyncio.to_thread(ask, plan.sockets, "status")
+            status = await asyncio.to_thread(send_command, plan.sockets, "status")
         except LabError as exc:  # it ended, which the restarter sees, or is stopped
             self.log.info("Runtime %s: %s", plan.runtime, exc)
             return
@@ -212,7 +212,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
 
     def start_watching_activity(self, kernel_id: str) -> None:
         """Called when a kernel was started, and when one was adopted."""
-        plan = plan_with_line(kernel_id) if self._kernels[kernel_id].is_runtime else None
+        plan = plan_with_journal_socket(kernel_id) if self._kernels[kernel_id].is_runtime else None
         if plan is None:
             super().start_watching_activity(kernel_id)
             return
@@ -229,7 +229,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
     async def tell_restart(self, kernel_id: str) -> None:
         """Wait until pages know of the new kernel: the one that asked for it opens a new connection when it is answered,
         and would take the restart for one that it has missed."""
-        plan = plan_with_line(kernel_id)
+        plan = plan_with_journal_socket(kernel_id)
         if plan is None:
             return
         with contextlib.suppress(asyncio.TimeoutError):  # a supervisor that is stopped, a page that is slow
@@ -252,7 +252,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
 
     def cwd_for_path(self, path: str, **kwargs: Any) -> str:
         """Called for the folder that a kernel begins in; sessions know their notebooks by it."""
-        if not is_of_drive(path):
+        if not is_drive_path(path):
             return str(super().cwd_for_path(path, **kwargs))
         try:
             root = drive_root()
@@ -260,7 +260,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             self.log.warning("The folder of %s is not known: %s.", path, exc.message)
             return tempfile.gettempdir()
         found = os.path.join(root, path_in_drive(path) or "")
-        while len(found) > len(root) and (not os.path.isdir(found) or leads_out(found, root)):
+        while len(found) > len(root) and (not os.path.isdir(found) or leaves_drive(found, root)):
             found = os.path.dirname(found)
         return found if os.path.isdir(found) else tempfile.gettempdir()  # the kernel that had it mounted has ended
 

@@ -13,7 +13,7 @@ from ownlab.errors import LabError
 from ownlab.lab.environments.registry import list_environments
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
-from ownlab.lab.runtimes.live_usage import Meter
+from ownlab.lab.runtimes.live_usage import UsageSampler
 from ownlab.lab.runtimes.records import CardPoint, Point, RuntimePoint, RuntimeType, Snapshot
 from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.runtimes.snapshot import take_snapshot
@@ -40,7 +40,7 @@ class Sight:
         self._options = resolve_lab_options()
         self._notice = choose_store(self._options, os.environ).notice
         self._store = open_store(self._options)
-        self._meter = Meter()
+        self._meter = UsageSampler()
         self._devices: tuple[Device, ...] = ()
         self._types: tuple[RuntimeType, ...] = ()
         self._trouble = ""

@@ -15,15 +15,15 @@ from tornado.websocket import WebSocketClosedError
 
 from ownlab.errors import LabError
 from ownlab.lab.journal.reader import compacted_to, records_after
-from ownlab.lab.journal.records import EVENT, Record, as_object
+from ownlab.lab.journal.records import EVENT, Record, json_object
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.server.busy_replies import Desk, Made, state_of, status
 from ownlab.lab.server.kernel_state import Pulse
 from ownlab.lab.server.websocket_framing import frame
-from ownlab.lab.transport.journal_client import Again, Hello, Line
+from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
 
 if TYPE_CHECKING:
-    from ownlab.lab.journal.state import Fold
+    from ownlab.lab.journal.state import JournalState
     from ownlab.lab.runtimes.journals import Journals
 
 __all__ = ["Following", "Write"]
@@ -68,7 +68,7 @@ class Following:
         self._questions: dict[str, str] = {}  # input_request -> the execute_request in which it was asked
         self._unsent = 0
         self._sent: asyncio.Future[None] | None = None
-        self._line = Line(plan.sockets, self._hear)
+        self._line = JournalClient(plan.sockets, self._hear)
         self.telling = asyncio.create_task(self._tell_all())  # ends by itself where the page cannot be told
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Following:
         for made in self._desk.answer(channel, parts, found, shown):
             self._send_made(made)
         self._said_busy = shown.busy
-        self._send_text(type="taken", msg_id=as_object(parts[0]).get("msg_id"), position=0)
+        self._send_text(type="taken", msg_id=json_object(parts[0]).get("msg_id"), position=0)
 
     # -- said by the server itself
 
@@ -125,8 +125,8 @@ class Following:
 
     # -- said on the line
 
-    def _hear(self, said: Hello | Record | Again) -> None:
-        if isinstance(said, Again):
+    def _hear(self, said: Hello | Record | Duplicate) -> None:
+        if isinstance(said, Duplicate):
             self._enqueue(partial(self._tell_again, said.msg_id))
         elif isinstance(said, Hello):
             self._begin(said)
@@ -252,24 +252,24 @@ class Following:
                 waits.set_result(None)
 
     def _tell_event(self, record: Record) -> None:
-        said = as_object(record.parts[0])
+        said = json_object(record.parts[0])
         if said.get("event") != "kernel" or said.get("launch", 1) == 1:
             return
         # Numbered, so that the page's position is behind it: it opens a new websocket when it hears of a restart, and
         # would hear of it again. One that lives through it hears of it from Jupyter, or has asked for it.
         assert self._hello is not None
         missed = record.number <= self._hello.position
-        session = str(as_object(self._last_header).get("session") or self._hello.kernel_session)
+        session = str(json_object(self._last_header).get("session") or self._hello.kernel_session)
         made = status("restarting" if missed else "starting", session)
         self._send(frame(record.number, made.channel, made.parts))
 
     async def _tell_request(self, record: Record) -> None:
-        header = as_object(record.parts[0])
+        header = json_object(record.parts[0])
         if header.get("session") == self._session:
             self._send_text(type="taken", msg_id=header.get("msg_id"), position=record.number)
         if header.get("msg_type") != "input_reply":
             return
-        value = as_object(record.parts[3]).get("value")
+        value = json_object(record.parts[3]).get("value")
         if isinstance(value, dict):  # it is for google.colab, and no text in a cell
             name, ack = value.get("colab_msg_id"), value.get("ack") is True
             self._send_text(type="replied", msg_id=name, ack=ack, position=record.number)
@@ -280,12 +280,12 @@ class Following:
     async def _ran_at(self, at: float) -> str | None:
         """Which cell it was that asked before the page was here: the last one that began before the answer."""
 
-        def find(fold: Fold) -> str | None:
+        def find(fold: JournalState) -> str | None:
             began = [(one.started_at, one.msg_id) for one in fold.executions.values() if one.started_at is not None]
             return max((one for one in began if one[0] <= at), default=(0.0, None))[1]
 
         try:
-            return await self._journals.ask(self._runtime, find)
+            return await self._journals.query(self._runtime, find)
         except LabError as exc:
             self._log.warning("Which cell was answered cannot be told: %s.", exc.message)
             return None
@@ -327,11 +327,11 @@ def _slices(folder: Path, after: int, last: int) -> Iterator[list[Record]]:
 
 
 def _is_loss(record: Record) -> bool:
-    return record.channel == EVENT and as_object(record.parts[0]).get("event") in ("lost", "damaged")
+    return record.channel == EVENT and json_object(record.parts[0]).get("event") in ("lost", "damaged")
 
 
 def _id(header: bytes) -> str:
-    return str(as_object(header).get("msg_id"))
+    return str(json_object(header).get("msg_id"))
 
 
 def _heed(sent: asyncio.Future[None]) -> None:

@@ -141,7 +141,7 @@ class AttachHandler(RouteHandler):
             raise web.HTTPError(400, "after is no number") from exc
         journals: Journals = self.settings["ownlab_journals"]
         try:
-            found = await journals.ask(runtime, partial(attachment, after=after))
+            found = await journals.query(runtime, partial(attachment, after=after))
         except OwnlabError as exc:
             self.set_status(exc.http_status)
             found = document_of(exc)

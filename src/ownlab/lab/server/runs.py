@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jupyter_server.services.sessions.sessionmanager import ModelName
 
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.runtimes.state import all_plans, is_run_in
+from ownlab.lab.runtimes.state import all_plans, is_run_below
 from ownlab.lab.server.adoption import Survivor, living
 
 if TYPE_CHECKING:
@@ -64,4 +64,4 @@ class Runs:
 
 def _found(folder: str, lab: str | None, known: Collection[str]) -> list[Survivor]:
     plans = all_plans(but=known)  # asked every few seconds: those that are known are not read again
-    return living([plan for plan in plans if (lab and plan.lab == lab) or is_run_in(plan, folder)])
+    return living([plan for plan in plans if (lab and plan.lab == lab) or is_run_below(plan, folder)])

@@ -18,7 +18,7 @@ from ownlab.errors import LabError
 from ownlab.lab.runtimes.state import plan_of
 from ownlab.lab.server.kernels import OwnlabKernelManager
 from ownlab.lab.server.runs import Runs
-from ownlab.lab.transport.control import ask
+from ownlab.lab.transport.control import send_command
 
 __all__ = ["OwnlabSessionManager"]
 
@@ -111,7 +111,7 @@ class OwnlabSessionManager(SessionManager):
         if plan is None:  # no runtime of ours
             return
         try:
-            await asyncio.to_thread(ask, plan.sockets, "rename", notebook=notebook)
+            await asyncio.to_thread(send_command, plan.sockets, "rename", notebook=notebook)
         except LabError as exc:
             # The notebook was renamed all the same; lists go on showing its old name.
             self.log.warning("Runtime %s was not told that its notebook is now %s: %s", kernel_id, notebook, exc)

@@ -1,4 +1,4 @@
-"""What SQLite and the file system complain of, in words: every failure of the store becomes a StoreError."""
+"""Turns errors of SQLite and the file system into StoreErrors that say what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -8,55 +8,64 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ownlab.errors import StoreError
+from ownlab.text import text
 
-__all__ = ["told"]
+__all__ = ["store_errors"]
 
-# Python 3.10 gives no error codes, so the texts of SQLite's sqlite3ErrStr are what there is to go by.
-_REASONS = (
-    ("disk is full", "the disk is full", "Nothing was lost. Free some space and try again."),
-    ("readonly", "it may not be written", "Ask who owns the folder for the right to write in it."),
-    ("read-only", "it may not be written", "Ask who owns the folder for the right to write in it."),
-    ("unable to open", "it cannot be opened", "The folder or its database is missing, or may not be used by you."),
+_DISK_FULL = text("Nothing was lost. Free some space and try again.")
+_NO_PERMISSION = text("Ask the owner of the folder for write permission.")
+_DAMAGED = text("When no runtime is running, move the db folder away: a new one is created.")
+
+# Part of SQLite's message (sqlite3ErrStr; Python 3.10 gives no error codes) -> our message and hint.
+_SQLITE_ERRORS = (
+    ("disk is full", "The store {folder} cannot be used: the disk is full ({error}).", _DISK_FULL),
+    ("readonly", "The store {folder} cannot be used: it may not be written ({error}).", _NO_PERMISSION),
+    ("read-only", "The store {folder} cannot be used: it may not be written ({error}).", _NO_PERMISSION),
     (
-        "not a database",
-        "its database is damaged",
-        "When no runtime is running, move the db folder away: a new one is made.",
+        "unable to open",
+        "The store {folder} cannot be used: it cannot be opened ({error}).",
+        text("The folder or its database is missing, or you have no permission to use it."),
     ),
-    ("malformed", "its database is damaged", "When no runtime is running, move the db folder away: a new one is made."),
+    ("not a database", "The store {folder} cannot be used: its database is damaged ({error}).", _DAMAGED),
+    ("malformed", "The store {folder} cannot be used: its database is damaged ({error}).", _DAMAGED),
     (
         "locked",
-        "another program has kept it locked for too long",
-        "Try again; if it stays so, look who has it open: fuser.",
+        "The store {folder} cannot be used: another program has locked it for too long ({error}).",
+        text("Try again. If it stays locked, find the program that has it open with `fuser`."),
     ),
     (
         "disk I/O error",
-        "the disk did not take or give the data",
-        "Nothing was lost. See whether it is full, or failing.",
+        "The store {folder} cannot be used: the disk failed to read or write ({error}).",
+        text("Nothing was lost. Check whether the disk is full or failing."),
     ),
 )
 
 _HINTS = {
-    errno.ENOSPC: _REASONS[0][2],
-    errno.EDQUOT: _REASONS[0][2],
-    errno.EFBIG: _REASONS[0][2],
-    errno.EACCES: _REASONS[1][2],
-    errno.EPERM: _REASONS[1][2],
-    errno.EROFS: _REASONS[1][2],
+    errno.ENOSPC: _DISK_FULL,
+    errno.EDQUOT: _DISK_FULL,
+    errno.EFBIG: _DISK_FULL,
+    errno.EACCES: _NO_PERMISSION,
+    errno.EPERM: _NO_PERMISSION,
+    errno.EROFS: _NO_PERMISSION,
 }
 
 
 @contextmanager
-def told(folder: str) -> Iterator[None]:
-    """Whatever sqlite3 or the operating system raises in here leaves as a StoreError that says what is wrong."""
+def store_errors(folder: str) -> Iterator[None]:
+    """Raise StoreError for whatever sqlite3 or the operating system raises inside."""
     try:
         yield
     except sqlite3.Error as exc:
-        text = str(exc)
-        for part, reason, hint in _REASONS:
-            if part in text:
-                raise StoreError(f"The store {folder} cannot be used: {reason} ({text}).", hint=hint) from exc
-        raise StoreError(f"The store {folder} refused: {text}.") from exc
+        for part, template, hint in _SQLITE_ERRORS:
+            if part in str(exc):
+                raise StoreError(text(template, folder=folder, error=exc), hint=hint) from exc
+        raise StoreError(text("The store {folder} failed: {error}.", folder=folder, error=exc)) from exc
     except OSError as exc:
-        hint = _HINTS.get(exc.errno or 0, "")
-        where = f" ({exc.filename})" if exc.filename else ""
-        raise StoreError(f"The store {folder} cannot be used: {exc.strerror or exc}{where}.", hint=hint) from exc
+        hint = _HINTS.get(exc.errno or 0, text(""))
+        reason = exc.strerror or exc
+        if exc.filename:
+            template = "The store {folder} cannot be used: {reason} ({path})."
+            message = text(template, folder=folder, reason=reason, path=exc.filename)
+        else:
+            message = text("The store {folder} cannot be used: {reason}.", folder=folder, reason=reason)
+        raise StoreError(message, hint=hint) from exc

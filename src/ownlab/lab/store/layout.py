@@ -1,8 +1,8 @@
-"""Where a store's files are, what rights they have, and what its administrator has laid down.
+"""The files of a store, their permissions, and the administrator's policy.
 
-FOLDER/policy.json      in a shared store: the limits; the administrator alone can write it
-FOLDER/db/ownlab.db     the tables; with -wal and -shm beside it
-FOLDER/locks/ID.lock    one for each runtime, made by its owner, held as long as it lives
+FOLDER/policy.json      in a shared store: the limits; only the administrator can write it
+FOLDER/db/ownlab.db     the tables, with -wal and -shm beside it
+FOLDER/locks/ID.lock    one for each runtime, created by its owner and locked while it lives
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ownlab.config.limits import LIMITS
 from ownlab.errors import StoreError
 from ownlab.lab.store import schema
+from ownlab.text import text
 
 __all__ = ["Layout", "make_private", "read_layout"]
 
@@ -42,7 +43,7 @@ class Layout(NamedTuple):
 
     @property
     def lock_mode(self) -> int:
-        """Others must be able to ask whether it is held: flock needs no more than the right to read."""
+        """Others must be able to test whether it is locked, and flock needs only read permission for that."""
         return 0o644 if self.shared else 0o600
 
     def lock(self, runtime: str) -> str:
@@ -52,7 +53,9 @@ class Layout(NamedTuple):
             or runtime[0] in ".-"
             or not runtime.replace("-", "").replace("_", "").replace(".", "").isalnum()
         ):
-            raise StoreError(f"{runtime!r} cannot be a runtime's id: letters, digits, '-', '_' and '.' make one.")
+            raise StoreError(
+                text("{id!r} is not a valid runtime id: use letters, digits, '-', '_' and '.'.", id=runtime)
+            )
         return os.path.join(self.folder, "locks", f"{runtime}.lock")
 
     def limits(self) -> dict[str, float | None] | None:
@@ -68,55 +71,58 @@ class Layout(NamedTuple):
         if limits is None and isinstance(given, dict):
             return None
         if not isinstance(limits, dict):
-            raise _bad_policy(self.policy, "it has no table of limits")
+            raise _bad_policy(self.policy, text("it has no table of limits"))
         for name, value in limits.items():
             if name not in LIMITS or not (value is None or (type(value) in (int, float) and value >= 0)):
-                raise _bad_policy(self.policy, f"{name} = {value!r} is no limit")
+                raise _bad_policy(self.policy, text("{name} = {value!r} is not a limit", name=name, value=value))
         return limits
 
 
 def read_layout(folder: str) -> Layout | None:
-    """The store in a folder; None where there is none yet."""
+    """Return the store in a folder; None if there is none yet."""
     layout = Layout(folder, os.path.lexists(os.path.join(folder, "policy.json")))
     try:
         os.stat(layout.database)
     except (FileNotFoundError, NotADirectoryError) as exc:
         if layout.shared:
             raise StoreError(
-                f"The shared store {folder} has lost its database.", hint="Run `ownlab store init --shared` again."
+                text("The shared store {folder} has lost its database.", folder=folder),
+                hint=text("Run `ownlab store init --shared` again."),
             ) from exc
         return None
-    # A folder with a known name under /var/tmp can be made by anybody before its owner comes.
+    # Under /var/tmp anybody can create a folder with a known name before its owner does.
     if not layout.shared and os.geteuid() not in (0, os.stat(layout.tables).st_uid):
-        raise _of_another(folder)
+        raise _foreign(folder)
     return layout
 
 
 def make_private(folder: str) -> Layout:
-    """A store for the one who makes it; nobody else can look into it."""
+    """Create a store that only its creator can access."""
     layout = Layout(folder)
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     _make_folder(folder)
     for path in (layout.tables, layout.locks):
         if not _make_folder(path) and os.geteuid() not in (0, os.stat(path).st_uid):
-            raise _of_another(folder)
+            raise _foreign(folder)
     schema.create(layout.database, 0o600)
     return layout
 
 
 def _make_folder(path: str) -> bool:
-    """Whether it was not there."""
+    """Create a folder; return whether it did not exist."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
         return False
-    os.chmod(path, 0o700)  # a umask takes rights away, also from us
+    os.chmod(path, 0o700)  # the umask may have removed our own permissions
     return True
 
 
-def _of_another(folder: str) -> StoreError:
-    return StoreError(f"The store {folder} belongs to another user.", hint="Set OWNLAB_STORE to a folder of your own.")
+def _foreign(folder: str) -> StoreError:
+    message = text("The store {folder} belongs to another user.", folder=folder)
+    return StoreError(message, hint=text("Set OWNLAB_STORE to a folder of your own."))
 
 
 def _bad_policy(path: str, why: str) -> StoreError:
-    return StoreError(f"{path} cannot be used: {why}.", hint="Its owner writes it anew: ownlab store init --shared.")
+    message = text("{path} cannot be used: {reason}.", path=path, reason=why)
+    return StoreError(message, hint=text("Its owner can rewrite it: ownlab store init --shared."))

@@ -1,7 +1,7 @@
-"""Lock files: a runtime lives as long as somebody holds its lock, whatever the database says.
+"""Lock files: a runtime lives as long as its lock file is locked, whatever the database says.
 
-They are flock locks: they belong to the open file, so that keeper, supervisor and kernel hold one together by
-inheriting the descriptor, and the operating system lets go of it when the last of them is gone, however it went.
+They are flock locks, which belong to the open file: keeper, supervisor and kernel share one by inheriting the
+descriptor, and the operating system releases it when the last of them exits, for whatever reason.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ownlab.text import text
 __all__ = ["hold", "if_unheld", "is_held", "owner", "remove"]
 
 _HOLD_SECONDS = 10.0
-# Not ours to read; a link; a socket.
+# Not readable for us; a link; a socket.
 _CANNOT_BE_TOLD = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 
 
 def hold(path: str, mode: int) -> int:
-    """Take the lock, making its file where there is none. The descriptor is inheritable; closing it lets go."""
+    """Lock the file, creating it if necessary. The descriptor is inheritable; closing it releases the lock."""
     deadline = time.monotonic() + _HOLD_SECONDS
     while True:
         descriptor = _open_own(path, mode)
@@ -55,16 +55,16 @@ def _already_there(runtime: str) -> StoreError:
 
 
 def is_held(path: str) -> bool:
-    """Whether anybody holds it."""
+    """Whether any process holds the lock."""
     with if_unheld(path) as unheld:
         return not unheld
 
 
 @contextmanager
 def if_unheld(path: str) -> Iterator[bool]:
-    """True where nobody holds it; and nobody can take it before the block is left (but by making a missing file)."""
+    """Yield True if nobody holds the lock. Nobody can take it inside the block, unless the file does not exist."""
     try:
-        # In a shared store anybody can put anything here: opening a pipe would wait for its other end.
+        # In a shared store anybody can put anything here: opening a pipe would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         yield True
@@ -72,7 +72,7 @@ def if_unheld(path: str) -> Iterator[bool]:
     except OSError as exc:
         if exc.errno not in _CANNOT_BE_TOLD:
             raise
-        yield False  # a card must never be given away on a guess
+        yield False  # never free a card on a guess
         return
     try:
         yield try_lock(descriptor, shared=True)
@@ -81,7 +81,7 @@ def if_unheld(path: str) -> Iterator[bool]:
 
 
 def owner(path: str) -> int | None:
-    """Who made the lock file: unlike a row, nobody can write this in another's name."""
+    """Return the owner of the lock file. Unlike a row, it cannot be forged."""
     try:
         return os.lstat(path).st_uid
     except FileNotFoundError:
@@ -89,7 +89,7 @@ def owner(path: str) -> int | None:
 
 
 def remove(path: str) -> None:
-    """Remove a lock file, where this user may: in a shared store another's stays until its owner sweeps."""
+    """Remove a lock file if this user may: in a shared store, another user's stays until its owner removes it."""
     with suppress(FileNotFoundError, PermissionError, IsADirectoryError):
         os.unlink(path)
 
@@ -104,7 +104,7 @@ def _open_own(path: str, mode: int) -> int:
         except FileNotFoundError:
             return _open_own(path, mode)
     else:
-        os.fchmod(descriptor, mode)  # whatever the umask
+        os.fchmod(descriptor, mode)  # independent of the umask
     return descriptor
 
 

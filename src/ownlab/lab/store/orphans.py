@@ -1,11 +1,10 @@
-"""What runtimes left behind when they died: found through /proc, and ended by whoever may.
+"""Processes that outlived their runtime: found through /proc, and killed if that is safe.
 
-A process belongs to a runtime by the marker in its environment (OWNLAB_RUNTIME), or by its session, which is the
-kernel's, the supervisor's or the keeper's. Numbers of processes are used again, and rows can be written by all_processes
-who shares a store. So a process is ended only where its own environment names the runtime, or where the row names it,
-or the living leader of its session, by pid and start time; and only where it belongs to the owner of the lock file.
-In a shared store its own environment alone counts: whoever shares it could name any process in a row, and move a file
-of another's (the database) to where the lock belongs.
+A process belongs to a runtime if its environment says so (OWNLAB_RUNTIME), or by its session, which is the kernel's, the
+supervisor's or the keeper's. Process ids are reused, and everyone who shares a store can write its rows. So a process is
+killed only if its own environment names the runtime, or if the row names it, or the living leader of its session, by
+pid and start time; and only if it belongs to the owner of the lock file. In a shared store only the environment counts:
+a member could name any process in a row, and move another user's file (the database) to the path of the lock.
 """
 
 from __future__ import annotations
@@ -18,53 +17,56 @@ from typing import NamedTuple
 
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.processes.procfs import UNSEEN, Stat, all_processes, process_started, read_stat
+from ownlab.text import Text, listing, plural, text
 
-__all__ = ["MARKER", "Left", "ancestors", "boot_id", "end_remains", "in_words", "marker"]
+__all__ = ["MARKER", "Orphan", "boot_id", "describe_orphans", "end_orphans", "own_ancestors", "runtime_of_process"]
 
+# The environment variable that every process of a runtime has, with the runtime's id.
+MARKER = "OWNLAB_RUNTIME"
 _END_SECONDS = 3.0
 
 
-class Left(NamedTuple):
+class Orphan(NamedTuple):
     """A process that outlived its runtime."""
 
     pid: int
     started: int
     command: str
-    may_end: bool  # it is certain enough
+    may_end: bool  # certain enough to be killed
 
 
-def end_remains(
+def end_orphans(
     dead: Iterable[tuple[RuntimeRow, int | None]],
     *,
     shared: bool = False,
     but: Container[int] = (),
     seconds: float = _END_SECONDS,
-) -> dict[str, list[Left]]:
-    """End what is left of dead runtimes, each given with its lock's owner; what is still there, by runtime.
+) -> dict[str, list[Orphan]]:
+    """Kill the processes of dead runtimes, each given with the owner of its lock. Return what is still there.
 
-    `shared`: the rows may have been written by anybody. Processes in `but` are not looked at. Who runs this, and what
-    started it, is never ended, but counts as left: `ownlab runtimes` may be called inside a runtime.
+    `shared`: anybody may have written the rows. Processes in `but` are ignored. This process and its ancestors are never
+    killed, but count as orphans: `ownlab runtimes` may run inside a runtime.
     """
     here = boot_id()
     dead = [(row, owner) for row, owner in dead if row.boot == here]
     certain: set[tuple[int, int]] = set()
-    ourselves = ancestors()
+    ourselves = own_ancestors()
     deadline = time.monotonic() + seconds
     calm = 0
     while dead:
-        found, unsettled = _find(dead, certain, but, shared=shared)
-        signalled = [_kill(one) for some in found.values() for one in some if one.pid not in ourselves]
-        # A look at /proc can miss a process that forks and ends meanwhile; two calm ones in a row are believed.
-        calm = 0 if found or unsettled else calm + 1
-        if calm == 2 or (found and not unsettled and not any(signalled)) or time.monotonic() > deadline:
-            return found
+        orphans, unsettled = _find(dead, certain, but, shared=shared)
+        signalled = [_kill(orphan) for group in orphans.values() for orphan in group if orphan.pid not in ourselves]
+        # One pass over /proc can miss a process that forks and exits meanwhile: two empty passes in a row are conclusive.
+        calm = 0 if orphans or unsettled else calm + 1
+        if calm == 2 or (orphans and not unsettled and not any(signalled)) or time.monotonic() > deadline:
+            return orphans
         if not calm:
             time.sleep(0.01)
     return {}
 
 
-def ancestors() -> set[int]:
-    """Ourselves, and all_processes who started us."""
+def own_ancestors() -> set[int]:
+    """Return this process and all its ancestors."""
     line: set[int] = set()
     pid = os.getpid()
     while pid > 0 and pid not in line:
@@ -74,14 +76,23 @@ def ancestors() -> set[int]:
     return line
 
 
-def in_words(left: Sequence[Left]) -> str:
-    """ "its process 4711 (python) is still there"."""
-    if not left:
-        return "this machine hides other people's processes: its owner or root has to clear it away (ownlab runtimes)"
-    names = ", ".join(f"{one.pid} ({one.command})" for one in left[:4])
-    more = f" and {len(left) - 4} more" if len(left) > 4 else ""
-    noun, verb = ("process", "is") if len(left) == 1 else ("processes", "are")
-    return f"its {noun} {names}{more} {verb} still there"
+def describe_orphans(orphans: Sequence[Orphan]) -> Text:
+    """Return a clause: "its process 4711 (python) is still running"."""
+    if not orphans:
+        return text("this machine hides other users' processes: its owner or root has to run `ownlab runtimes`")
+    names = [f"{orphan.pid} ({orphan.command})" for orphan in orphans[:4]]
+    if len(orphans) > len(names):
+        return text(
+            "its processes {names} and {count} more are still running",
+            names=", ".join(names),
+            count=len(orphans) - len(names),
+        )
+    return plural(
+        len(orphans),
+        "its process {names} is still running",
+        "its processes {names} are still running",
+        names=listing(names),
+    )
 
 
 def _find(
@@ -90,64 +101,64 @@ def _find(
     but: Container[int],
     *,
     shared: bool,
-) -> tuple[dict[str, list[Left]], bool]:
-    """One look at /proc: what is left, and whether a process could not be told yet.
+) -> tuple[dict[str, list[Orphan]], bool]:
+    """Scan /proc once. Return the orphans by runtime, and whether a process could not be identified yet.
 
-    `certain` grows by what may be ended: also what was seen in the session of a leader that still lived.
+    `certain` collects what may be killed, including processes seen in the session of a leader that was still alive.
     """
     seen = all_processes()
-    found: dict[str, list[Left]] = {}
+    orphans: dict[str, list[Orphan]] = {}
     unsettled = False
-    for one in seen.values():
-        if _holds_nothing(one) or one.pid in but:
+    for process in seen.values():
+        if _holds_nothing(process) or process.pid in but:
             continue
-        mark = marker(one.pid)
+        mark = runtime_of_process(process.pid)
         undecided = mark is None
         unsettled = unsettled or undecided
         for row, owner in dead:
-            named = _named(one, row, seen)
-            if mark != row.id and (mark or not (named or _in_session(one, row, seen))):
+            named = _named(process, row, seen)
+            if mark != row.id and (mark or not (named or _in_session(process, row, seen))):
                 continue
             if (mark or (named and not shared)) and not undecided:
-                certain.add((one.pid, one.started))
-            may_end = (one.pid, one.started) in certain and owner is not None and _uid(one.pid) == owner
-            found.setdefault(row.id, []).append(Left(one.pid, one.started, one.command, may_end))
-    return {**_hidden(dead), **found}, unsettled
+                certain.add((process.pid, process.started))
+            may_end = (process.pid, process.started) in certain and owner is not None and _uid(process.pid) == owner
+            orphans.setdefault(row.id, []).append(Orphan(process.pid, process.started, process.command, may_end))
+    return {**_hidden(dead), **orphans}, unsettled
 
 
-def _hidden(dead: Sequence[tuple[RuntimeRow, int | None]]) -> dict[str, list[Left]]:
-    """Where /proc hides other people's processes (hidepid), nobody but they can say that none is left."""
+def _hidden(dead: Sequence[tuple[RuntimeRow, int | None]]) -> dict[str, list[Orphan]]:
+    """Runtimes of other users, if /proc hides their processes (hidepid): only they can tell that none is left."""
     if os.access("/proc/1/stat", os.R_OK):
         return {}
     return {row.id: [] for row, _ in dead if row.uid != os.geteuid()}
 
 
-def _named(one: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
+def _named(process: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
     """Whether the row names this process, or the living leader of its session."""
-    for process in (row.keeper, row.supervisor, row.kernel):
-        if process is None or process.pid <= 1:
+    for known in (row.keeper, row.supervisor, row.kernel):
+        if known is None or known.pid <= 1:
             continue
-        if one.pid == process.pid and one.started == process.started:
+        if process.pid == known.pid and process.started == known.started:
             return True
-        leader = seen.get(process.pid)
-        if one.session == process.pid and leader is not None and leader.started == process.started:
+        leader = seen.get(known.pid)
+        if process.session == known.pid and leader is not None and leader.started == known.started:
             return True
     return False
 
 
-def _in_session(one: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
-    """Whether its session may be the runtime's whose leader has gone. (A leader of another time is another session.)"""
-    for process in (row.keeper, row.supervisor, row.kernel):
-        if process is not None and process.pid > 1 and one.session == process.pid and one.started >= process.started:
-            leader = seen.get(process.pid)
-            if leader is None or leader.started == process.started:
+def _in_session(process: Stat, row: RuntimeRow, seen: dict[int, Stat]) -> bool:
+    """Whether its session may be the runtime's, with a leader that is gone. Another start time means another session."""
+    for known in (row.keeper, row.supervisor, row.kernel):
+        if known is not None and known.pid > 1 and process.session == known.pid and process.started >= known.started:
+            leader = seen.get(known.pid)
+            if leader is None or leader.started == known.started:
                 return True
     return False
 
 
-def _holds_nothing(one: Stat) -> bool:
-    """A thread of the Linux kernel; or a zombie, but a leader that ended before its threads is one that works."""
-    return one.is_kernel_thread or (one.is_zombie and one.threads <= 1)
+def _holds_nothing(process: Stat) -> bool:
+    """Whether it is a kernel thread, or a zombie. A zombie leader with living threads still works."""
+    return process.is_kernel_thread or (process.is_zombie and process.threads <= 1)
 
 
 def _uid(pid: int) -> int | None:
@@ -158,14 +169,14 @@ def _uid(pid: int) -> int | None:
         return None
 
 
-def _kill(left: Left) -> bool:
-    """Whether it is as good as gone: False where it is not ours to end."""
-    if not left.may_end:
+def _kill(orphan: Orphan) -> bool:
+    """Kill it. Return False if we may not."""
+    if not orphan.may_end:
         return False
-    if process_started(left.pid) != left.started:
+    if process_started(orphan.pid) != orphan.started:
         return True
     try:
-        os.kill(left.pid, signal.SIGKILL)
+        os.kill(orphan.pid, signal.SIGKILL)
     except ProcessLookupError:
         return True
     except PermissionError:
@@ -173,14 +184,10 @@ def _kill(left: Left) -> bool:
     return True
 
 
-# Every process of a runtime has this in its environment, with the runtime's id.
-MARKER = "OWNLAB_RUNTIME"
+def runtime_of_process(pid: int) -> str | None:
+    """Return the runtime that a process' environment names; "" if none, or if it is not readable.
 
-
-def marker(pid: int) -> str | None:
-    """The runtime that its environment names; "" for none, and where it may not be read.
-
-    None where the process is in the middle of an exec, and has no environment for a moment.
+    None if the process is in the middle of an exec and has no environment at this moment.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:

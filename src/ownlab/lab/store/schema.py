@@ -1,4 +1,4 @@
-"""The database: its tables, how an older one is brought up to date, and how a connection to it is made."""
+"""The database: its tables, migrations of older versions, and connections to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ownlab.text import text
 
 __all__ = ["VERSION", "connect", "create"]
 
-# One script for each version; PRAGMA user_version says how many of them a database has had.
+# One script for each version; PRAGMA user_version is the number of scripts that a database has had.
 _SCRIPTS = (
     """
     CREATE TABLE runtimes (
@@ -78,15 +78,15 @@ _BUSY_SECONDS = 10.0
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection to a database that is there, brought up to date. The caller turns errors into words (`told`)."""
-    os.stat(path)  # sqlite3 would make an empty one, with rights of its own
+    """Connect to an existing database and migrate it if necessary. Callers translate errors with `store_errors`."""
+    os.stat(path)  # sqlite3 would create an empty one, with permissions of its own
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        _refuse_a_link(connection, path)
-        # Each supervisor has a connection: a small cache. NORMAL: in WAL mode a power cut loses no more than the last moments.
+        _check_no_link(connection, path)
+        # Each supervisor has a connection: a small cache. NORMAL: in WAL mode a power cut loses only the last moments.
         for pragma in ("synchronous = NORMAL", "foreign_keys = ON", "cache_size = -256"):
             connection.execute(f"PRAGMA {pragma}")
-        _bring_up_to_date(connection, path)
+        _update(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -94,23 +94,23 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def create(path: str, mode: int, group: int = -1) -> None:
-    """Make the database, unless it is there. It appears complete: nobody ever opens half of one."""
+    """Create the database unless it exists. It appears complete: nobody ever opens a partial one."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _lock(folder, path)
         if os.path.exists(path):
             return
-        # The final file is never opened here but by SQLite: closing it would drop the POSIX locks of this process's
+        # Only SQLite opens the final file: closing it here would drop the POSIX locks of this process's
         # other connections to it (sqlite.org/howtocorrupt.html, 2.2).
         new = f"{path}.new"
         for end in ("", "-wal", "-shm"):
-            if os.path.exists(new + end):  # its maker was killed: we have the lock, so nobody is making it now
+            if os.path.exists(new + end):  # its creator was killed: we hold the lock, so nobody is creating it now
                 os.unlink(new + end)
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if group != -1:
                 os.fchown(descriptor, -1, group)
-            os.fchmod(descriptor, mode)  # whatever the umask; SQLite gives -wal and -shm the same rights
+            os.fchmod(descriptor, mode)  # independent of the umask; SQLite gives -wal and -shm the same permissions
         finally:
             os.close(descriptor)
         connection = sqlite3.connect(new, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -124,29 +124,36 @@ def create(path: str, mode: int, group: int = -1) -> None:
         os.close(folder)
 
 
-def _refuse_a_link(connection: sqlite3.Connection, path: str) -> None:
-    """Members of a shared store can put a link there: nobody, root least of all, writes our tables into another file.
+def _check_no_link(connection: sqlite3.Connection, path: str) -> None:
+    """Members of a shared store can put a link there: never write our tables into another file, least of all as root.
 
-    Asked of SQLite, which has followed it by now: whoever looks first and opens then can be shown two things.
+    SQLite, which has followed the link by now, is asked: checking before opening would be a race.
     """
-    connection.text_factory = os.fsdecode  # a path need not be text
+    connection.text_factory = os.fsdecode  # a path may be no valid text
     opened = connection.execute("PRAGMA database_list").fetchone()[2]
     connection.text_factory = str
     if _real(opened) != _real(path):
-        raise StoreError(f"{path} is a link, to {opened}: look who made it, and remove it.")
+        raise StoreError(
+            text("{path} is a link to {target}: find out who created it, and remove it.", path=path, target=opened)
+        )
 
 
 def _real(path: str) -> str:
-    """With links on the way followed, as SQLite does since 3.39, and the last name as it is."""
+    """Resolve links in the folder, as SQLite does since 3.39, but not the last component."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def _bring_up_to_date(connection: sqlite3.Connection, path: str) -> None:
+def _update(connection: sqlite3.Connection, path: str) -> None:
     version = _version(connection)
     if version > VERSION:
         raise StoreError(
-            f"{path} was written by a newer ownlab: its format is {version}, and this one knows {VERSION}.",
-            hint="Update this ownlab, or set OWNLAB_STORE to another folder.",
+            text(
+                "{path} was written by a newer ownlab: its format is {version}, and this version supports {supported}.",
+                path=path,
+                version=version,
+                supported=VERSION,
+            ),
+            hint=text("Update ownlab, or set OWNLAB_STORE to another folder."),
         )
     if version < VERSION:
         _migrate(connection)
@@ -171,14 +178,14 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _statements(script: str) -> list[str]:
-    """The statements of a script. (executescript would commit the transaction that they must stand in.)"""
-    found, begun = [], ""
+    """Split a script into statements (executescript would commit the transaction around them)."""
+    statements, begun = [], ""
     for piece in script.split(";"):
         begun += piece + ";"
         if sqlite3.complete_statement(begun):
-            found.append(begun)
+            statements.append(begun)
             begun = ""
-    return found
+    return statements
 
 
 def _lock(folder: int, path: str) -> None:

@@ -1,4 +1,4 @@
-"""A store that several people share: made by an administrator, once."""
+"""Creates a store that several people share. An administrator does it once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ownlab.config.limits import LIMITS
 from ownlab.errors import StoreError, UsageError
 from ownlab.files import replace_file
 from ownlab.lab.store import schema
-from ownlab.lab.store.errors import told
+from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import Layout
+from ownlab.text import text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,24 +27,24 @@ __all__ = ["init_shared"]
 def init_shared(
     folder: str | Path, *, group: str | None = None, limits: Mapping[str, float | None] | None = None
 ) -> None:
-    """Make a store for a group, or for everyone on the machine; done again, it sets group and limits and keeps the data.
+    """Create a store for a group, or for everyone on the machine. Run again, it sets group and limits and keeps the data.
 
-    The store is cooperative, as lock files are: its members can all write the database, since each of them enters and
-    frees what is theirs. It keeps people from stepping on each other's cards; it does not stop a member who means
-    harm from booking or freeing cards in the tables. What no member can do: change the limits (policy.json belongs to
-    the administrator), signal another's processes, or remove another's lock.
+    The store is cooperative, as lock files are: all members can write the database, since each of them adds and removes
+    their own rows. It prevents accidental double use of cards; it does not stop a malicious member from booking or
+    freeing cards in the tables. No member can change the limits (policy.json belongs to the administrator), signal another
+    user's processes, or remove another user's lock.
     """
     path = os.path.abspath(os.fspath(folder))
     number = _group(group)
     _check_limits(limits)
     layout = Layout(path, shared=True)
-    with told(path):
-        _refuse_what_is_no_store(layout)
+    with store_errors(path):
+        _check_is_store(layout)
         reach = 0o770 if group is not None else 0o777
         _folder(path, 0o750 if group is not None else 0o755, number)
         _write_policy(layout.policy, group, limits)
-        _folder(layout.tables, 0o2000 | reach, number)  # setgid: -wal and -shm get the group, whoever makes them
-        _folder(layout.locks, 0o3000 | reach, number)  # sticky: nobody removes another's lock
+        _folder(layout.tables, 0o2000 | reach, number)  # setgid: -wal and -shm get the group, whoever creates them
+        _folder(layout.locks, 0o3000 | reach, number)  # sticky: nobody removes another user's lock
         schema.create(layout.database, reach & 0o666, number)
         for end in ("", "-wal", "-shm"):
             _give(layout.database + end, reach & 0o666, number)
@@ -56,7 +57,8 @@ def _group(name: str | None) -> int:
         return grp.getgrnam(name).gr_gid
     except KeyError as exc:
         raise UsageError(
-            f"There is no group {name!r} on this machine.", hint=f"Make it (groupadd {name}), or name another."
+            text("There is no group {name!r} on this machine.", name=name),
+            hint=text("Create it (groupadd {name}), or name another one.", name=name),
         ) from exc
 
 
@@ -68,14 +70,17 @@ def _check_limits(limits: Mapping[str, float | None] | None) -> None:
             raise UsageError(f"The limit {name} is {value} s: it cannot be less than nothing.")
 
 
-def _refuse_what_is_no_store(layout: Layout) -> None:
+def _check_is_store(layout: Layout) -> None:
     try:
         there = os.listdir(layout.folder)
     except FileNotFoundError:
         return
     if there and not os.path.exists(layout.policy):
-        what = "a private store" if os.path.exists(layout.database) else "no store"
-        raise StoreError(f"{layout.folder} is there and is {what}.", hint="Name a folder that is new, or empty.")
+        if os.path.exists(layout.database):
+            message = text("{folder} is a private store.", folder=layout.folder)
+        else:
+            message = text("{folder} exists and is not a store.", folder=layout.folder)
+        raise StoreError(message, hint=text("Name a folder that is new or empty."))
 
 
 def _folder(path: str, mode: int, group: int) -> None:
@@ -85,19 +90,20 @@ def _folder(path: str, mode: int, group: int) -> None:
 
 
 def _give(path: str, mode: int, group: int) -> None:
-    """Rights that do not hang on the umask.
+    """Set permissions, independent of the umask.
 
     Members can put anything into db/, so a link there must not make an administrator open up another file. O_PATH:
-    opening and closing a database file for real would drop the locks that SQLite has on it in this process.
+    really opening and closing a database file would drop the locks that SQLite holds on it in this process.
     """
     try:
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # -wal and -shm are there only while somebody has the database open
+        return  # -wal and -shm exist only while the database is open
     try:
-        found = os.fstat(descriptor)
-        if not (stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)):
-            raise StoreError(f"{path} is a link, or no file: look who made it, and remove it.")
+        status = os.fstat(descriptor)
+        if not (stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)):
+            message = text("{path} is a link, or not a file: find out who created it, and remove it.", path=path)
+            raise StoreError(message)
         handle = f"/proc/self/fd/{descriptor}"
         os.chown(handle, -1, group)  # before chmod: it clears the setgid bit
         os.chmod(handle, mode)

@@ -1,4 +1,4 @@
-"""Rows in and out of the tables: each function is a statement or two inside the caller's transaction."""
+"""SQL statements on the tables. Each function runs one or two inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ownlab.lab.store.rows import Lease, Process, RuntimeRow, UsageRow, Want
+from ownlab.lab.store.rows import CardRequest, Lease, Process, RuntimeRow, UsageRow
 
 __all__ = [
     "add_usage",
     "card_seconds",
-    "change_runtime",
-    "delete_numbered",
+    "delete_row",
     "delete_runtime",
     "insert_leases",
     "insert_runtime",
     "read_leases",
     "read_runtimes",
     "read_usage",
+    "update_runtime",
 ]
 
-# Fields of RuntimeRow that are several columns each.
+# Fields of RuntimeRow that take several columns each.
 _NESTED: dict[str, tuple[str, ...]] = {
     "want": ("want_kind", "want_cards", "want_parts"),
     "keeper": ("keeper_pid", "keeper_started"),
@@ -33,54 +33,54 @@ _COLUMNS = tuple(column for field in RuntimeRow._fields for column in _NESTED.ge
 
 
 def insert_runtime(database: sqlite3.Connection, row: RuntimeRow) -> None:
-    """At the end of the queue; a row of the same id goes, with its leases."""
+    """Insert at the end of the queue, replacing a row with the same id and its leases."""
     delete_runtime(database, row.id)
-    values = _spread(row._asdict())
+    values = _to_columns(row._asdict())
     marks = ", ".join("?" * len(values))
     database.execute(f"INSERT INTO runtimes ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))  # noqa: S608 - names are ours
 
 
-def change_runtime(database: sqlite3.Connection, runtime: str, fields: Mapping[str, Any]) -> bool:
-    """Whether there was such a row to change."""
+def update_runtime(database: sqlite3.Connection, runtime: str, fields: Mapping[str, Any]) -> bool:
+    """Change a row; return whether it exists."""
     wrong = [name for name in fields if name not in RuntimeRow._fields or name in _FIXED]
     if wrong or not fields:
-        raise ValueError(f"not to be changed in a runtime's row: {', '.join(wrong) or 'nothing'}")
-    values = _spread(fields)
+        raise ValueError(f"cannot change these fields of a runtime: {', '.join(wrong) or 'none given'}")
+    values = _to_columns(fields)
     changes = ", ".join(f"{name} = ?" for name in values)
     done = database.execute(f"UPDATE runtimes SET {changes} WHERE id = ?", (*values.values(), runtime))  # noqa: S608 - names are ours
     return done.rowcount > 0
 
 
 def delete_runtime(database: sqlite3.Connection, runtime: str) -> None:
-    """With its leases, which follow by themselves."""
+    """Delete a row and, by cascade, its leases."""
     database.execute("DELETE FROM runtimes WHERE id = ?", (runtime,))
 
 
-def delete_numbered(database: sqlite3.Connection, seq: int) -> bool:
-    """This very row, and not a later one of the same id; whether it was still there."""
+def delete_row(database: sqlite3.Connection, seq: int) -> bool:
+    """Delete this row, not a later one with the same id; return whether it existed."""
     return database.execute("DELETE FROM runtimes WHERE seq = ?", (seq,)).rowcount > 0
 
 
 def insert_leases(database: sqlite3.Connection, leases: Iterable[Lease], since: float) -> None:
-    """A trigger refuses them all where one device would be given away twice."""
+    """Insert leases. A trigger refuses all of them if a device would be booked twice."""
     values = [(*lease, since) for lease in leases]
     database.executemany("INSERT INTO leases (runtime, device, parts, since) VALUES (?, ?, ?, ?)", values)
 
 
 def read_runtimes(database: sqlite3.Connection) -> dict[int, RuntimeRow]:
-    """Every row by its number, in the order of the queue."""
-    found = database.execute(f"SELECT seq, {', '.join(_COLUMNS)} FROM runtimes ORDER BY seq")  # noqa: S608 - names are ours
-    return {seq: _gather(dict(zip(_COLUMNS, values, strict=True))) for seq, *values in found}
+    """Return every row by its sequence number, in queue order."""
+    rows = database.execute(f"SELECT seq, {', '.join(_COLUMNS)} FROM runtimes ORDER BY seq")  # noqa: S608 - names are ours
+    return {seq: _from_columns(dict(zip(_COLUMNS, values, strict=True))) for seq, *values in rows}
 
 
 def read_leases(database: sqlite3.Connection) -> dict[Lease, float]:
-    """Who holds which device, since when; the oldest first."""
-    found = database.execute("SELECT runtime, device, parts, since FROM leases ORDER BY rowid")
-    return {Lease(runtime, device, parts): since for runtime, device, parts, since in found}
+    """Return all leases with their start, oldest first."""
+    rows = database.execute("SELECT runtime, device, parts, since FROM leases ORDER BY rowid")
+    return {Lease(runtime, device, parts): since for runtime, device, parts, since in rows}
 
 
 def add_usage(database: sqlite3.Connection, runtime: str, day: str, used: tuple[float, float, float]) -> bool:
-    """Add seconds, card-seconds and units to a runtime's day; whether there is such a runtime."""
+    """Add seconds, card-seconds and units to a runtime's day; return whether the runtime exists."""
     done = database.execute(
         "INSERT INTO usage SELECT ?, uid, person, id, notebook, label, want_kind, ?, ?, ? FROM runtimes WHERE id = ? "
         "ON CONFLICT (day, runtime) DO UPDATE SET seconds = seconds + excluded.seconds, "
@@ -92,44 +92,44 @@ def add_usage(database: sqlite3.Connection, runtime: str, day: str, used: tuple[
 
 
 def read_usage(database: sqlite3.Connection, since_day: str) -> list[UsageRow]:
-    """What was used on that day and later."""
+    """Return the usage on that day and later."""
     names = ", ".join(UsageRow._fields)
-    found = database.execute(f"SELECT {names} FROM usage WHERE day >= ? ORDER BY day, rowid", (since_day,))  # noqa: S608 - names are ours
-    return [UsageRow(*map(_legible, values)) for values in found]
+    rows = database.execute(f"SELECT {names} FROM usage WHERE day >= ? ORDER BY day, rowid", (since_day,))  # noqa: S608 - names are ours
+    return [UsageRow(*map(_printable, values)) for values in rows]
 
 
 def card_seconds(database: sqlite3.Connection, uid: int, first_day: str, last_day: str) -> float:
-    """What a person used from one day to another, both included."""
+    """Return what a user used from one day to another, both included."""
     query = "SELECT coalesce(sum(card_seconds), 0) FROM usage WHERE uid = ? AND day BETWEEN ? AND ?"
     return float(database.execute(query, (uid, first_day, last_day)).fetchone()[0])
 
 
-def _spread(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a RuntimeRow as columns."""
+def _to_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Spread fields of a RuntimeRow into columns."""
     values: dict[str, Any] = {}
     for name, value in fields.items():
         columns = _NESTED.get(name)
         if columns is None:
-            # A file's name may be no text at all; SQLite takes nothing else.
+            # A file name may be invalid UTF-8, which SQLite does not accept.
             values[name] = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
         else:
             values.update(zip(columns, (None,) * len(columns) if value is None else value, strict=True))
     return values
 
 
-def _gather(values: dict[str, Any]) -> RuntimeRow:
-    values = {name: _legible(value) for name, value in values.items()}
+def _from_columns(values: dict[str, Any]) -> RuntimeRow:
+    values = {name: _printable(value) for name, value in values.items()}
     for field in ("keeper", "supervisor", "kernel"):
         pid, started = (values.pop(column) for column in _NESTED[field])
         values[field] = None if pid is None else Process(pid, started)
-    values["want"] = Want(*(values.pop(column) for column in _NESTED["want"]))
+    values["want"] = CardRequest(*(values.pop(column) for column in _NESTED["want"]))
     values["busy"] = bool(values["busy"])
     values["may_extend"] = bool(values["may_extend"])
     return RuntimeRow(**values)
 
 
-def _legible(value: Any) -> Any:
-    """Without control characters: another person's notebook may have any name, and it is shown in our terminal."""
+def _printable(value: Any) -> Any:
+    """Replace control characters: another user's notebook may have any name, and it is shown in our terminal."""
     if not isinstance(value, str) or value.isprintable():
         return value
-    return "".join("\N{REPLACEMENT CHARACTER}" if one < " " or "\x7f" <= one <= "\x9f" else one for one in value)
+    return "".join("\N{REPLACEMENT CHARACTER}" if char < " " or "\x7f" <= char <= "\x9f" else char for char in value)

@@ -1,4 +1,4 @@
-"""`python -m ownlab.lab.supervisor PLAN_FILE`: one runtime, from its start to its end."""
+"""`python -m ownlab.lab.supervisor PLAN_FILE`: run one runtime from its start to its end."""
 
 from __future__ import annotations
 

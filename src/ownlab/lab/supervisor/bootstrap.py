@@ -1,4 +1,4 @@
-"""The supervisor's beginning: the store, the kernel, and only then what the kernel need not wait for."""
+"""The start of a supervisor: open the store, lease cards, start the kernel, and only then import the rest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from ownlab.errors import CardsTaken, DeviceUnusable, LabError
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.orphans import boot_id
-from ownlab.lab.store.rows import Place, Process, RuntimeRow
+from ownlab.lab.store.rows import Process, QueuePosition, RuntimeRow
 from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.kernel_process import Launcher
 from ownlab.lab.supervisor.process_tree import adopt_orphans, identify, signal_when_parent_dies
-from ownlab.lab.supervisor.state_writer import FAILED, Book, first_state, say, write_state
+from ownlab.lab.supervisor.state_writer import FAILED, StateWriter, initial_state, log, write_state
 
 __all__ = ["KEEPER_DIED", "supervise"]
 
@@ -23,43 +23,43 @@ KEEPER_DIED = signal.SIGUSR1
 
 
 def supervise(plan: Plan, keeper: Process, lock: int, umask: int) -> int:
-    """Live, from the queue to the end; the exit code: 0, or FAILED."""
-    # Signals wait until the loop can read them.
+    """Run the runtime from the queue to its end. Return the exit code: 0, or FAILED."""
+    # Signals stay pending until the event loop can read them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (KEEPER_DIED, signal.SIGTERM, signal.SIGCHLD))
     signal_when_parent_dies(KEEPER_DIED)
     adopt_orphans()
     if os.getppid() != keeper.pid:
         return 1
     own = identify(os.getpid())
-    state = first_state(plan, keeper, own)
+    state = initial_state(plan, keeper, own)
     launcher = Launcher(plan, lock, umask)
     try:
         store = Store.open(plan.store)
         store.enqueue(_row(plan, keeper, own))
         granted = store.acquire(plan.runtime, plan.devices, quota=plan.limits.card_seconds_per_week)
         kernel = None
-        if not isinstance(granted, Place):
-            launcher.give(plan.devices, granted)
+        if not isinstance(granted, QueuePosition):
+            launcher.assign(plan.devices, granted)
             kernel = launcher.start({}, plan.cwd)
     except (LabError, CardsTaken, DeviceUnusable) as exc:
         refused = not isinstance(exc, LabError)
         return _fail(plan, state, "refused" if refused else "ended", f"{exc.message} {exc.hint}".strip())
-    # The kernel has its start: what is imported now costs it nothing.
-    from ownlab.lab.supervisor.lifecycle import Life
+    # The kernel is starting: what is imported from here on does not delay it.
+    from ownlab.lab.supervisor.lifecycle import Lifecycle
 
-    life = Life(plan, store, Book(plan, store, state), launcher)
-    life.begin(granted, kernel)
-    if life.exit_code is None:
+    lifecycle = Lifecycle(plan, store, StateWriter(plan, store, state), launcher)
+    lifecycle.begin(granted, kernel)
+    if lifecycle.exit_code is None:
         from ownlab.lab.supervisor.event_loop import run
 
-        run(life, keeper.pid)
-    life.close()
+        run(lifecycle, keeper.pid)
+    lifecycle.close()
     store.close()
-    return life.exit_code or 0
+    return lifecycle.exit_code or 0
 
 
 def _fail(plan: Plan, state: dict[str, Any], how: str, reason: str) -> int:
-    say(f"{how}: {reason}")
+    log(f"{how}: {reason}")
     write_state(plan, {**state, "state": how, "reason": reason})
     return FAILED
 
@@ -69,7 +69,7 @@ def _row(plan: Plan, keeper: Process, supervisor: Process) -> RuntimeRow:
     try:
         person = pwd.getpwuid(uid).pw_name
     except KeyError:
-        person = str(uid)  # a container's user without a name
+        person = str(uid)  # a user without a name, as in containers
     return RuntimeRow(
         id=plan.runtime,
         uid=uid,

@@ -1,4 +1,4 @@
-"""Reads the cards anew while a runtime waits for one, or before it is called idle: a short child process."""
+"""Reads the cards in a short child process, while a runtime waits for one or before it counts as idle."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import time
 from typing import Any
 
 from ownlab.lab.store.rows import Device
-from ownlab.lab.supervisor.state_writer import say
+from ownlab.lab.supervisor.state_writer import log
 
-__all__ = ["Probe"]
+__all__ = ["CardProbe"]
 
-_PATIENCE = 90.0  # seconds: a driver that has to start each card anew is slow
+_TIMEOUT = 90.0  # seconds: a driver that has to initialise each card is slow
 
 
-class Probe:
-    """One question at a time, never waited for. What it prints: a JSON array of devices, with "utilisation" (percent)
-    where that is known."""
+class CardProbe:
+    """Runs one probe at a time and never blocks. The probe prints a JSON array of devices, with "utilisation" (percent)
+    where it is known."""
 
     def __init__(self, argv: list[str] | None) -> None:
         self._argv = argv
-        self.pid = 0  # 0 once it was waited for
+        self.pid = 0  # 0 after it was reaped
         self._out = -1
-        self._said = b""
-        self._until = 0.0
+        self._output = b""
+        self._deadline = 0.0
         self.answers = 0
         self.devices: tuple[Device, ...] = ()
         self.working: frozenset[str] = frozenset()
 
-    def ask(self, env: dict[str, str]) -> None:
-        """Start it, unless it runs already; `due` tells whether an answer is awaited."""
+    def start(self, env: dict[str, str]) -> None:
+        """Start the probe unless it is running. `due` is None while no answer is pending."""
         if not self._argv or self._out >= 0:
             return
         out, inward = os.pipe2(os.O_CLOEXEC)
@@ -41,33 +41,33 @@ class Probe:
                 self._argv[0], self._argv, env, file_actions=[(os.POSIX_SPAWN_DUP2, inward, 1)], setsigmask=()
             )
         except OSError as exc:
-            say(f"the cards cannot be read: {exc.strerror}: {self._argv[0]}")
+            log(f"the cards cannot be read: {exc.strerror}: {self._argv[0]}")
             os.close(out)
             return
         finally:
             os.close(inward)
-        self._out, self._said, self._until = out, b"", time.monotonic() + _PATIENCE
+        self._out, self._output, self._deadline = out, b"", time.monotonic() + _TIMEOUT
 
     def descriptors(self) -> list[int]:
         return [self._out] if self._out >= 0 else []
 
     def due(self) -> float | None:
-        return self._until if self._out >= 0 else None
+        return self._deadline if self._out >= 0 else None
 
     def expire(self, now: float) -> None:
-        if self._out >= 0 and self._until <= now:
-            say("the cards cannot be read: no answer")
+        if self._out >= 0 and self._deadline <= now:
+            log("the cards cannot be read: no answer")
             if self.pid:
                 os.kill(self.pid, signal.SIGKILL)
             self._finish()
 
     def serve(self) -> None:
-        """Its pipe has something."""
+        """Read from the pipe, which is readable."""
         try:
             chunk = os.read(self._out, 1 << 16)
         except BlockingIOError:
             return
-        self._said += chunk
+        self._output += chunk
         if not chunk:
             self._finish()
 
@@ -76,11 +76,11 @@ class Probe:
         self._out = -1
         self.answers += 1
         try:
-            found = json.loads(self._said)
-            self.devices = tuple(_device(one) for one in found)
-            self.working = frozenset(one["uuid"] for one in found if (one.get("utilisation") or 0) >= 5)
+            entries = json.loads(self._output)
+            self.devices = tuple(_device(entry) for entry in entries)
+            self.working = frozenset(entry["uuid"] for entry in entries if (entry.get("utilisation") or 0) >= 5)
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
-            say(f"the cards cannot be read: {exc!r}")
+            log(f"the cards cannot be read: {exc!r}")
 
 
 def _device(given: dict[str, Any]) -> Device:

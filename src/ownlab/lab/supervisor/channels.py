@@ -1,7 +1,7 @@
-"""Stands between a kernel and its clients on all channels, and passes everything on as it is.
+"""Forwards all messages between a kernel and its clients, unchanged.
 
-Clients are those of Jupyter's own protocol, at five sockets, and followers of the line. In a lab everything is written
-to the journal before it is passed on.
+Clients speak Jupyter's own protocol on five sockets, or follow the journal socket. In a lab every message is written to
+the journal before it is forwarded.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import zmq
 
-from ownlab.lab.supervisor.journal_recorder import Recording
-from ownlab.lab.supervisor.message_inspector import DELIMITER, Overheard, Questions
-from ownlab.lab.transport.journal_protocol import line_address
-from ownlab.lab.transport.journal_server import IDENTITY, Line, send_frames
+from ownlab.lab.supervisor.journal_recorder import JournalRecorder
+from ownlab.lab.supervisor.message_inspector import DELIMITER, MessageInspector, PendingInputs
+from ownlab.lab.transport.journal_protocol import journal_address
+from ownlab.lab.transport.journal_server import IDENTITY, JournalServer, send_frames
 
 __all__ = ["CHANNELS", "Channels", "Direction"]
 
@@ -23,191 +23,195 @@ CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 
 Direction = Literal["to_kernel", "to_clients"]
 
-# Towards clients as a kernel is; towards the kernel as a client is.
-_FRONT = {"shell": zmq.ROUTER, "iopub": zmq.XPUB, "stdin": zmq.ROUTER, "control": zmq.ROUTER, "hb": zmq.ROUTER}
-_BACK = {"shell": zmq.DEALER, "iopub": zmq.SUB, "stdin": zmq.DEALER, "control": zmq.DEALER, "hb": zmq.DEALER}
+# A kernel's socket types towards clients; a client's towards the kernel.
+_CLIENT_SIDE = {"shell": zmq.ROUTER, "iopub": zmq.XPUB, "stdin": zmq.ROUTER, "control": zmq.ROUTER, "hb": zmq.ROUTER}
+_KERNEL_SIDE = {"shell": zmq.DEALER, "iopub": zmq.SUB, "stdin": zmq.DEALER, "control": zmq.DEALER, "hb": zmq.DEALER}
 
-# So many messages, or bytes, of one socket are passed on before the others have their turn.
-_TURN = 256
+# Forward at most this many messages, or bytes, of one socket before serving the others.
+_TURN_MESSAGES = 256
 _TURN_BYTES = 4 << 20
-# Milliseconds that the last messages have to leave, when everything ends.
+# Milliseconds for the last messages to leave when everything ends.
 _LINGER = 500
 # Milliseconds between attempts to reach a kernel that has not opened its sockets yet.
 _RETRY = 5
-# Milliseconds without a word after which a kernel that is dead has said all: its words may still be on their way.
+# Milliseconds of silence after which a dead kernel has no more messages in flight.
 _SILENCE = 20
-# Seconds that a question of the kernel waits for outputs which were said before it.
+# Seconds that an input_request waits for outputs that the kernel sent before it.
 _OUTPUTS_FIRST = 1.0
 
 
 class Channels:
-    """Bound towards the clients from the beginning; connected to a kernel as long as there is one."""
+    """Bound towards clients from the start; connected to a kernel while there is one."""
 
     def __init__(
-        self, connection: dict[str, Any], poller: zmq.Poller, recording: Recording | None = None, sockets: str = ""
+        self,
+        connection: dict[str, Any],
+        poller: zmq.Poller,
+        recorder: JournalRecorder | None = None,
+        sockets: str = "",
     ) -> None:
-        """With a recording there is a line, in the folder `sockets`."""
-        self.overheard = Overheard(connection["key"])
+        """With a recorder, the journal socket is opened in the folder `sockets`."""
+        self.inspector = MessageInspector(connection["key"])
         self._poller = poller
         self._context = zmq.Context()
-        self._front: dict[str, zmq.Socket[bytes]] = {}
-        self._back: dict[str, zmq.Socket[bytes]] = {}
-        self._ways: dict[zmq.Socket[bytes], tuple[str, Direction]] = {}
-        self._held: list[tuple[str, list[bytes]]] = []
+        self._client_sockets: dict[str, zmq.Socket[bytes]] = {}
+        self._kernel_sockets: dict[str, zmq.Socket[bytes]] = {}
+        self._routes: dict[zmq.Socket[bytes], tuple[str, Direction]] = {}
+        self._held_messages: list[tuple[str, list[bytes]]] = []
         self._subscribed: set[bytes] = set()
-        self._recording, self._questions = recording, Questions()
+        self._recorder, self._pending_inputs = recorder, PendingInputs()
         self.connection = self._bind(connection)
-        self._line: Line | None = None
-        if recording:
-            self._line = Line(self._socket(zmq.ROUTER), line_address(sockets))
-            poller.register(self._line.socket, zmq.POLLIN)
+        self._journal_server: JournalServer | None = None
+        if recorder:
+            self._journal_server = JournalServer(self._socket(zmq.ROUTER), journal_address(sockets))
+            poller.register(self._journal_server.socket, zmq.POLLIN)
 
     def connect(self, address: str) -> None:
-        """Reach the kernel whose sockets are `address`-1 to `address`-5, in the order of CHANNELS; it may come later."""
-        self.overheard.forget()
-        if self._recording:
-            self._recording.add_launch()
+        """Connect to the kernel at `address`-1 to `address`-5, in the order of CHANNELS. The kernel may bind later."""
+        self.inspector.reset()
+        if self._recorder:
+            self._recorder.add_launch()
             self._publish()
         for number, channel in enumerate(CHANNELS, start=1):
-            socket = self._socket(_BACK[channel])
+            socket = self._socket(_KERNEL_SIDE[channel])
             socket.reconnect_ivl = _RETRY
             if channel == "iopub":
                 socket.subscribe(b"")
             else:
-                # One identity for all: a kernel sends input_request on stdin to whoever asked on shell.
+                # The same identity on all: a kernel sends input_request on stdin to the client that executed on shell.
                 socket.routing_id = b"supervisor"
             socket.connect(f"ipc://{address}-{number}")
-            self._back[channel] = socket
+            self._kernel_sockets[channel] = socket
             self._watch(socket, channel, "to_clients")
-        held, self._held = self._held, []
+        held, self._held_messages = self._held_messages, []
         for channel, frames in held:
-            send_frames(self._back[channel], frames)
+            send_frames(self._kernel_sockets[channel], frames)
 
     def disconnect(self, why: str) -> None:
-        """The kernel is gone. What it said last is passed on; what clients say from now on waits for the next one."""
+        """The kernel is gone: forward its last messages. Messages from clients are recorded for the next kernel."""
         last = zmq.Poller()
-        for socket in self._back.values():
+        for socket in self._kernel_sockets.values():
             last.register(socket, zmq.POLLIN)
         while ready := last.poll(_SILENCE):
             for socket, _ in ready:
                 self.serve(socket)
-        for socket in self._back.values():
+        for socket in self._kernel_sockets.values():
             self._poller.unregister(socket)
-            del self._ways[socket]
+            del self._routes[socket]
             socket.close(linger=0)
-        if self._back and self._recording:
-            self._recording.add_event("kernel-ended", why=why)
+        if self._kernel_sockets and self._recorder:
+            self._recorder.add_event("kernel-ended", why=why)
             self._publish()
-        self._back = {}
-        self._questions.forget()
+        self._kernel_sockets = {}
+        self._pending_inputs.clear()
 
     def serve(self, socket: object) -> bool:
-        """Pass on what waits at a socket that the poller named; False where it is none of ours."""
-        if self._line and socket is self._line.socket:
-            self._serve_line(self._line)
+        """Forward what is waiting at a socket that the poller returned. False if it is not one of ours."""
+        if self._journal_server and socket is self._journal_server.socket:
+            self._serve_journal(self._journal_server)
             return True
-        if not isinstance(socket, zmq.Socket) or socket not in self._ways:
+        if not isinstance(socket, zmq.Socket) or socket not in self._routes:
             return False
-        if socket is self._back.get("stdin"):
+        if socket is self._kernel_sockets.get("stdin"):
             self._serve_outputs()
         self._turn(socket)
         return True
 
     def _turn(self, socket: zmq.Socket[bytes]) -> bool:
-        """All that waits, or as much as may be passed on at once: written first. Whether there was anything."""
-        channel, direction = self._ways[socket]
+        """Forward what is waiting, up to the limits, after writing it to the journal. Return whether there was anything."""
+        channel, direction = self._routes[socket]
         waiting = [frames for frames in _receive(socket) if self._admit(channel, direction, frames)]
         self._publish()
         for frames in waiting:
-            self.pump(channel, direction, frames)
+            self.forward(channel, direction, frames)
         return bool(waiting)
 
     def _serve_outputs(self) -> None:
-        """What a kernel printed before it asks is on another socket: it must not come after the question."""
+        """Forward outputs first: the kernel message them before its input_request, but on another socket."""
         end = time.monotonic() + _OUTPUTS_FIRST
-        while self._turn(self._back["iopub"]) and time.monotonic() < end:
+        while self._turn(self._kernel_sockets["iopub"]) and time.monotonic() < end:
             pass
 
-    def _serve_line(self, line: Line) -> None:
+    def _serve_journal(self, server: JournalServer) -> None:
         admitted = []
-        for frames in _receive(line.socket):
-            sent = line.hear(frames, self._hello)
-            if sent:
-                signed = [IDENTITY, DELIMITER, self.overheard.sign(sent.parts), *sent.parts]
-                if self._admit(sent.channel, "to_kernel", signed):
-                    admitted.append((sent.channel, signed))
+        for frames in _receive(server.socket):
+            message = server.receive(frames, self._hello)
+            if message:
+                signed = [IDENTITY, DELIMITER, self.inspector.sign(message.parts), *message.parts]
+                if self._admit(message.channel, "to_kernel", signed):
+                    admitted.append((message.channel, signed))
                 else:
-                    line.refuse(sent)
+                    server.reject(message)
         self._publish()
         for channel, signed in admitted:
-            self.pump(channel, "to_kernel", signed)
+            self.forward(channel, "to_kernel", signed)
 
     def _hello(self) -> dict[str, Any]:
-        recording, overheard = self._recording, self.overheard
-        assert recording is not None
-        self._publish()  # what came in the same turn has its number already
-        gone = not self._back and recording.launch > 0
+        recorder, inspector = self._recorder, self.inspector
+        assert recorder is not None
+        self._publish()  # messages of this turn are numbered already
+        kernel_gone = not self._kernel_sockets and recorder.launch > 0
         return {
-            "position": recording.position,
-            "busy": overheard.busy and not gone,
-            "execution_state": "dead" if gone else overheard.execution_state,
-            "kernel_info": overheard.kernel_info,
-            "launch": recording.launch,
-            "kernel_session": overheard.kernel_session,
+            "position": recorder.position,
+            "busy": inspector.busy and not kernel_gone,
+            "execution_state": "dead" if kernel_gone else inspector.execution_state,
+            "kernel_info": inspector.kernel_info,
+            "launch": recorder.launch,
+            "kernel_session": inspector.kernel_session,
         }
 
     def _admit(self, channel: str, direction: Direction, frames: list[bytes]) -> bool:
-        """Give a message its number, if it is one; False where it is not to be passed on."""
-        if channel == "iopub" and direction == "to_kernel":  # XPUB has noted it; the kernel is asked for all anyway
+        """Number and record a message. Return False if it must not be forwarded."""
+        if channel == "iopub" and direction == "to_kernel":  # a subscription: the kernel's SUB takes everything anyway
             (self._subscribed.add if frames[0][:1] == b"\1" else self._subscribed.discard)(frames[0][1:])
             return False
-        if self._recording is None or channel == "hb":
+        if self._recorder is None or channel == "hb":
             return True
         try:
             parts = tuple(frames[frames.index(DELIMITER) + 2 :])
         except ValueError:
-            return True  # no message of Jupyter's: the kernel may make of it what it likes
+            return True  # not a Jupyter message: the kernel decides what to do with it
         if len(parts) < 4:
             return True
         if channel == "stdin" and direction == "to_kernel" and b'"input_reply"' in parts[0]:
-            kept = self._questions.answer(parts)
-            if kept is None:
+            recorded = self._pending_inputs.resolve(parts)
+            if recorded is None:
                 return False
-            parts = kept
+            parts = recorded
         elif channel == "stdin" and b'"input_request"' in parts[0]:
-            self._questions.ask(parts)
+            self._pending_inputs.add(parts)
         elif channel == "iopub" and b'"colab_request"' in parts[0]:
-            self._questions.ask_page(parts)
-        elif self._questions and channel == "iopub" and b'"status"' in parts[0]:
-            self._questions.end(parts)
-        self._recording.add(channel, direction == "to_kernel", parts)
+            self._pending_inputs.add_colab_request(parts)
+        elif self._pending_inputs and channel == "iopub" and b'"status"' in parts[0]:
+            self._pending_inputs.drop_finished(parts)
+        self._recorder.add(channel, direction == "to_kernel", parts)
         return True
 
     def _publish(self) -> None:
-        """Write what was admitted; then the line hears of it."""
-        if self._recording and self._line:
-            self._line.tell(self._recording.write())
+        """Write what was admitted to the journal, then send it to the journal's clients."""
+        if self._recorder and self._journal_server:
+            self._journal_server.publish(self._recorder.write())
 
-    def pump(self, channel: str, direction: Direction, frames: list[bytes]) -> None:
-        """The one place through which each message passes, in the order in which it was said."""
-        self.overheard.listen(channel, direction, frames)
+    def forward(self, channel: str, direction: Direction, frames: list[bytes]) -> None:
+        """Forward one message. Every message passes here, in order."""
+        self.inspector.inspect(channel, direction, frames)
         if direction == "to_clients":
             if self._subscribed if channel == "iopub" else frames[0] != IDENTITY:
-                send_frames(self._front[channel], frames)
-        elif self._back:
-            send_frames(self._back[channel], frames)
-        elif channel in ("shell", "stdin", "control") and not self.overheard.is_shutdown(frames):
-            self._held.append((channel, frames))
+                send_frames(self._client_sockets[channel], frames)
+        elif self._kernel_sockets:
+            send_frames(self._kernel_sockets[channel], frames)
+        elif channel in ("shell", "stdin", "control") and not self.inspector.is_shutdown(frames):
+            self._held_messages.append((channel, frames))
 
     def close(self, why: str) -> None:
-        """Let the last messages leave, and end."""
+        """Let the last messages leave, and close all sockets."""
         self.disconnect(why)
-        sockets = list(self._front.values())
-        if self._recording and self._line:
-            self._recording.add_event("ended", why=why)
+        sockets = list(self._client_sockets.values())
+        if self._recorder and self._journal_server:
+            self._recorder.add_event("ended", why=why)
             self._publish()
-            self._recording.close()
-            sockets.append(self._line.socket)
+            self._recorder.close()
+            sockets.append(self._journal_server.socket)
         for socket in sockets:
             self._poller.unregister(socket)
             socket.close(linger=_LINGER)
@@ -216,32 +220,34 @@ class Channels:
     def _bind(self, connection: dict[str, Any]) -> dict[str, Any]:
         bound = {**connection, "transport": "tcp", "ip": connection.get("ip") or "127.0.0.1"}
         for channel in CHANNELS:
-            socket = self._socket(_FRONT[channel])
+            socket = self._socket(_CLIENT_SIDE[channel])
             if connection.get("curve_secretkey"):
                 socket.curve_secretkey = connection["curve_secretkey"].encode()
                 socket.curve_publickey = connection["curve_publickey"].encode()
                 socket.curve_server = True
-            if _FRONT[channel] == zmq.ROUTER:
-                socket.router_handover = True  # a client that comes back under its name gets its messages again
+            if _CLIENT_SIDE[channel] == zmq.ROUTER:
+                socket.router_handover = (
+                    True  # a client that reconnects with the same identity receives its messages again
+                )
             socket.bind(f"tcp://{bound['ip']}:{connection.get(f'{channel}_port') or '*'}")
             bound[f"{channel}_port"] = int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
-            self._front[channel] = socket
+            self._client_sockets[channel] = socket
             self._watch(socket, channel, "to_kernel")
         return bound
 
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)
-        socket.sndhwm = socket.rcvhwm = 0  # by default more than 1,000 waiting messages are thrown away
+        socket.sndhwm = socket.rcvhwm = 0  # the default drops messages beyond 1,000
         return socket
 
     def _watch(self, socket: zmq.Socket[bytes], channel: str, direction: Direction) -> None:
-        self._ways[socket] = channel, direction
+        self._routes[socket] = channel, direction
         self._poller.register(socket, zmq.POLLIN)
 
 
 def _receive(socket: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
     size = 0
-    for _ in range(_TURN):
+    for _ in range(_TURN_MESSAGES):
         try:
             frames = socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:

@@ -1,7 +1,7 @@
-"""The first process of a runtime, and the last: it waits for the supervisor, and leaves nothing behind.
+"""The first and last process of a runtime: it waits for the supervisor and cleans up after it.
 
-Forked from before the supervisor imports anything that it does not need itself, so it stays small. As a child
-subreaper it inherits every process of the runtime whose parent dies, however that one was detached.
+It forks before the supervisor imports anything else, so it stays small. As a child subreaper it inherits every process
+of the runtime whose parent dies, even if that process was detached.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.bootstrap import supervise
 from ownlab.lab.supervisor.kernel_process import kernel_address
 from ownlab.lab.supervisor.process_tree import adopt_orphans, end_descendants, identify
-from ownlab.lab.supervisor.state_writer import FAILED, first_state, say, write_state
+from ownlab.lab.supervisor.state_writer import FAILED, initial_state, log, write_state
 
 __all__ = ["keep"]
 
@@ -26,7 +26,7 @@ _FILES = ("plan.json", "state.json", "kernel.json", "log")
 
 
 def keep(plan_file: str) -> int:
-    """Start the supervisor of a plan, wait for its end, and clear up after it."""
+    """Start the supervisor of a plan, wait for it, and clean up."""
     plan = read_plan(plan_file)
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -40,7 +40,7 @@ def keep(plan_file: str) -> int:
             lock = store.hold(plan.runtime)
     except StoreError as exc:
         reason = f"{exc.message} {exc.hint}".strip()
-        write_state(plan, {**first_state(plan, keeper, None), "state": "ended", "reason": reason})
+        write_state(plan, {**initial_state(plan, keeper, None), "state": "ended", "reason": reason})
         return FAILED
     for signum in (signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
@@ -48,32 +48,32 @@ def keep(plan_file: str) -> int:
     supervisor = os.fork()
     if supervisor:
         return _wait(plan, supervisor)
-    code = supervise(plan, keeper, lock, umask)  # what it raises ends in the log, and this process with it
-    if os.getppid() != keeper.pid:  # the keeper was killed; every process below has been ended
-        _clear_up(plan, code)
+    code = supervise(plan, keeper, lock, umask)  # an exception ends this process, with its traceback in the log
+    if os.getppid() != keeper.pid:  # the keeper was killed; all processes below have been ended
+        _clean_up(plan, code)
     return code
 
 
 def _wait(plan: Plan, supervisor: int) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os.kill(supervisor, signal.SIGTERM))
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    os.dup2(nothing, 0)  # the starter's pipe is the supervisor's
+    os.dup2(nothing, 0)  # the pipe from the starter belongs to the supervisor
     code = None
-    while code is None:  # orphans of the runtime may end before the supervisor
+    while code is None:  # orphans of the runtime may exit before the supervisor
         pid, status = os.wait()
         code = os.waitstatus_to_exitcode(status) if pid == supervisor else None
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while left := end_descendants(_reap, 60.0):
-        say(f"killed and still there: {', '.join(map(str, left))}")
-    _clear_up(plan, code)
+        log(f"killed but still running: {', '.join(map(str, left))}")
+    _clean_up(plan, code)
     return code
 
 
-def _clear_up(plan: Plan, code: int) -> None:
+def _clean_up(plan: Plan, code: int) -> None:
     _release(plan)
     if code not in (0, FAILED):
-        _explain(plan, code)
-    _clear(plan, sockets_only=code != 0)
+        _record_death(plan, code)
+    _remove_files(plan, sockets_only=code != 0)
 
 
 def _reap() -> None:
@@ -85,27 +85,27 @@ def _reap() -> None:
 
 
 def _release(plan: Plan) -> None:
-    """Row, leases and lock file go, now that every process is gone. Failing that, whoever asks next frees them."""
+    """Delete row, leases and lock file, now that every process has ended. If that fails, the next reap frees them."""
     try:
         with Store.open(plan.store, create=False) as store:
             store.release(plan.runtime)
     except StoreError as exc:
-        say(f"not released: {exc.message}")
+        log(f"not released: {exc.message}")
 
 
-def _explain(plan: Plan, code: int) -> None:
-    """The supervisor died: state.json says so."""
+def _record_death(plan: Plan, code: int) -> None:
+    """Write to state.json that the supervisor died."""
     try:
         with open(os.path.join(plan.home, "state.json"), encoding="utf-8") as file:
             state: dict[str, Any] = json.load(file)
     except (OSError, ValueError):
-        state = first_state(plan, identify(os.getpid()), None)
+        state = initial_state(plan, identify(os.getpid()), None)
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     write_state(plan, {**state, "state": "ended", "reason": f"its supervisor died ({how})", "kernel": None})
 
 
-def _clear(plan: Plan, *, sockets_only: bool = False) -> None:
-    """Remove what we made, by name: never a whole tree."""
+def _remove_files(plan: Plan, *, sockets_only: bool = False) -> None:
+    """Remove the files we made, by name; never a whole tree."""
     address = kernel_address(plan)
     paths = [os.path.join(plan.sockets, name) for name in ("control", "line")]
     paths += [f"{address}-{number}" for number in range(1, 6)]
@@ -123,11 +123,11 @@ def _remove_folder(path: str) -> None:
     try:
         os.rmdir(path)
     except OSError as exc:
-        say(f"{path} is left: {exc.strerror}")
+        log(f"{path} cannot be removed: {exc.strerror}")
 
 
 def _redirect(plan: Plan) -> None:
-    """Whatever is printed goes to the log. stdin stays where its end means that the starter is gone."""
+    """Redirect output to the log. stdin stays open if its end means that the starter is gone."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     log = os.open(os.path.join(plan.home, "log"), flags, 0o600)
     for descriptor in (1, 2):

@@ -1,4 +1,4 @@
-"""The kernel as a process: started in a session of its own, signalled, and its end explained."""
+"""The kernel as a process: start it in its own session, signal it, and read its last log line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ownlab.lab.supervisor.process_tree import identify
 
 __all__ = ["Kernel", "Launcher", "kernel_address"]
 
-# What Python ignores or this process handles would stay ignored in the kernel; a kernel starts with none of it.
+# Signals that Python ignores, or that this process handles, would stay ignored in the kernel: reset them all.
 _SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -28,38 +28,38 @@ _SIGNALS = (
     signal.SIGXFSZ,
 )
 
-_LAST_WORDS = 10_000  # bytes of the log that are looked at
+_LOG_TAIL = 10_000  # bytes of the log that are searched
 
 
 class Kernel:
     """A kernel that was started."""
 
-    def __init__(self, process: Process, log: str, said_from: int) -> None:
+    def __init__(self, process: Process, log: str, log_start: int) -> None:
         self.process = process
         self._log = log
-        self._said_from = said_from
+        self._log_start = log_start
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
     def signal(self, signum: int, *, group: bool = True) -> None:
-        """To the kernel and the processes of its group, as a terminal would; or to itself alone."""
+        """Send a signal to the kernel's process group, as a terminal does, or to the kernel alone."""
         try:
             (os.killpg if group else os.kill)(self.pid, signum)
         except ProcessLookupError:
-            return  # it has ended, and SIGCHLD will tell
+            return  # it has ended; SIGCHLD follows
 
-    def last_words(self) -> str:
-        """The last line that it wrote to the log."""
+    def last_log_line(self) -> str:
+        """Return the last line that it wrote to the log."""
         with open(self._log, "rb") as file:
-            file.seek(max(self._said_from, os.stat(self._log).st_size - _LAST_WORDS))
+            file.seek(max(self._log_start, os.stat(self._log).st_size - _LOG_TAIL))
             lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
         return next((line for line in reversed(lines) if line), "")
 
 
 def kernel_address(plan: Plan) -> str:
-    """What the paths of the kernel's own sockets begin with."""
+    """The prefix of the paths of the kernel's own sockets."""
     return os.path.join(plan.sockets, "k")
 
 
@@ -70,23 +70,22 @@ class Launcher:
         self._plan, self._umask = plan, umask
         self._own = {
             "OWNLAB_RUNTIME": plan.runtime,
-            "OWNLAB_LOCK": str(
-                lock
-            ),  # inheritable, so that the kernel holds the lease as well; launch.py takes it away
+            # Inheritable, so that the kernel holds the lease too; launch.py removes the variable.
+            "OWNLAB_LOCK": str(lock),
             "JPY_PARENT_PID": str(os.getpid()),
         }
         self.held: tuple[Device, ...] = ()
 
-    def give(self, devices: Sequence[Device], leases: Sequence[Lease]) -> None:
-        """The cards that it has got, of those that there are."""
+    def assign(self, devices: Sequence[Device], leases: Sequence[Lease]) -> None:
+        """Set the cards that the runtime leased, out of all devices."""
         uuids = {lease.device for lease in leases}
-        self.held = tuple(one for one in devices if one.uuid in uuids)
-        # Nobody looks for cards before a CPU runtime is started: it is kept from whatever there may be.
-        vendors = {one.vendor for one in devices} or VENDORS
+        self.held = tuple(device for device in devices if device.uuid in uuids)
+        # Cards are not read before a CPU runtime starts: hide those of every vendor.
+        vendors = {device.vendor for device in devices} or VENDORS
         self._own.update(variables(self.held, self._plan.want.parts, vendors))
 
     def start(self, changes: Mapping[str, str], cwd: str) -> Kernel:
-        """Start a kernel, with changes to the environment. LabError where its program or folder cannot be used."""
+        """Start a kernel with changes to the environment. LabError if its program or folder cannot be used."""
         plan = self._plan
         connection_file = os.path.join(plan.home, "kernel.json")
         argv = [part.replace("{connection_file}", connection_file) for part in plan.argv]
@@ -95,10 +94,10 @@ class Launcher:
         previous = os.umask(0o077)
         try:
             replace_file(connection_file, _connection(plan))
-            said_from = os.stat(log).st_size
+            log_start = os.stat(log).st_size
             os.chdir(cwd)
             os.umask(self._umask)
-            # Not subprocess: it would be imported into every supervisor for this one call.
+            # Not subprocess: it would be imported into every supervisor for this call alone.
             pid = os.posix_spawnp(
                 argv[0],
                 argv,
@@ -114,11 +113,11 @@ class Launcher:
             os.umask(previous)
             os.fchdir(here)
             os.close(here)
-        return Kernel(identify(pid), log, said_from)
+        return Kernel(identify(pid), log, log_start)
 
 
 def _connection(plan: Plan) -> str:
-    """The kernel's own connection file: sockets in a folder that only its owner may enter, the clients' key."""
+    """The kernel's own connection file: sockets in a folder that only its owner may enter, and the clients' key."""
     given: dict[str, Any] = plan.connection
     return json.dumps(
         {

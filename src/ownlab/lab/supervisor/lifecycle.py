@@ -1,4 +1,4 @@
-"""A runtime's life: it waits for its cards, starts the kernel, sees it die and starts it again, and ends."""
+"""The lifecycle of a runtime: wait for cards, start the kernel, notice its death, restart it, and end."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import TYPE_CHECKING, Any
 
 from ownlab.errors import CardsTaken, DeviceUnusable, LabError, StoreError
 from ownlab.lab.runtimes.plan import Plan
-from ownlab.lab.store.rows import Lease, Place
+from ownlab.lab.store.rows import Lease, QueuePosition
 from ownlab.lab.store.store import Store
-from ownlab.lab.supervisor.card_probe import Probe
+from ownlab.lab.supervisor.card_probe import CardProbe
 from ownlab.lab.supervisor.kernel_process import Kernel, Launcher, kernel_address
-from ownlab.lab.supervisor.limit_monitor import Vigil
+from ownlab.lab.supervisor.limit_monitor import LimitMonitor
 from ownlab.lab.supervisor.process_tree import end_descendants
-from ownlab.lab.supervisor.state_writer import FAILED, Book, say
+from ownlab.lab.supervisor.state_writer import FAILED, StateWriter, log
 
-if TYPE_CHECKING:  # imports zmq, which is done while the kernel starts
+if TYPE_CHECKING:  # imports zmq, which is loaded while the kernel starts
     from ownlab.lab.supervisor.channels import Channels
-    from ownlab.lab.supervisor.journal_recorder import Recording
+    from ownlab.lab.supervisor.journal_recorder import JournalRecorder
 
-__all__ = ["Life"]
+__all__ = ["Lifecycle"]
 
 # Seconds.
-_TRY = 1.0  # between two attempts to get a card
-_PROBE = 10.0  # between two looks at the cards while waiting
-_DEAD = 30.0  # that a dead kernel may be started again
-_KILLED = 5.0  # that killed processes have to go
-_LOCKED = 0.5  # that a store which somebody keeps locked holds up messages; what waits is written later
+_TRY = 1.0  # between attempts to lease cards
+_PROBE = 10.0  # between readings of the cards while waiting
+_DEAD = 30.0  # during which a dead kernel can be restarted
+_KILLED = 5.0  # for killed processes to exit
+_LOCKED = 0.5  # that a locked store may delay messages; updates are written later
 
 
-class Life:
-    """Decides; waits for nothing. The loop calls it when something happened, or when `due()` has come."""
+class Lifecycle:
+    """Makes all decisions and never blocks. The event loop calls it after events, and when `due()` is reached."""
 
-    def __init__(self, plan: Plan, store: Store, book: Book, launcher: Launcher) -> None:
-        self.plan, self.book = plan, book
-        self.probe = Probe(plan.probe)
+    def __init__(self, plan: Plan, store: Store, writer: StateWriter, launcher: Launcher) -> None:
+        self.plan, self.writer = plan, writer
+        self.probe = CardProbe(plan.probe)
         self.channels: Channels | None = None
-        self.recording: Recording | None = None  # of a lab's runtimes, once there are sockets
+        self.recorder: JournalRecorder | None = None  # of a lab's runtimes, once the sockets are open
         self.kernel: Kernel | None = None
-        self.vigil: Vigil | None = None
-        self.exit_code: int | None = None  # set: it is over
+        self.limit_monitor: LimitMonitor | None = None
+        self.exit_code: int | None = None  # set when the runtime is over
         self.busy = False
         self.changed_at = time.time()
         self._store, self._launcher = store, launcher
-        self._expects: bool | None = None  # the kernel is about to end: False for good, True to be started again
+        self._expects: bool | None = None  # the kernel is about to exit: False for good, True for a restart
         self._ending = ""
         self._try_at: float | None = None
         self._probe_at = 0.0
@@ -55,29 +55,29 @@ class Life:
 
     # -- waiting and starting
 
-    def begin(self, granted: tuple[Lease, ...] | Place, kernel: Kernel | None) -> None:
-        """After the first attempt: the kernel is starting already, or the runtime waits."""
-        if isinstance(granted, Place):
+    def begin(self, granted: tuple[Lease, ...] | QueuePosition, kernel: Kernel | None) -> None:
+        """Continue after the first attempt: the kernel is starting, or the runtime waits."""
+        if isinstance(granted, QueuePosition):
             self._wait(granted)
         elif kernel:
             self._begun(kernel)
 
-    def open(self, channels: Channels, recording: Recording | None) -> None:
-        """The sockets are there, and the journal."""
-        self.channels, self.recording = channels, recording
+    def open(self, channels: Channels, recorder: JournalRecorder | None) -> None:
+        """Set the sockets and the journal, which are open now."""
+        self.channels, self.recorder = channels, recorder
         if self.kernel:
             channels.connect(kernel_address(self.plan))
-        self.book.note(connection=channels.connection)
+        self.writer.update_state(connection=channels.connection)
 
     def relaunch(self, changes: dict[str, str], cwd: str | None) -> None:
-        """Another kernel with the same cards and ports. LabError where it cannot be started."""
-        if self._try_at is not None or self._ending or self.vigil is None:
-            raise LabError("the runtime is " + self.book.state["state"])
+        """Start another kernel with the same cards and ports. LabError if that is impossible."""
+        if self._try_at is not None or self._ending or self.limit_monitor is None:
+            raise LabError(f"the runtime is {self.writer.state['state']}")
         if self.kernel:
             self._expects = True
             self.kill_tree()
             if self.kernel:
-                raise LabError(f"the kernel (pid {self.kernel.pid}) was killed and does not end")
+                raise LabError(f"the kernel (pid {self.kernel.pid}) was killed but does not exit")
         self._launched(self._launcher.start(changes, cwd or self.plan.cwd))
 
     def _acquire(self) -> None:
@@ -85,36 +85,38 @@ class Life:
         quota = self.plan.limits.card_seconds_per_week
         try:
             granted = self._store.acquire(self.plan.runtime, devices, quota=quota)
-            if isinstance(granted, Place):
+            if isinstance(granted, QueuePosition):
                 self._wait(granted)
             else:
-                self._launcher.give(devices, granted)
+                self._launcher.assign(devices, granted)
                 self._begun(self._launcher.start({}, self.plan.cwd))
-        except StoreError as exc:  # it may be mended, and is asked again
-            if self.book.state["reason"] != exc.message:
-                self.book.note(reason=exc.message)
+        except StoreError as exc:  # may be temporary: retried
+            if self.writer.state["reason"] != exc.message:
+                self.writer.update_state(reason=exc.message)
         except (CardsTaken, DeviceUnusable) as exc:
             self.fail("refused", f"{exc.message} {exc.hint}")
         except LabError as exc:
             self.fail("ended", exc.message)
 
-    def _wait(self, place: Place) -> None:
+    def _wait(self, place: QueuePosition) -> None:
         if not self.plan.wait:
             self.fail("refused", place.why)
             return
         self._try_at = time.monotonic() + _TRY
         seen = {"state": "waiting", "place": place.place, "reason": place.why}
-        if any(self.book.state[key] != value for key, value in seen.items()):
+        if any(self.writer.state[key] != value for key, value in seen.items()):
             self._note(**seen)
 
     def _begun(self, kernel: Kernel) -> None:
-        """It has its cards, and its first kernel."""
-        uuids = [one.uuid for one in self._launcher.held]
+        """The runtime has its cards and its first kernel."""
+        uuids = [device.uuid for device in self._launcher.held]
         self._try_at = None
-        self._store.hurry(_LOCKED)
-        self.vigil = Vigil(self.plan, self._store, self.book, self.probe, frozenset(uuids), self.ours)
-        self.book.state.update(devices=uuids, place=None)
-        self.book.row(started_at=time.time())
+        self._store.set_busy_timeout(_LOCKED)
+        self.limit_monitor = LimitMonitor(
+            self.plan, self._store, self.writer, self.probe, frozenset(uuids), self.own_processes
+        )
+        self.writer.state.update(devices=uuids, place=None)
+        self.writer.update_row(started_at=time.time())
         self._launched(kernel)
 
     def _launched(self, kernel: Kernel) -> None:
@@ -123,34 +125,34 @@ class Life:
         if self.channels:
             self.channels.connect(kernel_address(self.plan))
         self._note_busy(False)
-        launches = self.book.state["launches"] + 1
+        launches = self.writer.state["launches"] + 1
         self._note(state="starting", reason="", exit_code=None, kernel=kernel.process._asdict(), launches=launches)
-        self.book.row(now=True, state="starting", kernel=kernel.process)
+        self.writer.update_row(now=True, state="starting", kernel=kernel.process)
 
-    # -- what happens to it
+    # -- events
 
-    def hear(self) -> None:
-        """After messages have passed: is it there, does it work, was it asked to shut down?"""
+    def inspect_messages(self) -> None:
+        """React to forwarded messages: the kernel is up, busy or idle, or was asked to shut down."""
         if self.channels is None:
             return
-        overheard = self.channels.overheard
-        if overheard.heard and self.book.state["state"] == "starting":
-            self.book.note(state="running")
-            self.book.row(now=True, state="running")
-        if overheard.busy != self.busy:
-            self._note_busy(overheard.busy)
-        if overheard.shutdown is not None:
-            self.expect(restart=overheard.shutdown)
-            overheard.shutdown = None
-        if self.recording:
-            self.recording.compact()
+        inspector = self.channels.inspector
+        if inspector.kernel_spoke and self.writer.state["state"] == "starting":
+            self.writer.update_state(state="running")
+            self.writer.update_row(now=True, state="running")
+        if inspector.busy != self.busy:
+            self._note_busy(inspector.busy)
+        if inspector.requested_shutdown is not None:
+            self.expect(restart=inspector.requested_shutdown)
+            inspector.requested_shutdown = None
+        if self.recorder:
+            self.recorder.compact()
 
-    def ours(self) -> list[int]:
-        """Processes below this one that are none of the kernel's."""
-        return [self.probe.pid, self.recording.compaction if self.recording else 0]
+    def own_processes(self) -> list[int]:
+        """Descendants of this process that do not belong to the kernel."""
+        return [self.probe.pid, self.recorder.compaction if self.recorder else 0]
 
     def reap(self) -> None:
-        """Children have ended: the kernel, orphans of its, a probe."""
+        """Reap children: the kernel, its orphans, a probe, a compaction."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -162,108 +164,112 @@ class Life:
                 self._kernel_ended(os.waitstatus_to_exitcode(status))
             elif pid == self.probe.pid:
                 self.probe.pid = 0
-            elif self.recording and pid == self.recording.compaction:
-                self.recording.compacted(os.waitstatus_to_exitcode(status))
+            elif self.recorder and pid == self.recorder.compaction:
+                self.recorder.compaction_ended(os.waitstatus_to_exitcode(status))
 
     def _kernel_ended(self, code: int) -> None:
         kernel = self.kernel
         assert kernel is not None
         if self.channels:
             self.channels.disconnect(self._why_ended(code))
-            self.hear()
-        heard = self.book.state["state"] != "starting"
+            self.inspect_messages()
+        heard = self.writer.state["state"] != "starting"
         self.kernel = None
-        self.kill_tree()  # a kernel's processes end with it
+        self.kill_tree()  # the kernel's processes end with it
         self._note_busy(False)
-        self.book.note(exit_code=code, kernel=None)
-        self.book.row(kernel=None)
+        self.writer.update_state(exit_code=code, kernel=None)
+        self.writer.update_row(kernel=None)
         if self.exit_code is not None:
-            return  # killed because it is over: the reason for that is told already
+            return  # killed because the runtime is over; the reason is recorded already
         if self._ending:
             self._finish(self._ending)
         elif self._expects is False:
             self._finish("it was shut down")
-        elif not heard and self._expects is None and self.book.state["launches"] == 1:
-            self.fail("ended", f"the kernel ended before it was ready ({_in_words(code)}): {kernel.last_words()}")
+        elif not heard and self._expects is None and self.writer.state["launches"] == 1:
+            self.fail(
+                "ended", f"the kernel ended before it was ready ({_describe_exit(code)}): {kernel.last_log_line()}"
+            )
         else:
-            reason = "" if self._expects else f"the kernel died ({_in_words(code)})"
+            reason = "" if self._expects else f"the kernel died ({_describe_exit(code)})"
             if not heard and not self._expects:
-                reason += f" before it was ready: {kernel.last_words()}"
+                reason += f" before it was ready: {kernel.last_log_line()}"
             self._dead_until = time.monotonic() + _DEAD
-            self.book.note(state="dead", reason=reason)
-            self.book.row(state="starting")
+            self.writer.update_state(state="dead", reason=reason)
+            self.writer.update_row(state="starting")
         self._expects = None
 
     def _why_ended(self, code: int) -> str:
         if self._ending or self._expects is None:
-            return self._ending or f"the kernel died ({_in_words(code)})"
-        return "it is started again" if self._expects else "it was shut down"
+            return self._ending or f"the kernel died ({_describe_exit(code)})"
+        return "it is being restarted" if self._expects else "it was shut down"
 
     def due(self) -> float | None:
-        """When `check` is to be called, even if nothing happens."""
-        times = [self._try_at, self._kill_at, self._dead_until, self.book.due(), self.probe.due()]
-        if self.recording:
-            times.append(self.recording.due())
-        if self.vigil and self.channels and self.kernel and not self._ending:
-            times.append(self.vigil.due(self.channels.overheard))
+        """When `check` must be called, even if nothing happens."""
+        times = [self._try_at, self._kill_at, self._dead_until, self.writer.due(), self.probe.due()]
+        if self.recorder:
+            times.append(self.recorder.due())
+        if self.limit_monitor and self.channels and self.kernel and not self._ending:
+            times.append(self.limit_monitor.due(self.channels.inspector))
         return min((at for at in times if at is not None), default=None)
 
     def check(self, now: float) -> None:
-        """What is due."""
+        """Do what is due."""
         self.probe.expire(now)
         if self._try_at is not None and now >= self._try_at:
             self._try_again(now)
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = now + _KILLED
-            say("the kernel did not end in its time, and is killed")
+            log("the kernel did not exit in time and is killed")
             self.kill_tree()
         if self._dead_until is not None and now >= self._dead_until:
-            self._finish("the kernel died, and nobody started it again")
-        if self.vigil and self.channels and self.kernel and not self._ending:
-            end = self.vigil.check(self.channels.overheard, now)
+            self._finish("the kernel died and was not restarted")
+        if self.limit_monitor and self.channels and self.kernel and not self._ending:
+            end = self.limit_monitor.check(self.channels.inspector, now)
             if end:
                 self.end(end.why, now=False)
-        if (due := self.book.due()) is not None and now >= due:
-            self.book.flush(now)
-        if self.recording:
-            self.recording.check(now)
+        if (due := self.writer.due()) is not None and now >= due:
+            self.writer.flush(now)
+        if self.recorder:
+            self.recorder.check(now)
 
     def _try_again(self, now: float) -> None:
         self._try_at = now + _TRY
         if now >= self._probe_at:
             self._probe_at = now + _PROBE
-            self.probe.ask(dict(os.environ))
+            self.probe.start(dict(os.environ))
         self._acquire()
 
-    # -- what it is asked
+    # -- commands
 
     def signal(self, signum: int) -> None:
-        """To the kernel and its group."""
+        """Send a signal to the kernel's process group."""
         if self.kernel is None:
-            raise LabError("there is no kernel to signal: the runtime is " + self.book.state["state"])
+            raise LabError(f"there is no kernel to signal: the runtime is {self.writer.state['state']}")
         self.kernel.signal(signum)
 
     def expect(self, *, restart: bool) -> None:
-        """The kernel was asked to shut down, by a message."""
+        """Note that a client asked the kernel to shut down."""
         if self.kernel:
             self._expects = restart
         elif not restart:
             self._finish("it was shut down")
 
     def rename(self, notebook: str) -> None:
-        """Its notebook has another name."""
-        self.book.row(now=True, notebook=notebook)
-        if self.recording:
-            self.recording.rename(notebook)
+        """Record the new path of the notebook."""
+        self.writer.update_row(now=True, notebook=notebook)
+        if self.recorder:
+            self.recorder.rename(notebook)
 
     def extend(self) -> None:
-        """Put the end off."""
-        if self._ending or not (self.vigil and self.channels and self.vigil.extend(self.channels.overheard)):
-            raise LabError("there is no end that may be put off")
+        """Postpone the end that a limit has set."""
+        if self._ending or not (
+            self.limit_monitor and self.channels and self.limit_monitor.extend(self.channels.inspector)
+        ):
+            raise LabError("this runtime has no time limit to extend")
         self.check(time.monotonic())
 
     def terminate(self, *, restart: bool) -> None:
-        """SIGTERM: functions given to on_end run."""
+        """Send SIGTERM, which runs the functions registered with on_end."""
         if not restart:
             self.end("it was stopped", now=False)
         elif self.kernel:
@@ -271,7 +277,7 @@ class Life:
             self.kernel.signal(signal.SIGTERM, group=False)
 
     def kill(self, *, restart: bool) -> None:
-        """SIGKILL to everything below."""
+        """Send SIGKILL to everything below."""
         if not restart:
             self.end("it was killed", now=True)
         elif self.kernel:
@@ -279,10 +285,10 @@ class Life:
             self.kill_tree()
 
     def end(self, why: str, *, now: bool, seconds: float | None = None) -> None:
-        """End it: functions given to on_end have their seconds, or it is killed now."""
+        """End the runtime: give on_end its seconds, or kill it now."""
         self._ending = self._ending or why
-        self.book.note(state="ending", reason=self._ending)
-        self.book.row(now=True, state="ending", ends_why=self._ending)
+        self.writer.update_state(state="ending", reason=self._ending)
+        self.writer.update_row(now=True, state="ending", ends_why=self._ending)
         if self.kernel is None:
             self._finish(self._ending)
         elif now:
@@ -293,63 +299,63 @@ class Life:
             self.kernel.signal(signal.SIGTERM, group=False)
 
     def kill_tree(self, *, spare: Collection[int] | None = None) -> None:
-        """SIGKILL to everything of the kernel's, and wait for it: it takes a moment."""
-        left = end_descendants(self.reap, _KILLED, spare=self.ours() if spare is None else spare)
+        """Kill all processes of the kernel and wait until they are gone, which takes a moment."""
+        left = end_descendants(self.reap, _KILLED, spare=self.own_processes() if spare is None else spare)
         if left:
-            say(f"killed and still there: {', '.join(map(str, left))}")
+            log(f"killed but still running: {', '.join(map(str, left))}")
 
     def fail(self, state: str, reason: str) -> None:
-        """It never lived: "refused" where the cards are not to be had, "ended" for any other reason."""
-        say(f"{state}: {reason.strip()}")
-        self.book.note(state=state, reason=reason.strip())
+        """The runtime never had a kernel: "refused" if the cards are not available, "ended" for any other reason."""
+        log(f"{state}: {reason.strip()}")
+        self.writer.update_state(state=state, reason=reason.strip())
         self.exit_code = FAILED
 
     def close(self) -> None:
-        """Last entries; every process below is gone before anything says that it ended."""
+        """Write the last entries, after every process below has ended."""
         self.kill_tree(spare=())
         if self.channels:
-            self.channels.close(self.book.state["reason"])
-        self.book.meter(time.monotonic())
+            self.channels.close(self.writer.state["reason"])
+        self.writer.record_usage(time.monotonic())
         if self.exit_code == 0:
-            self.book.note(state="ended")
+            self.writer.update_state(state="ended")
 
     def status(self) -> dict[str, Any]:
-        """What {"do": "status"} is answered."""
-        overheard = self.channels.overheard if self.channels else None
-        end = self.vigil.end(overheard) if self.vigil and overheard and self.kernel else None
+        """The answer to {"do": "status"}."""
+        inspector = self.channels.inspector if self.channels else None
+        end = self.limit_monitor.deadline(inspector) if self.limit_monitor and inspector and self.kernel else None
         now = time.monotonic()
-        state = self.book.state["state"]
+        state = self.writer.state["state"]
         return {
-            **self.book.state,
-            "execution_state": "dead" if state == "dead" else overheard.execution_state if overheard else "starting",
-            "last_activity": overheard.last_activity if overheard else self.changed_at,
+            **self.writer.state,
+            "execution_state": "dead" if state == "dead" else inspector.execution_state if inspector else "starting",
+            "last_activity": inspector.last_activity if inspector else self.changed_at,
             "busy": self.busy,
             "changed_at": self.changed_at,
             "ends_at": time.time() + end.at - now if end else None,
             "ends_why": end.why if end else "",
-            "warned": bool(end and self.vigil and self.vigil.warned(end, now)),
+            "warned": bool(end and self.limit_monitor and self.limit_monitor.is_warning(end, now)),
             "may_extend": bool(end and end.may_extend),
-            "kernel_info": overheard.kernel_info if overheard else None,
-            "trouble": self.book.trouble or (self.recording.trouble if self.recording else ""),
+            "kernel_info": inspector.kernel_info if inspector else None,
+            "trouble": self.writer.trouble or (self.recorder.trouble if self.recorder else ""),
         }
 
     def _note(self, **changes: Any) -> None:
-        """Nobody is told before clients can connect: `open` writes it then."""
+        """Update the state. It is written once clients can connect (`open`)."""
         if self.channels:
-            self.book.note(**changes)
+            self.writer.update_state(**changes)
         else:
-            self.book.state.update(changes)
+            self.writer.state.update(changes)
 
     def _note_busy(self, busy: bool) -> None:
         self.busy, self.changed_at = busy, time.time()
-        self.book.row(busy=busy, changed_at=self.changed_at)
+        self.writer.update_row(busy=busy, changed_at=self.changed_at)
 
     def _finish(self, why: str) -> None:
         if self.exit_code is None:
-            say(f"ends: {why}")
-            self.book.note(state="ending", reason=why)
+            log(f"ends: {why}")
+            self.writer.update_state(state="ending", reason=why)
             self.exit_code = 0
 
 
-def _in_words(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"signal {-code}"

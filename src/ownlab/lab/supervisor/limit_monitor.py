@@ -1,4 +1,4 @@
-"""When a runtime must end: decisions over readings of a clock that never jumps. Reads no clock itself."""
+"""Enforces a runtime's limits: idle time, session length, and the weekly quota of card time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ownlab.config.limits import Limits
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.store.store import Store
-from ownlab.lab.supervisor.card_probe import Probe
-from ownlab.lab.supervisor.message_inspector import Overheard
+from ownlab.lab.supervisor.card_probe import CardProbe
+from ownlab.lab.supervisor.message_inspector import MessageInspector
 from ownlab.lab.supervisor.process_tree import cpu_seconds
-from ownlab.lab.supervisor.state_writer import Book, cards_held, say
+from ownlab.lab.supervisor.state_writer import StateWriter, cards_held, log
 from ownlab.units import format_seconds
 
-__all__ = ["Activity", "End", "Vigil", "Watch"]
+__all__ = ["CpuActivity", "Deadline", "Deadlines", "LimitMonitor"]
 
 
-class End(NamedTuple):
-    """When it ends as things stand, on the monotonic clock, and why."""
+class Deadline(NamedTuple):
+    """When a limit ends the runtime, on the monotonic clock, and why."""
 
     at: float
     why: str
@@ -29,181 +29,183 @@ class End(NamedTuple):
     idle: bool = False
 
 
-class Watch:
-    """The limits of one runtime. Every time is of the monotonic clock."""
+class Deadlines:
+    """The deadlines of one runtime, computed from given times of the monotonic clock; it reads no clock itself."""
 
     def __init__(self, limits: Limits, started: float) -> None:
         self._limits = limits
         self._started = started
         self._not_before = started
-        self._spent_at: float | None = None
+        self._quota_ends_at: float | None = None
 
-    def end(self, idle_since: float | None) -> End | None:
-        """The nearest end. `idle_since` None: it is busy, and no idleness ends it."""
+    def nearest(self, idle_since: float | None) -> Deadline | None:
+        """Return the nearest deadline. `idle_since` is None while the kernel is busy: then idle time does not count."""
         limits, ends = self._limits, []
         extendable = limits.extend > 0
         if limits.idle is not None and idle_since is not None:
             at = max(idle_since + limits.idle, self._not_before)
-            ends.append(End(at, f"after {format_seconds(limits.idle)} idle", extendable, idle=True))
+            ends.append(Deadline(at, f"after {format_seconds(limits.idle)} idle", extendable, idle=True))
         if limits.session is not None:
             at = max(self._started + limits.session, self._not_before)
-            ends.append(End(at, f"sessions end after {format_seconds(limits.session)}", extendable))
-        if self._spent_at is not None and limits.card_seconds_per_week is not None:
+            ends.append(Deadline(at, f"sessions end after {format_seconds(limits.session)}", extendable))
+        if self._quota_ends_at is not None and limits.card_seconds_per_week is not None:
             hours = format_seconds(limits.card_seconds_per_week)
-            ends.append(End(self._spent_at, f"this week's {hours} of card time are spent", False))
+            ends.append(Deadline(self._quota_ends_at, f"this week's {hours} of card time are used up", False))
         return min(ends, default=None)
 
-    def warns_at(self, end: End) -> float:
-        """From then on people are told."""
+    def warning_time(self, end: Deadline) -> float:
+        """When to start warning people."""
         return end.at - self._limits.warn
 
-    def extend(self, idle_since: float | None) -> End | None:
-        """Move the nearest end; None where there is none, or where it may not be moved."""
-        end = self.end(idle_since)
+    def extend(self, idle_since: float | None) -> Deadline | None:
+        """Postpone the nearest deadline. None if there is none, or if it cannot be postponed."""
+        end = self.nearest(idle_since)
         if end is None or not end.may_extend:
             return None
         self._not_before = end.at + self._limits.extend
-        return self.end(idle_since)
+        return self.nearest(idle_since)
 
-    def note_week(self, now: float, card_seconds_used: float, cards: float) -> None:
-        """The person's use of cards in this week, all runtimes together; this one uses `cards` of them at a time."""
+    def note_weekly_usage(self, now: float, card_seconds_used: float, cards: float) -> None:
+        """Note the card time that the user has used this week. This runtime uses `cards` at a time."""
         quota = self._limits.card_seconds_per_week
         if quota is not None and cards > 0:
-            self._spent_at = now + max(0.0, quota - card_seconds_used) / cards
+            self._quota_ends_at = now + max(0.0, quota - card_seconds_used) / cards
 
 
-# Of one core, over the time since the last look: an idle kernel alone takes less than a tenth of this.
-_WORKS = 0.05
-# Seconds. The operating system counts CPU time in steps of 0.01 s, which would be all of a shorter time.
-_SHORTEST = 0.2
+# Fraction of one core since the last check: an idle kernel uses less than a tenth of this.
+_ACTIVE = 0.05
+# Seconds. CPU time is counted in steps of 0.01 s, which is too coarse for shorter intervals.
+_MIN_INTERVAL = 0.2
 
 
-class Activity:
-    """Compares what a process tree has worked between two looks."""
+class CpuActivity:
+    """Compares the CPU time of a process tree between two checks."""
 
     def __init__(self, now: float, cpu_seconds: float) -> None:
         self._at = now
         self._cpu_seconds = cpu_seconds
 
-    def works(self, now: float, cpu_seconds: float) -> bool:
-        """Whether more than 5 % of a core was used since the last look. A process that ended takes its sum with it."""
+    def is_active(self, now: float, cpu_seconds: float) -> bool:
+        """Whether it used more than 5 % of a core since the last check. A process that exits takes its CPU time with it."""
         used, passed = cpu_seconds - self._cpu_seconds, now - self._at
-        if passed < _SHORTEST:
+        if passed < _MIN_INTERVAL:
             return False
         self._at, self._cpu_seconds = now, cpu_seconds
-        return used > _WORKS * passed
+        return used > _ACTIVE * passed
 
 
 # Seconds.
-_BEAT = 60.0  # between two entries of use
-_SETTLED = 1.0  # after the end of a cell its processes are looked at first, not after each of many short ones
+_USAGE_INTERVAL = 60.0  # between two usage entries
+_SETTLED = 1.0  # from the end of a cell to the first check of its processes, so that short cells cost nothing
 
 
-class Vigil:
-    """From the first start of a kernel to the runtime's end."""
+class LimitMonitor:
+    """Watches the limits from the first start of a kernel to the end of the runtime."""
 
     def __init__(
         self,
         plan: Plan,
         store: Store,
-        book: Book,
-        probe: Probe,
+        writer: StateWriter,
+        probe: CardProbe,
         leased: frozenset[str],
-        ours: Callable[[], Collection[int]],
+        own_processes: Callable[[], Collection[int]],
     ) -> None:
-        """`ours`: the supervisor's own processes, whose work is none of the kernel's."""
+        """`own_processes`: the supervisor's own child processes, which do not count as the kernel's activity."""
         now = time.monotonic()
-        self._ours = ours
-        self._plan, self._store, self._book, self._probe, self._leased = plan, store, book, probe, leased
-        self._watch = Watch(plan.limits, now)
-        self._activity: Activity | None = None  # None: it was busy since the last look
-        self._worked_at = now  # when idle processes were last seen to work
-        self._asked: int | None = None
-        self._look_every = min(_BEAT, (plan.limits.idle or _BEAT) / 4)
-        self._look_at = now
-        self._beat_at = now
-        self._told: End | None = None
-        book.meter(now, begin=True)
+        self._own_processes = own_processes
+        self._plan, self._store, self._state_writer, self._probe, self._leased = plan, store, writer, probe, leased
+        self._deadlines = Deadlines(plan.limits, now)
+        self._activity: CpuActivity | None = None  # None: the kernel was busy since the last check
+        self._worked_at = now  # when background processes were last active
+        self._probe_answers: int | None = None
+        self._check_interval = min(_USAGE_INTERVAL, (plan.limits.idle or _USAGE_INTERVAL) / 4)
+        self._check_at = now
+        self._usage_at = now
+        self._published: Deadline | None = None
+        writer.record_usage(now, begin=True)
 
-    def end(self, overheard: Overheard) -> End | None:
-        """When it ends as things stand."""
-        return self._watch.end(None if overheard.busy else max(overheard.idle_since, self._worked_at))
+    def deadline(self, inspector: MessageInspector) -> Deadline | None:
+        """The current deadline."""
+        return self._deadlines.nearest(None if inspector.busy else max(inspector.idle_since, self._worked_at))
 
-    def warned(self, end: End, now: float) -> bool:
-        return now >= self._watch.warns_at(end)
+    def is_warning(self, end: Deadline, now: float) -> bool:
+        return now >= self._deadlines.warning_time(end)
 
-    def extend(self, overheard: Overheard) -> End | None:
-        """Move the end; None where there is none that may be moved."""
-        return self._watch.extend(None if overheard.busy else max(overheard.idle_since, self._worked_at))
+    def extend(self, inspector: MessageInspector) -> Deadline | None:
+        """Postpone the deadline. None if there is none, or if it cannot be postponed."""
+        return self._deadlines.extend(None if inspector.busy else max(inspector.idle_since, self._worked_at))
 
-    def due(self, overheard: Overheard) -> float:
-        """When `check` is to be called next."""
-        times = [self._beat_at]
-        if self._looks(overheard):
-            times.append(self._look_at)
-        if (end := self.end(overheard)) and self._asked is None:
+    def due(self, inspector: MessageInspector) -> float:
+        """When `check` must be called next."""
+        times = [self._usage_at]
+        if self._checks_activity(inspector):
+            times.append(self._check_at)
+        if (end := self.deadline(inspector)) and self._probe_answers is None:
             times.append(end.at)
         return min(times)
 
-    def check(self, overheard: Overheard, now: float) -> End | None:
-        """The end, where it has come."""
-        if now >= self._beat_at:
-            self._beat(now)
-        if overheard.busy:
+    def check(self, inspector: MessageInspector, now: float) -> Deadline | None:
+        """Return the deadline if it has passed."""
+        if now >= self._usage_at:
+            self._record_usage(now)
+        if inspector.busy:
             self._activity = None
-            self._look_at = now + min(_SETTLED, self._look_every)
-        elif self._looks(overheard) and now >= self._look_at:
-            self._look(now)
-        end = self.end(overheard)
-        self._tell(end)
+            self._check_at = now + min(_SETTLED, self._check_interval)
+        elif self._checks_activity(inspector) and now >= self._check_at:
+            self._check_activity(now)
+        end = self.deadline(inspector)
+        self._publish_deadline(end)
         if end is None or now < end.at:
-            self._asked = None
+            self._probe_answers = None
             return None
-        return end if not end.idle or self._is_still(now) else None
+        return end if not end.idle or self._is_inactive(now) else None
 
-    def _looks(self, overheard: Overheard) -> bool:
-        return self._plan.limits.idle is not None and not overheard.busy
+    def _checks_activity(self, inspector: MessageInspector) -> bool:
+        return self._plan.limits.idle is not None and not inspector.busy
 
-    def _look(self, now: float) -> bool:
-        self._look_at = now + self._look_every
-        worked = cpu_seconds(os.getpid(), without=self._ours())
-        if self._activity is None:  # what a cell has worked is no work of an idle kernel
-            self._activity = Activity(now, worked)
-        elif self._activity.works(now, worked):
+    def _check_activity(self, now: float) -> bool:
+        self._check_at = now + self._check_interval
+        worked = cpu_seconds(os.getpid(), without=self._own_processes())
+        if self._activity is None:  # the CPU time of a cell is not background activity
+            self._activity = CpuActivity(now, worked)
+        elif self._activity.is_active(now, worked):
             self._worked_at = now
             return True
         return False
 
-    def _is_still(self, now: float) -> bool:
-        """The last look, also at the cards where there is somebody to ask."""
-        if self._look(now):
+    def _is_inactive(self, now: float) -> bool:
+        """The last check before an idle runtime ends: processes, and cards if it leases any."""
+        if self._check_activity(now):
             return False
         if not self._leased:
             return True
-        if self._asked is None:
-            self._asked = self._probe.answers
-            self._probe.ask(dict(os.environ))
+        if self._probe_answers is None:
+            self._probe_answers = self._probe.answers
+            self._probe.start(dict(os.environ))
         if self._probe.due() is not None:
-            return False  # its answer is awaited
-        if self._probe.answers > self._asked and self._probe.working & self._leased:
+            return False  # the probe has not answered yet
+        if self._probe.answers > self._probe_answers and self._probe.working & self._leased:
             self._worked_at = now
             return False
         return True
 
-    def _beat(self, now: float) -> None:
-        self._beat_at = now + _BEAT
-        self._book.meter(now)
+    def _record_usage(self, now: float) -> None:
+        self._usage_at = now + _USAGE_INTERVAL
+        self._state_writer.record_usage(now)
         if self._plan.limits.card_seconds_per_week is not None:
             try:
                 used = self._store.card_seconds_this_week(os.getuid())
             except StoreError as exc:
-                say(f"this week's use cannot be read: {exc.message}")
+                log(f"this week's usage cannot be read: {exc.message}")
             else:
-                self._watch.note_week(now, used, cards_held(self._plan))
+                self._deadlines.note_weekly_usage(now, used, cards_held(self._plan))
 
-    def _tell(self, end: End | None) -> None:
-        """Everyone sees in the store when it ends; on the clock on the wall, which is only for show."""
-        if end != self._told:
-            self._told = end
+    def _publish_deadline(self, end: Deadline | None) -> None:
+        """Show the deadline in the store, as wall-clock time; decisions use the monotonic clock."""
+        if end != self._published:
+            self._published = end
             at = None if end is None else time.time() + end.at - time.monotonic()
-            self._book.row(ends_at=at, ends_why=end.why if end else "", may_extend=bool(end and end.may_extend))
+            self._state_writer.update_row(
+                ends_at=at, ends_why=end.why if end else "", may_extend=bool(end and end.may_extend)
+            )

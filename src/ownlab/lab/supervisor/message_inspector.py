@@ -1,4 +1,10 @@
-"""What a supervisor understands of the messages that pass it: as little as it needs, at as little cost."""
+"""What a supervisor reads of the messages that it forwards: as little as it needs, as cheaply as possible.
+
+`PendingInputs` holds what a kernel asks people (`input`, `getpass`) or their page (google.colab) until it is answered.
+Each request is answered once, by the first client that replies. google.colab asks with a message `colab_request` on
+iopub, and is answered on stdin as `input` is, with {"value": {"type": "colab_reply", "colab_msg_id": …}}; a first reply
+with "ack" in it means that the request was seen.
+"""
 
 from __future__ import annotations
 
@@ -7,44 +13,44 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ownlab.lab.journal.records import as_object
+from ownlab.lab.journal.records import json_object
 
-__all__ = ["DELIMITER", "Overheard", "Questions"]
+__all__ = ["DELIMITER", "MessageInspector", "PendingInputs"]
 
 DELIMITER = b"<IDS|MSG>"  # after it: signature, header, parent header, metadata, content, buffers
 
 
-class Overheard:
-    """Whether the kernel works, what it says of itself, and whether it was asked to shut down."""
+class MessageInspector:
+    """Whether the kernel is busy, its kernel_info, and whether it was asked to shut down."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode()
         self._working: set[str] = set()
         self.last_activity = time.time()
-        self.shutdown: bool | None = None  # asked to shut down: False for good, True to be started again
-        self.kernel_info: dict[str, Any] | None = None  # stays over a restart, until the new kernel has said its own
-        self.forget()
+        self.requested_shutdown: bool | None = None  # a shutdown_request passed: False for good, True for a restart
+        self.kernel_info: dict[str, Any] | None = None  # kept over a restart until the new kernel has sent its own
+        self.reset()
 
-    def forget(self) -> None:
-        """Another kernel begins."""
+    def reset(self) -> None:
+        """Forget the previous kernel."""
         self._working.clear()
         self.execution_state = "starting"
-        self._informed = False
+        self._has_kernel_info = False
         self._last_header = b"{}"
-        self.heard = False
+        self.kernel_spoke = False
         self.idle_since = time.monotonic()
 
     @property
     def kernel_session(self) -> str:
-        """The name that the newest message of the kernel was sent under; "" before it has spoken."""
-        return str(as_object(self._last_header).get("session", ""))
+        """The session id in the kernel's newest message; "" before it has sent any."""
+        return str(json_object(self._last_header).get("session", ""))
 
     @property
     def busy(self) -> bool:
         return bool(self._working)
 
-    def listen(self, channel: str, direction: str, frames: list[bytes]) -> None:
-        """Called with each message. Headers are searched, not parsed: "status" stands in no header but a status'."""
+    def inspect(self, channel: str, direction: str, frames: list[bytes]) -> None:
+        """Read one message. Headers are searched, not parsed: only a status message has "status" in its header."""
         if channel == "hb" or DELIMITER not in frames:
             return
         message = frames[frames.index(DELIMITER) + 1 :]
@@ -53,27 +59,27 @@ class Overheard:
         header = message[1]
         if direction == "to_kernel":
             if b'"shutdown_request"' in header and self._is_genuine(message):
-                self.shutdown = bool(as_object(message[4]).get("restart"))
+                self.requested_shutdown = bool(json_object(message[4]).get("restart"))
         elif channel == "iopub":
-            self.heard = True
+            self.kernel_spoke = True
             self._last_header = header
             if b'"status"' in header:
-                self._note_status(as_object(message[2]), as_object(message[4]))
-        elif not self._informed and b'"kernel_info_reply"' in header:
-            self.kernel_info = as_object(message[4]) or self.kernel_info
-            self._informed = True
+                self._note_status(json_object(message[2]), json_object(message[4]))
+        elif not self._has_kernel_info and b'"kernel_info_reply"' in header:
+            self.kernel_info = json_object(message[4]) or self.kernel_info
+            self._has_kernel_info = True
 
     @staticmethod
     def is_shutdown(frames: list[bytes]) -> bool:
-        """Asked of a kernel that is not there: nothing that the next one should hear."""
+        """Whether a message asks for a shutdown: it must not be kept for the next kernel."""
         return any(b'"shutdown_request"' in frame for frame in frames[1:4])
 
     def _note_status(self, parent: dict[str, Any], content: dict[str, Any]) -> None:
-        """Requests on control are answered while a cell runs, with a busy and an idle of their own: hence a set."""
+        """Track requests by id: those on control have a busy and an idle of their own while a cell runs."""
         state = content.get("execution_state")
         request = parent.get("msg_id", "")
         if parent.get("msg_type") == "kernel_info_request":
-            # A page came back, or asked whether the kernel is there: nobody works, and the idle time goes on.
+            # A page reconnected, or checked that the kernel is alive: that is no activity, and idle time goes on.
             if state == "idle" and not self._working:
                 self.execution_state = "idle"
             return
@@ -89,7 +95,7 @@ class Overheard:
             self.idle_since = time.monotonic()
 
     def sign(self, parts: list[bytes]) -> bytes:
-        """What makes a message the runtime's own: header, parent header, metadata and content under its key."""
+        """Return the signature of header, parent header, metadata and content."""
         if not self._key:
             return b""
         import hmac
@@ -97,7 +103,7 @@ class Overheard:
         return hmac.new(self._key, b"".join(parts[:4]), "sha256").hexdigest().encode()
 
     def _is_genuine(self, message: list[bytes]) -> bool:
-        """Signed with the runtime's key: anyone on this machine can send to a loopback port."""
+        """Whether it is signed with the runtime's key: anyone on this machine can send to a loopback port."""
         if not self._key:
             return True
         import hmac
@@ -105,66 +111,68 @@ class Overheard:
         return hmac.compare_digest(self.sign(message[1:5]), message[0])
 
 
-_PASSWORD = b'{"value": null, "status": "ok"}'  # what a journal keeps of one
+_PASSWORD = b'{"value": null, "status": "ok"}'  # what the journal keeps of a password
 
 
-class Questions:
-    """The open ones, by the message id of the input_request."""
+class PendingInputs:
+    """Open input requests, by the message id of the input_request."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[str, bytes, bool]] = {}  # -> the cell's request, header, whether it is a password
-        self._of_colab: dict[str, str] = {}  # colab_msg_id -> the cell's request
+        self._requests: dict[
+            str, tuple[str, bytes, bool]
+        ] = {}  # -> the execute_request, the header, whether it is a password
+        self._colab_requests: dict[str, str] = {}  # colab_msg_id -> the execute_request
 
     def __bool__(self) -> bool:
-        return bool(self._open or self._of_colab)
+        return bool(self._requests or self._colab_requests)
 
-    def ask_page(self, parts: Sequence[bytes]) -> None:
-        """A colab_request passes."""
-        name = as_object(parts[2]).get("colab_msg_id")
+    def add_colab_request(self, parts: Sequence[bytes]) -> None:
+        """Register a colab_request."""
+        name = json_object(parts[2]).get("colab_msg_id")
         if name:
-            self._of_colab[str(name)] = str(as_object(parts[1]).get("msg_id"))
+            self._colab_requests[str(name)] = str(json_object(parts[1]).get("msg_id"))
 
-    def ask(self, parts: Sequence[bytes]) -> None:
-        """An input_request passes."""
-        question, cell = as_object(parts[0]), as_object(parts[1])
-        password = bool(as_object(parts[3]).get("password"))
-        self._open[str(question.get("msg_id"))] = str(cell.get("msg_id")), parts[0], password
+    def add(self, parts: Sequence[bytes]) -> None:
+        """Register an input_request."""
+        question, cell = json_object(parts[0]), json_object(parts[1])
+        password = bool(json_object(parts[3]).get("password"))
+        self._requests[str(question.get("msg_id"))] = str(cell.get("msg_id")), parts[0], password
 
-    def answer(self, parts: Sequence[bytes]) -> tuple[bytes, ...] | None:
-        """An input_reply comes: it as it is written down, with the question as its parent; None: nobody asked.
+    def resolve(self, parts: Sequence[bytes]) -> tuple[bytes, ...] | None:
+        """Take an input_reply and return it as the journal keeps it, with the request as its parent. None: nobody asked.
 
-        JupyterLab names the question as the parent, so that a late answer is known; other clients name nothing.
+        JupyterLab names the request as the parent, so that a late reply is recognised; other clients name nothing.
         """
-        value = as_object(parts[3]).get("value")
+        value = json_object(parts[3]).get("value")
         if isinstance(value, dict):
-            return self._answer_colab(parts, value)
-        parent = as_object(parts[1])
+            return self._resolve_colab(parts, value)
+        parent = json_object(parts[1])
         name = str(parent.get("msg_id"))
-        if name not in self._open:
-            if not self._open or parent.get("msg_type") == "input_request":
+        if name not in self._requests:
+            if not self._requests or parent.get("msg_type") == "input_request":
                 return None
-            name = next(reversed(self._open))
-        _, header, password = self._open.pop(name)
+            name = next(reversed(self._requests))
+        _, header, password = self._requests.pop(name)
         return (parts[0], header, parts[2], _PASSWORD if password else parts[3])
 
-    def _answer_colab(self, parts: Sequence[bytes], value: dict[str, Any]) -> tuple[bytes, ...] | None:
-        """What it says may be a secret, or a file: a journal keeps that it was answered."""
+    def _resolve_colab(self, parts: Sequence[bytes], value: dict[str, Any]) -> tuple[bytes, ...] | None:
+        """The value may be a secret or a file: the journal keeps only that there was a reply."""
         name = str(value.get("colab_msg_id"))
-        if name not in self._of_colab:
+        if name not in self._colab_requests:
             return None
         if not value.get("ack"):
-            del self._of_colab[name]
+            del self._colab_requests[name]
         kept = {"value": {"type": "colab_reply", "colab_msg_id": name, "ack": bool(value.get("ack"))}, "status": "ok"}
         return (parts[0], parts[1], parts[2], json.dumps(kept).encode())
 
-    def end(self, parts: Sequence[bytes]) -> None:
-        """A status passes: where a cell has ended, by an interrupt, say, nobody waits for its answers any more."""
-        if as_object(parts[3]).get("execution_state") == "idle":
-            cell = str(as_object(parts[1]).get("msg_id"))
-            self._open = {name: asked for name, asked in self._open.items() if asked[0] != cell}
-            self._of_colab = {name: asked for name, asked in self._of_colab.items() if asked != cell}
+    def drop_finished(self, parts: Sequence[bytes]) -> None:
+        """Drop the requests of a cell that has ended, for example by an interrupt. Called with each status message."""
+        if json_object(parts[3]).get("execution_state") == "idle":
+            cell = str(json_object(parts[1]).get("msg_id"))
+            self._requests = {name: asked for name, asked in self._requests.items() if asked[0] != cell}
+            self._colab_requests = {name: asked for name, asked in self._colab_requests.items() if asked != cell}
 
-    def forget(self) -> None:
-        """The kernel is gone."""
-        self._open.clear()
-        self._of_colab.clear()
+    def clear(self) -> None:
+        """Drop all requests: the kernel is gone."""
+        self._requests.clear()
+        self._colab_requests.clear()

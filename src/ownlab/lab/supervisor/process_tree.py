@@ -1,4 +1,4 @@
-"""The kernel's view of processes: who descends from whom, how much they worked, and what becomes of orphans."""
+"""The processes below a supervisor: descendants, their CPU time, and how they are ended."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def adopt_orphans() -> None:
-    """Every descendant whose parent dies becomes a child of this process, however it was detached."""
+    """Become a child subreaper: descendants whose parent dies become our children, even if they were detached."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def signal_when_parent_dies(signum: int) -> None:
-    """Be sent `signum` when the parent ends. Whoever calls this checks os.getppid() afterwards: it may be gone already."""
+    """Receive `signum` when the parent dies. Callers must check os.getppid() afterwards: it may be dead already."""
     _prctl(PR_SET_PDEATHSIG, signum)
 
 
 def identify(pid: int) -> Process:
-    """The process with its start time, so that it cannot be mistaken for a later one of the same number."""
+    """Return the process with its start time, which distinguishes it from a later process with the same pid."""
     return Process(pid, process_started(pid) or 0)
 
 
 def descendants(root: int, *, without: Collection[int] = ()) -> list[int]:
-    """Every process below `root`, zombies included; children of its, and what is below them, left out."""
+    """List every process below `root`, zombies included, except the children in `without` and what is below them."""
     return _below(root, children_of(all_processes()), without)
 
 
 def cpu_seconds(root: int, *, without: Collection[int] = ()) -> float:
-    """What all processes below `root` have worked since each began; some of its children left out likewise."""
+    """Sum the CPU time of all processes below `root`, except those in `without` and what is below them."""
     table = all_processes()
     return sum(table[pid].ticks for pid in _below(root, children_of(table), without)) / _TICKS
 
 
 def end_descendants(reap: Callable[[], None], deadline: float, *, spare: Collection[int] = ()) -> list[int]:
-    """SIGKILL everything below this process until nothing is left; what is left after `deadline` seconds.
+    """Kill everything below this process until nothing is left. Return what is still there after `deadline` seconds.
 
-    Processes that fork meanwhile are met in the next round, since their orphans come to us (`adopt_orphans`).
+    Processes that fork meanwhile are killed in the next round: their orphans become our children (`adopt_orphans`).
     """
     end = time.monotonic() + deadline
     pause = 0.001
@@ -66,7 +66,7 @@ def end_descendants(reap: Callable[[], None], deadline: float, *, spare: Collect
         for pid in left:
             with suppress(
                 ProcessLookupError, PermissionError
-            ):  # gone, or another user's (sudo): that one is waited for
+            ):  # already gone, or another user's (sudo), which is only waited for
                 os.kill(pid, signal.SIGKILL)
         reap()
         if not left or time.monotonic() > end:

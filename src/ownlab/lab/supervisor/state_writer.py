@@ -1,6 +1,6 @@
-"""What a supervisor writes down: state.json for its owner, its row and its use in the store for everyone.
+"""What a supervisor writes: state.json for its owner, its row and usage in the store for everyone, and the log.
 
-Nothing here ends a kernel: where the disk is full the reason is remembered, and it is tried again.
+A full disk never ends a kernel: the reason is kept, and writing is retried.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ownlab.units import PARTS
 if TYPE_CHECKING:
     from ownlab.lab.store.store import Store
 
-__all__ = ["FAILED", "Book", "cards_held", "first_state", "say", "write_state"]
+__all__ = ["FAILED", "StateWriter", "cards_held", "initial_state", "log", "write_state"]
 
-FAILED = 3  # exit code of a supervisor whose kernel never came to life; its state.json has the reason
+FAILED = 3  # exit code of a supervisor whose kernel never ran; state.json has the reason
 
-# Seconds. A cell that runs for a millisecond makes the kernel busy and idle: such changes are gathered.
+# Seconds. A cell that runs for a millisecond makes the kernel busy and idle: such changes are written together.
 _GATHER = 1.0
 _RETRY = 5.0
 
 
-def say(text: str) -> None:
-    """One line in the runtime's log, with the time; or nothing, where the disk that it would tell of is full."""
+def log(message: str) -> None:
+    """Write one line with the time to the runtime's log, or nothing if the disk is full."""
     with suppress(OSError):
-        os.write(2, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode(errors="replace"))
+        os.write(2, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n".encode(errors="replace"))
 
 
-def first_state(plan: Plan, keeper: Process, supervisor: Process | None) -> dict[str, Any]:
-    """What state.json says at the beginning."""
+def initial_state(plan: Plan, keeper: Process, supervisor: Process | None) -> dict[str, Any]:
+    """The first content of state.json."""
     return {
         "runtime": plan.runtime,
         "state": "starting",
@@ -53,7 +53,7 @@ def first_state(plan: Plan, keeper: Process, supervisor: Process | None) -> dict
 
 
 def write_state(plan: Plan, state: dict[str, Any]) -> str:
-    """Replace state.json; why that failed, or "" where it did not."""
+    """Replace state.json. Return why that failed, or ""."""
     try:
         replace_file(os.path.join(plan.home, "state.json"), json.dumps(state))
     except OSError as exc:
@@ -61,8 +61,8 @@ def write_state(plan: Plan, state: dict[str, Any]) -> str:
     return ""
 
 
-class Book:
-    """Holds what is to be written until it is."""
+class StateWriter:
+    """Buffers changes until they are written."""
 
     def __init__(self, plan: Plan, store: Store, state: dict[str, Any]) -> None:
         self.state = state
@@ -75,14 +75,14 @@ class Book:
         self._flushed_at = float("-inf")
         self._metered_at: float | None = None
 
-    def note(self, **changes: Any) -> None:
-        """Change state.json, now."""
+    def update_state(self, **changes: Any) -> None:
+        """Change state.json immediately."""
         self.state.update(changes)
         self._state_due = True
         self.flush(time.monotonic(), only_state=True)
 
-    def row(self, *, now: bool = False, **columns: object) -> None:
-        """Change columns of the runtime's row: with the next flush, or now."""
+    def update_row(self, *, now: bool = False, **columns: object) -> None:
+        """Change columns of the runtime's row, with the next flush or immediately."""
         self._columns.update(columns)
         if self._due is None:
             self._due = max(time.monotonic(), self._flushed_at + _GATHER)
@@ -90,11 +90,11 @@ class Book:
             self.flush(time.monotonic())
 
     def due(self) -> float | None:
-        """When `flush` should be called next."""
+        """When `flush` must be called next."""
         return self._due
 
     def flush(self, now: float, *, only_state: bool = False) -> None:
-        """Write what waits. What cannot be written waits on."""
+        """Write what is pending. What cannot be written stays pending."""
         trouble = ""
         if self._state_due:
             trouble = write_state(self._plan, self.state)
@@ -109,11 +109,11 @@ class Book:
         if trouble:
             self._due = now + _RETRY
         if trouble != self.trouble and not (only_state and not trouble):
-            say(trouble or "the store and state.json can be written again")
+            log(trouble or "the store and state.json can be written again")
             self.trouble = trouble
 
-    def meter(self, now: float, *, begin: bool = False) -> None:
-        """Add what was used since the last time to today's use, by the clock that never jumps."""
+    def record_usage(self, now: float, *, begin: bool = False) -> None:
+        """Add the usage since the last call to today's, measured by the monotonic clock."""
         if begin:
             self._metered_at = now
         if self._metered_at is None or now <= self._metered_at:
@@ -125,9 +125,9 @@ class Book:
             )
             self._metered_at = now
         except StoreError as exc:
-            say(f"the use of {seconds:.0f} s is written later: {exc.message}")
+            log(f"the usage of {seconds:.0f} s will be written later: {exc.message}")
 
 
 def cards_held(plan: Plan) -> float:
-    """How many whole cards a runtime's leases come to."""
+    """The number of whole cards that the runtime's leases amount to."""
     return plan.want.cards * plan.want.parts / PARTS if plan.want.kind else 0.0

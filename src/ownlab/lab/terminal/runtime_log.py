@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ownlab.lab.journal.state import Execution, Fold
+from ownlab.lab.journal.state import Execution, JournalState
 from ownlab.units import format_bytes
 
 __all__ = ["LogTeller", "describe_output"]
@@ -25,7 +25,7 @@ class LogTeller:
         self._told: dict[str, list[str]] = {}  # message id of an execution -> lines
         self._last = ""  # the execution that was told of last
 
-    def new_lines(self, fold: Fold) -> list[str]:
+    def new_lines(self, fold: JournalState) -> list[str]:
         """In the order in which cells were executed."""
         lines: list[str] = []
         for each in fold.executions.values():

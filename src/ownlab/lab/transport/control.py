@@ -1,4 +1,4 @@
-"""Asks a runtime's supervisor over its control socket."""
+"""The control socket of a runtime: one JSON line in, one JSON line out, for the runtime's owner and root."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ownlab.errors import LabError
+from ownlab.text import text
 
-__all__ = ["Listener", "NotAnswering", "ask"]
+__all__ = ["ControlServer", "NotAnswering", "send_command"]
 
 
 class NotAnswering(LabError):
-    """Nobody is there: the runtime has ended, is ending, or is just starting."""
+    """The supervisor cannot be reached: the runtime has ended, is ending, or is just starting."""
 
 
-def ask(sockets: str, do: str, *, timeout: float = 10.0, **values: Any) -> dict[str, Any]:
-    """The answer to {"do": do, …}. LabError where nobody answers in `timeout` seconds, or the answer is a refusal."""
+def send_command(sockets: str, do: str, *, timeout: float = 10.0, **values: Any) -> dict[str, Any]:
+    """Send {"do": do, …} and return the answer. LabError if there is none in `timeout` seconds, or if it is an error."""
     request = json.dumps({"do": do, **values}).encode() + b"\n"
     path = os.path.join(sockets, "control")
     reply = bytearray()
@@ -32,32 +33,34 @@ def ask(sockets: str, do: str, *, timeout: float = 10.0, **values: Any) -> dict[
             while chunk := connection.recv(65536):
                 reply += chunk
     except TimeoutError as exc:
-        raise LabError(f"The runtime did not answer within {timeout:g} s.") from exc
+        raise LabError(text("The runtime did not answer within {seconds:g} s.", seconds=timeout)) from exc
     except OSError as exc:
         raise NotAnswering(
-            f"The runtime does not answer: {exc.strerror or exc}.", hint="It has ended, or is just starting."
+            text("The runtime does not answer: {reason}.", reason=exc.strerror or exc),
+            hint=text("It has ended, or is just starting."),
         ) from exc
     try:
         answer = json.loads(reply)
     except ValueError as exc:
-        raise NotAnswering("The runtime ended before it answered.") from exc
+        raise NotAnswering(text("The runtime ended before it answered.")) from exc
     if not answer.get("ok"):
-        raise LabError(f"The runtime refused: {answer.get('error', 'it gave no reason')}.")
+        reason = answer.get("error", "it gave no reason")
+        raise LabError(text("The runtime refused: {reason}.", reason=reason))
     return {key: value for key, value in answer.items() if key != "ok"}
 
 
-_LONGEST = 1 << 20  # bytes of a request
-_PATIENCE = 5.0  # seconds in which a request must be there
+_MAX_REQUEST = 1 << 20  # bytes
+_TIMEOUT = 5.0  # seconds in which a request must arrive
 
 
-class Listener:
-    """Takes requests without ever waiting for one."""
+class ControlServer:
+    """Serves requests without ever blocking."""
 
     def __init__(
-        self, path: str, answer: Callable[[dict[str, Any]], dict[str, Any]], patience: float = _PATIENCE
+        self, path: str, answer: Callable[[dict[str, Any]], dict[str, Any]], timeout: float = _TIMEOUT
     ) -> None:
-        self._answer, self._patience = answer, patience
-        self._open: dict[int, tuple[socket.socket, bytearray, float]] = {}
+        self._answer, self._timeout = answer, timeout
+        self._connections: dict[int, tuple[socket.socket, bytearray, float]] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         if os.path.exists(path):
             os.unlink(path)
@@ -65,19 +68,19 @@ class Listener:
         self._socket.listen(16)
 
     def descriptors(self) -> list[int]:
-        """What is to be polled for reading."""
-        return [self._socket.fileno(), *self._open]
+        """The descriptors to poll for reading."""
+        return [self._socket.fileno(), *self._connections]
 
     def due(self) -> float | None:
-        """When the first silent connection is closed."""
-        return min((until for _, _, until in self._open.values()), default=None)
+        """When the first silent connection times out."""
+        return min((until for _, _, until in self._connections.values()), default=None)
 
     def serve(self, descriptor: int) -> None:
-        """Something happened at a descriptor."""
+        """Handle a readable descriptor."""
         if descriptor == self._socket.fileno():
             self._accept()
-        elif descriptor in self._open:
-            connection, request, _ = self._open[descriptor]
+        elif descriptor in self._connections:
+            connection, request, _ = self._connections[descriptor]
             try:
                 chunk = connection.recv(65536)
             except BlockingIOError:
@@ -85,15 +88,15 @@ class Listener:
             except OSError:
                 chunk = b""
             request += chunk
-            if b"\n" in chunk or not chunk or len(request) > _LONGEST:
+            if b"\n" in chunk or not chunk or len(request) > _MAX_REQUEST:
                 self._close(descriptor, self._reply(bytes(request)) if request else None)
 
     def expire(self, now: float) -> None:
-        for descriptor in [number for number, (_, _, until) in self._open.items() if until <= now]:
-            self._close(descriptor, {"ok": False, "error": "no request came"})
+        for descriptor in [number for number, (_, _, until) in self._connections.items() if until <= now]:
+            self._close(descriptor, {"ok": False, "error": "no request arrived"})
 
     def close(self) -> None:
-        for descriptor in list(self._open):
+        for descriptor in list(self._connections):
             self._close(descriptor, {"ok": False, "error": "the runtime has ended"})
         self._socket.close()
 
@@ -101,12 +104,12 @@ class Listener:
         try:
             connection, _ = self._socket.accept()
         except OSError:
-            return  # it went away again
+            return  # the client is gone again
         connection.setblocking(False)
         _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        self._open[connection.fileno()] = connection, bytearray(), time.monotonic() + self._patience
+        self._connections[connection.fileno()] = connection, bytearray(), time.monotonic() + self._timeout
         if uid not in (0, os.getuid()):
-            self._close(connection.fileno(), {"ok": False, "error": "this runtime belongs to someone else"})
+            self._close(connection.fileno(), {"ok": False, "error": "this runtime belongs to another user"})
 
     def _reply(self, line: bytes) -> dict[str, Any]:
         try:
@@ -114,15 +117,15 @@ class Listener:
         except ValueError:
             request = None
         if not isinstance(request, dict):
-            return {"ok": False, "error": "a request is one line with a JSON object"}
+            return {"ok": False, "error": "a request must be one line with a JSON object"}
         return self._answer(request)
 
     def _close(self, descriptor: int, reply: dict[str, Any] | None) -> None:
-        connection, _, _ = self._open.pop(descriptor)
+        connection, _, _ = self._connections.pop(descriptor)
         with connection:
             if reply is not None:
                 connection.settimeout(1.0)
                 try:
                     connection.sendall(json.dumps(reply).encode() + b"\n")
                 except OSError:
-                    return  # whoever asked did not wait
+                    return  # the client did not wait

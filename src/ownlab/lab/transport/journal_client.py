@@ -1,4 +1,4 @@
-"""The server's end of a runtime's line: everything that passes its supervisor, in order, on one socket."""
+"""The client of the journal socket: receives every record of a runtime in order, and sends messages to its kernel."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 
 import zmq
 
-from ownlab.lab.journal.records import Record, as_object
-from ownlab.lab.transport.journal_protocol import AGAIN, BYE, FOLLOW, HELLO, RECORD, SEND, line_address, unpack
+from ownlab.lab.journal.records import Record, json_object
+from ownlab.lab.transport.journal_protocol import BYE, DUPLICATE, FOLLOW, HELLO, RECORD, SEND, journal_address, unpack
 
-__all__ = ["Again", "Hello", "Line"]
+__all__ = ["Duplicate", "Hello", "JournalClient"]
 
-# So many messages are heard before the rest of the server has its turn.
-_TURN = 256
-# Milliseconds that the last words to a supervisor have to leave.
+# Messages handled before other tasks of the event loop get a turn.
+_MAX_MESSAGES = 256
+# Milliseconds for the last messages to leave.
 _LINGER = 500
-# Milliseconds: a supervisor that is gone is looked for ever less often, until the line is closed.
-_RETRY, _SELDOM = 50, 2000
+# Milliseconds between attempts to reconnect, growing until the client is closed.
+_RETRY, _MAX_RETRY = 50, 2000
 
 
 class Hello(NamedTuple):
-    """How things stand when the line begins: everything with a higher number follows."""
+    """The state when the connection begins. Every record with a higher number follows."""
 
     position: int
     busy: bool
@@ -33,51 +33,51 @@ class Hello(NamedTuple):
     kernel_session: str
 
 
-class Again(NamedTuple):
-    """A message that was sent before, and was not passed on a second time."""
+class Duplicate(NamedTuple):
+    """A message that was sent before and was not forwarded again."""
 
     msg_id: str
 
 
-class Line:
-    """Open until `close`; a supervisor that does not answer yet is waited for."""
+class JournalClient:
+    """Connected until `close`. It also connects to a supervisor that binds later."""
 
     def __init__(
-        self, sockets: str, hear: Callable[[Hello | Record | Again], None], only: Sequence[str] | None = None
+        self, sockets: str, on_message: Callable[[Hello | Record | Duplicate], None], only: Sequence[str] | None = None
     ) -> None:
-        """`hear` is called with each thing in the order in which it was said. `only`: of iopub these types alone."""
-        self._hear = hear
+        """`on_message` is called with everything in order. `only`: on iopub, these message types only."""
+        self._on_message = on_message
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._socket = context.socket(zmq.DEALER)
         self._socket.sndhwm = self._socket.rcvhwm = 0
-        self._socket.reconnect_ivl, self._socket.reconnect_ivl_max = _RETRY, _SELDOM
-        self._socket.connect(line_address(sockets))
+        self._socket.reconnect_ivl, self._socket.reconnect_ivl_max = _RETRY, _MAX_RETRY
+        self._socket.connect(journal_address(sockets))
         self._loop = asyncio.get_running_loop()
         self._descriptor = self._socket.fileno()
-        self._loop.add_reader(self._descriptor, self._listen)
-        self._say([FOLLOW, json.dumps({"only": only}).encode()])
+        self._loop.add_reader(self._descriptor, self._receive)
+        self._send_frames([FOLLOW, json.dumps({"only": only}).encode()])
 
     def send(self, channel: str, parts: Sequence[bytes]) -> None:
-        """Pass a message on to the kernel."""
-        self._say([SEND, channel.encode(), *parts])
+        """Send a message to the kernel."""
+        self._send_frames([SEND, channel.encode(), *parts])
 
     def close(self) -> None:
-        """Nothing is heard any more."""
+        """Stop receiving."""
         if self._socket.closed:
             return
         self._loop.remove_reader(self._descriptor)
         self._socket.send_multipart([BYE], zmq.NOBLOCK)
         self._socket.close(linger=_LINGER)
 
-    def _say(self, frames: list[bytes]) -> None:
+    def _send_frames(self, frames: list[bytes]) -> None:
         if self._socket.closed:
             return
         self._socket.send_multipart(frames, zmq.NOBLOCK)
-        # The descriptor tells of a change once, and sending may have taken note of it.
-        self._loop.call_soon(self._listen)
+        # The descriptor is edge-triggered, and sending may have consumed the edge.
+        self._loop.call_soon(self._receive)
 
-    def _listen(self) -> None:
-        for _ in range(_TURN):
+    def _receive(self) -> None:
+        for _ in range(_MAX_MESSAGES):
             if self._socket.closed:
                 return
             try:
@@ -85,21 +85,21 @@ class Line:
             except zmq.Again:
                 return
             if frames[0] == RECORD:
-                self._hear(unpack(frames))
+                self._on_message(unpack(frames))
             elif frames[0] == HELLO:
-                self._hear(_hello(frames[1]))
-            elif frames[0] == AGAIN:
-                self._hear(Again(frames[1].decode()))
-        self._loop.call_soon(self._listen)
+                self._on_message(_parse_hello(frames[1]))
+            elif frames[0] == DUPLICATE:
+                self._on_message(Duplicate(frames[1].decode()))
+        self._loop.call_soon(self._receive)
 
 
-def _hello(frame: bytes) -> Hello:
-    said = as_object(frame)
+def _parse_hello(frame: bytes) -> Hello:
+    content = json_object(frame)
     return Hello(
-        position=int(said["position"]),
-        busy=bool(said["busy"]),
-        execution_state=str(said["execution_state"]),
-        kernel_info=said["kernel_info"] or None,
-        launch=int(said["launch"]),
-        kernel_session=str(said["kernel_session"]),
+        position=int(content["position"]),
+        busy=bool(content["busy"]),
+        execution_state=str(content["execution_state"]),
+        kernel_info=content["kernel_info"] or None,
+        launch=int(content["launch"]),
+        kernel_session=str(content["kernel_session"]),
     )

@@ -1,6 +1,6 @@
-"""The line: whoever follows a runtime hears everything in one order, from the moment that it says so.
+"""The server of the journal socket: clients receive every record in order from the moment that they follow.
 
-What is said is on disk already, so that a follower reads what was before that moment from the journal.
+Records are on disk before they are message, so clients read earlier ones from the journal.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 
 import zmq
 
-from ownlab.lab.journal.records import Record, as_object
-from ownlab.lab.transport.journal_protocol import AGAIN, BYE, FOLLOW, HELLO, SEND, pack
+from ownlab.lab.journal.records import Record, json_object
+from ownlab.lab.transport.journal_protocol import BYE, DUPLICATE, FOLLOW, HELLO, SEND, pack
 
-__all__ = ["IDENTITY", "Line", "Sent", "send_frames"]
+__all__ = ["IDENTITY", "ClientMessage", "JournalServer", "send_frames"]
 
-# In front of what the line sends to the kernel, where a classic client's identity stands: replies come back with it.
+# The identity frame of messages from this socket to the kernel, in place of a Jupyter client's: replies carry it back.
 IDENTITY = b"line"
 
 _CHANNELS = (b"shell", b"control", b"stdin")
-# A page sends again what it does not know to have arrived; of so many messages it is remembered that they had.
+# Pages resend messages that may not have arrived; the ids of this many messages are remembered.
 _REMEMBERED = 10_000
 
-# As plain numbers: pyzmq's own send_multipart joins two enumerations for each frame, which doubles the time it takes.
+# As plain numbers: pyzmq's own send_multipart combines two enum members for wanted_type frame, which doubles its time.
 _MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 _LAST = int(zmq.NOBLOCK)
 
@@ -35,65 +35,65 @@ def send_frames(socket: zmq.Socket[bytes], frames: list[bytes]) -> None:
     socket.send(frames[-1], _LAST)
 
 
-class Sent(NamedTuple):
-    """What a follower wants to be passed on to the kernel."""
+class ClientMessage(NamedTuple):
+    """A message that a client wants to be forwarded to the kernel."""
 
-    who: bytes
-    name: str  # its message id
+    identity: bytes
+    name: str  # message id
     channel: str
     parts: list[bytes]  # header, parent header, metadata, content, buffers …
 
 
-class Line:
-    """The followers, at one ROUTER socket."""
+class JournalServer:
+    """The followers, on one ROUTER socket."""
 
     def __init__(self, socket: zmq.Socket[bytes], address: str) -> None:
-        socket.router_mandatory = True  # else nobody would ever know that a follower is gone
+        socket.router_mandatory = True  # otherwise a follower that is gone would never be noticed
         socket.bind(address)
         self.socket = socket
-        self._followers: dict[bytes, tuple[bytes, ...] | None] = {}  # -> iopub's message types; None: all
-        self._passed: dict[str, None] = {}
+        self._followers: dict[bytes, tuple[bytes, ...] | None] = {}  # identity -> message types on iopub; None: all
+        self._seen_ids: dict[str, None] = {}
 
-    def hear(self, frames: list[bytes], hello: Callable[[], dict[str, Any]]) -> Sent | None:
-        """Deal with a message from a follower; what it wants to be passed on."""
-        who, what, *more = frames
-        if what == FOLLOW:
-            self._send([who, HELLO, json.dumps(hello()).encode()])
-            only = as_object(more[0]).get("only") if more else None
-            wanted = tuple(b'"%s"' % str(one).encode() for one in only) if isinstance(only, list) else None
-            self._followers[who] = wanted
-        elif what == BYE:
-            self._followers.pop(who, None)
-        elif what == SEND and len(more) >= 5 and more[0] in _CHANNELS:
-            sent = Sent(who, str(as_object(more[1]).get("msg_id", "")), more[0].decode(), more[1:])
-            if sent.name in self._passed:
-                self.refuse(sent)
-            elif sent.name:
-                self._passed[sent.name] = None
-                if len(self._passed) > _REMEMBERED:
-                    del self._passed[next(iter(self._passed))]
-                return sent
+    def receive(self, frames: list[bytes], hello: Callable[[], dict[str, Any]]) -> ClientMessage | None:
+        """Handle a message from a client. Return it if it must be forwarded to the kernel."""
+        identity, kind, *more = frames
+        if kind == FOLLOW:
+            self._send([identity, HELLO, json.dumps(hello()).encode()])
+            only = json_object(more[0]).get("only") if more else None
+            types = tuple(b'"%s"' % str(name).encode() for name in only) if isinstance(only, list) else None
+            self._followers[identity] = types
+        elif kind == BYE:
+            self._followers.pop(identity, None)
+        elif kind == SEND and len(more) >= 5 and more[0] in _CHANNELS:
+            message = ClientMessage(identity, str(json_object(more[1]).get("msg_id", "")), more[0].decode(), more[1:])
+            if message.name in self._seen_ids:
+                self.reject(message)
+            elif message.name:
+                self._seen_ids[message.name] = None
+                if len(self._seen_ids) > _REMEMBERED:
+                    del self._seen_ids[next(iter(self._seen_ids))]
+                return message
         return None
 
-    def refuse(self, sent: Sent) -> None:
-        """It is not passed on: it was before, or nobody waits for it. Its sender need not send it again."""
-        self._send([sent.who, AGAIN, sent.name.encode()])
+    def reject(self, message: ClientMessage) -> None:
+        """Tell the sender that its message is not forwarded (a duplicate, or nobody waits for it), so it need not resend."""
+        self._send([message.identity, DUPLICATE, message.name.encode()])
 
-    def tell(self, records: Iterable[Record]) -> None:
-        """Everyone hears what has been written."""
+    def publish(self, records: Iterable[Record]) -> None:
+        """Send records to all followers."""
         if not self._followers:
             return
         for record in records:
             frames = pack(record)
-            for who, wanted in list(self._followers.items()):
-                # Headers are searched, not parsed: a type stands in quotes in no header but its own.
-                if wanted is None or record.channel != "iopub" or any(each in record.parts[0] for each in wanted):
-                    self._send([who, *frames])
+            for identity, types in list(self._followers.items()):
+                # Headers are searched, not parsed: a message type appears in quotes only in its own header.
+                if types is None or record.channel != "iopub" or any(kind in record.parts[0] for kind in types):
+                    self._send([identity, *frames])
 
     def _send(self, frames: list[bytes]) -> None:
         try:
             send_frames(self.socket, frames)
         except zmq.ZMQError as exc:
-            if exc.errno != zmq.EHOSTUNREACH:  # which comes with the first frame: no half message is left
+            if exc.errno != zmq.EHOSTUNREACH:  # raised for the first frame: no partial message is sent
                 raise
             self._followers.pop(frames[0], None)

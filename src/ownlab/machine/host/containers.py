@@ -1,4 +1,4 @@
-"""What the system runs in: a container, a virtual machine, a rented platform, a PID namespace."""
+"""What the system runs in: a container, a PID namespace, a virtual machine, a rented platform."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.files import read_bytes, read_text
 from ownlab.machine.host.disks import Mount, read_mounts, root_mount
+from ownlab.text import text
 
 __all__ = ["read_container", "read_pid_namespace", "read_platform", "read_virtualisation"]
 
@@ -27,7 +28,7 @@ _CGROUP_SIGNS = (
     (re.compile(r"/lxc(\.payload)?[./]"), "lxc"),
     (re.compile(r"/cri-containerd|/containerd"), "containerd"),
 )
-# Container engines bind files of their own over /etc/hostname; the host's path shows which engine.
+# Container engines bind-mount their own files over /etc/hostname; the path on the host shows which engine it is.
 _MOUNT_SIGNS = (
     ("/kubelet/pods/", "kubernetes"),
     ("/docker/containers/", "docker"),
@@ -39,7 +40,7 @@ _LAYERED = frozenset(("overlay", "aufs", "fuse.fuse-overlayfs"))
 
 
 def read_container(root: Path, environ: Mapping[str, str]) -> Fact[str]:
-    """Which kind of container this is, or "none". Strong signs come first: a /.dockerenv may be left in an image."""
+    """Return the kind of container, or "none". Strong signs come first: an image may contain a stale /.dockerenv."""
     mounts = read_mounts(root)
     for sign in (_declared_container(root, environ), _cgroup_container(root), _mounted_container(mounts)):
         if sign is not None:
@@ -54,12 +55,12 @@ def read_container(root: Path, environ: Mapping[str, str]) -> Fact[str]:
             return Known("docker", source="/.dockerenv")
         return Known("none", source="/.dockerenv is left over from an image: neither PID namespace nor layers")
     if not os.path.exists(root / "proc/1"):
-        return Unknown("/proc cannot be read")
+        return Unknown(text("/proc cannot be read"))
     return Known("none", source="no sign of one in /proc/1/cgroup, mounts, marker files or variables")
 
 
 def _declared_container(root: Path, environ: Mapping[str, str]) -> Known[str] | None:
-    """What says outright that it is a container."""
+    """Look for variables and files that declare a container."""
     if "KUBERNETES_SERVICE_HOST" in environ:
         return Known("kubernetes", source="KUBERNETES_SERVICE_HOST")
     for variable in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"):
@@ -101,20 +102,20 @@ def _mounted_container(mounts: Fact[tuple[Mount, ...]]) -> Known[str] | None:
 
 
 def read_pid_namespace(root: Path) -> Fact[bool]:
-    """Whether processes outside are hidden from us, so that a card's memory may be held by one that we cannot see."""
+    """Return whether outside processes are hidden: a card's memory may then be in use by an invisible process."""
     try:
         link = os.readlink(root / "proc/self/ns/pid")
-    except OSError:  # an old or a foreign kernel: the first namespace shows the kernel's threads
+    except OSError:  # on an old or foreign kernel, the first namespace shows the kernel's threads
         kthreadd = read_text(root / "proc/2/comm", root)
         if isinstance(kthreadd, Known) and kthreadd.value == "kthreadd":
             return Known(False, source="/proc/2/comm")
-        return Unknown("neither /proc/self/ns/pid nor the kernel's threads can be seen")
+        return Unknown(text("neither /proc/self/ns/pid nor the kernel's threads are visible"))
     return Known(link != _FIRST_PID_NAMESPACE, source="/proc/self/ns/pid")
 
 
 # --- virtual machines -------------------------------------------------------------------------------------------------
 
-# Text with which DMI's vendor or product begins -> hypervisor, from systemd's src/basic/virt.c.
+# The beginning of DMI's vendor or product -> hypervisor, from systemd's src/basic/virt.c.
 _DMI_HYPERVISORS = (
     ("KVM", "kvm"),
     ("KubeVirt", "kvm"),
@@ -129,23 +130,25 @@ _DMI_HYPERVISORS = (
     ("Apple Virtualization", "apple"),
     ("QEMU", "qemu"),
 )
-# Clouds that run on KVM, and put their names on the bare metal that they rent out as well.
+# Clouds that run on KVM; their bare-metal machines carry the same names.
 _DMI_CLOUDS = ("Amazon EC2", "Google Compute Engine", "OpenStack", "Alibaba Cloud", "Tencent Cloud", "DigitalOcean")
 _CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "hyperv"), ("xen", "xen"))
 
 
 def read_virtualisation(root: Path) -> Fact[str]:
-    """Which hypervisor this machine runs under, or "none"."""
+    """Return the hypervisor of this machine, or "none"."""
     info = read_text(root / "proc/cpuinfo", root)
     flags = re.search(r"^flags\s*:(.*)$", info.value, re.MULTILINE) if isinstance(info, Known) else None
-    flagged = None if flags is None else "hypervisor" in flags.group(1).split()  # None: not an x86, which has the flag
+    flagged = (
+        None if flags is None else "hypervisor" in flags.group(1).split()
+    )  # None: not x86, the only one with this flag
     for sign in (_wsl(root), _firecracker(root), _xen(root), _dmi(root, flagged)):
         if sign is not None:
             return sign
     if flagged:
         return _clock(root) or Known("a hypervisor", source="/proc/cpuinfo: hypervisor flag")
     if flagged is None:
-        return Unknown("nothing here names a hypervisor, and this processor has no flag for one")
+        return Unknown(text("no file names a hypervisor, and this CPU has no hypervisor flag"))
     return Known("none", source="/proc/cpuinfo: no hypervisor flag")
 
 
@@ -153,13 +156,13 @@ def _wsl(root: Path) -> Known[str] | None:
     release = read_text(root / "proc/sys/kernel/osrelease", root)
     if isinstance(release, Unknown) or "microsoft" not in release.value.lower():
         return None
-    # WSL 1 translates system calls and calls itself 4.4.0-19041-Microsoft; WSL 2 has a kernel of its own.
+    # WSL 1 translates system calls and names itself 4.4.0-19041-Microsoft; WSL 2 has its own kernel.
     second = "wsl2" in release.value.lower() or "microsoft-standard" in release.value
     return Known("wsl2" if second else "wsl1", source=release.source)
 
 
 def _firecracker(root: Path) -> Known[str] | None:
-    """Firecracker has no DMI; its ACPI tables carry its name, where root may read them."""
+    """Recognize Firecracker by the ACPI tables, which only root may read: it has no DMI."""
     table = read_bytes(root / "sys/firmware/acpi/tables/FACP", root)
     if isinstance(table, Known) and table.value[10:16] == b"FIRECK":
         return Known("firecracker", source=f"{table.source}: OEM FIRECK")
@@ -179,13 +182,13 @@ def _dmi(root: Path, flagged: bool | None) -> Known[str] | None:
             texts[name] = fact.value
     if texts.get("sys_vendor") == "Microsoft Corporation" and texts.get("product_name") == "Virtual Machine":
         return Known("hyperv", source="DMI: Microsoft Corporation Virtual Machine")
-    for name, text in texts.items():
-        source = f"DMI {name.replace('_', ' ')} {text!r}"
+    for name, content in texts.items():
+        source = f"DMI {name.replace('_', ' ')} {content!r}"
         for sign, hypervisor in _DMI_HYPERVISORS:
-            if text.startswith(sign):
+            if content.startswith(sign):
                 # QEMU names itself whether it emulates the processor or KVM runs it.
                 return (_clock(root) if hypervisor == "qemu" else None) or Known(hypervisor, source=source)
-        if text.startswith(_DMI_CLOUDS) and flagged is not False and ".metal" not in texts.get("product_name", ""):
+        if content.startswith(_DMI_CLOUDS) and flagged is not False and ".metal" not in texts.get("product_name", ""):
             return Known("kvm", source=source)
     return None
 
@@ -193,15 +196,15 @@ def _dmi(root: Path, flagged: bool | None) -> Known[str] | None:
 def _clock(root: Path) -> Known[str] | None:
     clocks = read_text(root / "sys/devices/system/clocksource/clocksource0/available_clocksource", root)
     if isinstance(clocks, Known):
-        for text, name in _CLOCKS:
-            if text in clocks.value:
-                return Known(name, source=f"clock source {text}")
+        for content, name in _CLOCKS:
+            if content in clocks.value:
+                return Known(name, source=f"clock source {content}")
     return None
 
 
 # --- platforms --------------------------------------------------------------------------------------------------------
 
-# Kaggle's image is built on Colab's and keeps its variables, so Kaggle comes first; Studio Lab before SageMaker.
+# Kaggle's image is built on Colab's and keeps its variables, so Kaggle comes first.
 _PLATFORM_VARIABLES = (
     ("kaggle", ("KAGGLE_KERNEL_RUN_TYPE", "KAGGLE_CONTAINER_NAME")),
     ("colab", ("COLAB_RELEASE_TAG", "COLAB_GPU", "COLAB_JUPYTER_IP", "COLAB_BACKEND_VERSION")),
@@ -226,8 +229,8 @@ _PLATFORM_PATHS = (
 
 
 def read_platform(root: Path, environ: Mapping[str, str]) -> Fact[str]:
-    """Which known platform lends this machine, or "plain"."""
-    if os.path.exists(root / "home/studio-lab-user"):  # it sets SageMaker's variables too
+    """Return the known platform that provides this machine, or "plain"."""
+    if os.path.exists(root / "home/studio-lab-user"):  # it also sets SageMaker's variables
         return Known("studiolab", source="/home/studio-lab-user")
     for name, variables in _PLATFORM_VARIABLES:
         for variable in variables:

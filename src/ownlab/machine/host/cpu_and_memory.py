@@ -1,4 +1,4 @@
-"""The processor: its name, its cores, how many of them this process may use, and the instruction sets that matter."""
+"""CPU and memory: what the machine has, and what affinity and control groups (cgroups) leave to this process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.files import parse_fields, parse_list, read_text, shown
 from ownlab.machine.host.disks import Mount, read_mounts
 from ownlab.machine.records import Cpu, Memory
+from ownlab.text import text
 from ownlab.units import parse_bytes
 
 __all__ = [
@@ -24,7 +25,7 @@ __all__ = [
     "read_memory_limit",
 ]
 
-# The kernel's flag -> what people call it. x86: Documentation/arch/x86/cpuinfo.rst; ARM: elf_hwcaps.rst.
+# The kernel's flag -> its usual name. x86: Documentation/arch/x86/cpuinfo.rst; ARM: elf_hwcaps.rst.
 _INSTRUCTION_SETS = {
     "avx": "AVX",
     "avx2": "AVX2",
@@ -46,7 +47,7 @@ _INSTRUCTION_SETS = {
     "i8mm": "I8MM",
 }
 
-# ARM's cores have numbers, not names. From util-linux, sys-utils/lscpu-arm.c (2.41), those seen beside accelerators.
+# ARM's cores have numbers, not names. From util-linux, sys-utils/lscpu-arm.c (2.41): cores used with accelerators.
 _ARM_CORES = {
     ("0x41", "0xd08"): "ARM Cortex-A72",
     ("0x41", "0xd0b"): "ARM Cortex-A76",
@@ -64,7 +65,7 @@ _ARM_CORES = {
 
 
 def read_cpu(root: Path) -> Cpu:
-    """The processor of a Linux machine."""
+    """Read the CPU of a Linux machine."""
     architecture = read_text(root / "proc/sys/kernel/arch", root)  # since Linux 6.1
     if isinstance(architecture, Unknown) and root == Path("/"):
         architecture = Known(platform.machine(), source="uname")
@@ -73,7 +74,7 @@ def read_cpu(root: Path) -> Cpu:
         return Cpu(info, architecture, info, info, info, info)
     blocks = [parse_fields(block) for block in info.value.split("\n\n")]
     cores = frozenset(int(block["processor"]) for block in blocks if block.get("processor", "").isdecimal())
-    logical: Fact[int] = Unknown(f"{info.source} lists no processor")
+    logical: Fact[int] = Unknown(text("{source} lists no processor", source=info.source))
     if cores:
         logical = Known(len(cores), source=info.source)
     return Cpu(
@@ -88,13 +89,13 @@ def read_cpu(root: Path) -> Cpu:
 
 def _model(blocks: list[dict[str, str]], source: str) -> Fact[str]:
     fields = {name: value for block in reversed(blocks) for name, value in block.items()}
-    # "cpu" is IBM POWER's, "Model" a board's (Raspberry Pi, Jetson).
+    # IBM POWER has "cpu"; boards such as Raspberry Pi and Jetson have "Model".
     for name in ("model name", "cpu", "Model", "Hardware"):
         if fields.get(name):
             return Known(fields[name], source=source)
     implementer, part = fields.get("CPU implementer"), fields.get("CPU part")
     if implementer is None or part is None:
-        return Unknown(f"{source} names no model")
+        return Unknown(text("{source} names no model", source=source))
     name = _ARM_CORES.get((implementer.lower(), part.lower()), f"ARM implementer {implementer} part {part}")
     return Known(name, source=f"{source}: implementer {implementer}, part {part}")
 
@@ -104,13 +105,13 @@ def _physical_cores(blocks: list[dict[str, str]], cores: frozenset[int], source:
     if pairs:
         return Known(len(pairs), source=source)
     siblings: set[str] = set()
-    for core in cores:  # ARM's cpuinfo does not say which of them share a core
-        text = read_text(root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list", root)
-        if isinstance(text, Unknown):
-            return text
-        siblings.add(text.value)
+    for core in cores:  # ARM's cpuinfo does not show which of them share a core
+        content = read_text(root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list", root)
+        if isinstance(content, Unknown):
+            return content
+        siblings.add(content.value)
     if not siblings:
-        return Unknown(f"{source} lists no processor")
+        return Unknown(text("{source} lists no processor", source=source))
     return Known(len(siblings), source="/sys/devices/system/cpu/cpu*/topology/thread_siblings_list")
 
 
@@ -118,10 +119,10 @@ def _usable_cores(online: frozenset[int], root: Path) -> Fact[float]:
     status = read_text(root / "proc/self/status", root)
     if isinstance(status, Unknown):
         return status
-    # The list may name cores that could be plugged in and are not (VMware, Hyper-V), hence the intersection.
+    # The list may name cores that could be plugged in but are not (VMware, Hyper-V), hence the intersection.
     allowed = parse_list(parse_fields(status.value).get("Cpus_allowed_list", "")) & online
     if not allowed:
-        return Unknown("the cores that this process may run on are not listed in /proc/self/status")
+        return Unknown(text("the cores that this process may run on are not listed in /proc/self/status"))
     usable: Known[float] = Known(float(len(allowed)), source="all cores: no affinity, cpuset or quota limits them")
     if allowed < online:
         cpuset = read_cpuset(root)
@@ -142,19 +143,19 @@ def _instruction_sets(blocks: list[dict[str, str]], source: str) -> Fact[tuple[s
             present = set(flags.split())
             names = dict.fromkeys(name for flag, name in _INSTRUCTION_SETS.items() if flag in present)
             return Known(tuple(names), source=source)
-    return Unknown(f"{source} lists no instruction sets")
+    return Unknown(text("{source} lists no instruction sets", source=source))
 
 
 _SHM = "/dev/shm"  # noqa: S108 - measured, never written to
 
 
 def read_memory(root: Path) -> Memory:
-    """The memory of a Linux machine."""
+    """Read the memory of a Linux machine."""
     info = read_text(root / "proc/meminfo", root)
     total = _field(info, "MemTotal")
     limit = read_memory_limit(root)
     if isinstance(limit, Known) and isinstance(total, Known) and limit.value >= total.value:
-        limit = Unknown("no limit")  # one above what is here limits nothing
+        limit = Unknown(text("no limit"))  # a limit above the machine's memory has no effect
     shm_total, shm_free = _shm(root)
     return Memory(
         total=total,
@@ -169,13 +170,17 @@ def read_memory(root: Path) -> Memory:
 def _field(info: Fact[str], name: str) -> Fact[int]:
     if isinstance(info, Unknown):
         return info
-    text = parse_fields(info.value).get(name)
-    if text is None:
-        return Unknown(f"{info.source} has no {name}")
-    number, _, unit = text.partition(" ")
+    content = parse_fields(info.value).get(name)
+    if content is None:
+        return Unknown(text("{source} has no {name}", source=info.source, name=name))
+    number, _, unit = content.partition(" ")
     if not number.isdecimal():
-        return Unknown(f"{info.source} says {name}: {text}")
-    # The kernel writes kB and means 1024 bytes.
+        return Unknown(
+            text(
+                "{source} has {name}: {content}, which is not a number", source=info.source, name=name, content=content
+            )
+        )
+    # The kernel writes kB for 1024 bytes.
     return Known(parse_bytes(f"{number} KiB" if unit == "kB" else number), source=info.source, unit="B")
 
 
@@ -183,10 +188,10 @@ def _shm(root: Path) -> tuple[Fact[int], Fact[int]]:
     try:
         space = os.statvfs(root / _SHM.lstrip("/"))
     except FileNotFoundError:
-        missing = Unknown(f"there is no {_SHM} here")
+        missing = Unknown(text("{path} does not exist", path=_SHM))
         return missing, missing
     except OSError as exc:
-        refused = Unknown(f"{_SHM} cannot be measured: {exc.strerror}")
+        refused = Unknown(text("the size of {path} cannot be read: {error}", path=_SHM, error=exc.strerror))
         return refused, refused
     return (
         Known(space.f_blocks * space.f_frsize, source=_SHM, unit="B"),
@@ -194,19 +199,19 @@ def _shm(root: Path) -> tuple[Fact[int], Fact[int]]:
     )
 
 
-# Version 1 writes "no limit" as the largest multiple of a page in 63 bits; whatever is near it is none either.
+# Version 1 writes "no limit" as the largest multiple of a page in 63 bits; values close to it mean the same.
 _NO_LIMIT_V1 = 2**62
 
 
 class CpuQuota(NamedTuple):
-    """A limit on CPU time, and the group that has it."""
+    """A limit on CPU time and the control group that sets it."""
 
     cores: Known[float]
     folder: Path
     version: int
 
     def used(self) -> float | None:
-        """Seconds of CPU time that the group has used so far."""
+        """Return the seconds of CPU time that the group has used so far."""
         try:
             if self.version == 1:
                 return int((self.folder / "cpuacct.usage").read_text()) / 1e9
@@ -217,13 +222,13 @@ class CpuQuota(NamedTuple):
 
 
 def read_cpu_quota(root: Path) -> Fact[float]:
-    """The smallest quota, in cores, or Unknown("no limit")."""
+    """Read the smallest quota in cores; unknown ("no limit") if there is none."""
     quota = find_cpu_quota(root)
-    return Unknown("no limit") if quota is None else quota.cores
+    return Unknown(text("no limit")) if quota is None else quota.cores
 
 
 def find_cpu_quota(root: Path) -> CpuQuota | None:
-    """The smallest quota; None: there is no limit."""
+    """Find the smallest quota of this process's group and the groups above it; None if there is no limit."""
     smallest: CpuQuota | None = None
     for folder, version in _folders(root, "cpu"):
         cores = _quota_v2(folder, root) if version == 2 else _quota_v1(folder, root)
@@ -233,37 +238,37 @@ def find_cpu_quota(root: Path) -> CpuQuota | None:
 
 
 def read_memory_limit(root: Path) -> Fact[int]:
-    """The smallest limit, in bytes, or Unknown("no limit")."""
+    """Read the smallest limit in bytes; unknown ("no limit") if there is none."""
     smallest: Known[int] | None = None
     for folder, version in _folders(root, "memory"):
         path = folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")
-        text = read_text(path, root)
-        if isinstance(text, Unknown) or not text.value.isdecimal() or int(text.value) >= _NO_LIMIT_V1:
+        content = read_text(path, root)
+        if isinstance(content, Unknown) or not content.value.isdecimal() or int(content.value) >= _NO_LIMIT_V1:
             continue
-        if smallest is None or int(text.value) < smallest.value:
-            smallest = Known(int(text.value), source=shown(path, root), unit="B")
-    return smallest or Unknown("no limit")
+        if smallest is None or int(content.value) < smallest.value:
+            smallest = Known(int(content.value), source=shown(path, root), unit="B")
+    return smallest or Unknown(text("no limit"))
 
 
 def read_cpuset(root: Path) -> Fact[frozenset[int]]:
-    """The cores that the nearest group with a cpuset allows."""
+    """Read the cores that the nearest group with a cpuset allows."""
     for folder, version in _folders(root, "cpuset"):
         name = "cpuset.cpus.effective" if version == 2 else "cpuset.effective_cpus"
-        text = read_text(folder / name, root)
-        if isinstance(text, Known) and parse_list(text.value):
-            return Known(parse_list(text.value), source=text.source)
-    return Unknown("no limit")
+        content = read_text(folder / name, root)
+        if isinstance(content, Known) and parse_list(content.value):
+            return Known(parse_list(content.value), source=content.source)
+    return Unknown(text("no limit"))
 
 
 def _quota_v2(folder: Path, root: Path) -> Known[float] | None:
     path = folder / "cpu.max"
-    text = read_text(path, root)
-    if isinstance(text, Unknown):
+    content = read_text(path, root)
+    if isinstance(content, Unknown):
         return None
-    words = text.value.split()
+    words = content.value.split()
     if len(words) != 2 or not all(word.isdecimal() for word in words) or int(words[1]) == 0:
-        return None  # "max 100000": none
-    return Known(int(words[0]) / int(words[1]), source=f"{shown(path, root)}: {text.value}")
+        return None  # "max 100000" means no limit
+    return Known(int(words[0]) / int(words[1]), source=f"{shown(path, root)}: {content.value}")
 
 
 def _quota_v1(folder: Path, root: Path) -> Known[float] | None:
@@ -272,19 +277,19 @@ def _quota_v1(folder: Path, root: Path) -> Known[float] | None:
     if isinstance(quota, Unknown) or isinstance(period, Unknown):
         return None
     if not quota.value.isdecimal() or not period.value.isdecimal() or int(period.value) == 0:
-        return None  # "-1": none
+        return None  # "-1" means no limit
     return Known(
         int(quota.value) / int(period.value), source=f"{shown(path, root)}: {quota.value} of {period.value} µs"
     )
 
 
 def _folders(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
-    """The group of this process for a controller and all groups above it, nearest first, each with its version."""
+    """Yield the folder of this process's group and of all groups above it, nearest first, each with its version."""
     groups, mounts = read_text(root / "proc/self/cgroup", root), read_mounts(root)
     if isinstance(groups, Unknown) or isinstance(mounts, Unknown):
         return
     entries = [line.split(":", 2) for line in groups.value.splitlines() if line.count(":") >= 2]
-    # On a hybrid system a controller is served by version 1 or by version 2, never by both.
+    # On a hybrid system, a controller belongs to version 1 or to version 2, never to both.
     for mount in mounts.value:
         if mount.filesystem == "cgroup" and controller in mount.options.split(","):
             for _, controllers, path in entries:
@@ -301,11 +306,11 @@ def _folders(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
 
 def _upwards(root: Path, mount: Mount, path: str) -> Iterator[Path]:
     top = root / mount.point.lstrip("/")
-    # In a container without a cgroup namespace the path is the host's, of which only the part below the mount is seen.
+    # In a container without a cgroup namespace, the path is the host's; only the part below the mount is visible.
     base = mount.folder.rstrip("/")
     inside = path[len(base) :] if path == base or path.startswith(base + "/") else "/"
     parts = [part for part in inside.split("/") if part]
-    if ".." in parts:  # outside our cgroup namespace
+    if ".." in parts:  # outside this cgroup namespace
         parts = []
     for length in range(len(parts), -1, -1):
         yield top.joinpath(*parts[:length])

@@ -1,4 +1,4 @@
-"""What is mounted where, from /proc/self/mountinfo or, without it, /proc/mounts."""
+"""Disks: which file systems are mounted, how full they are, on what device; and software RAID."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from ownlab.machine.facts import Fact, Known, Unknown
-from ownlab.machine.files import ask_all, names_in, read_text
+from ownlab.machine.files import call_all, names_in, read_text
 from ownlab.machine.records import Disk, RaidArray
+from ownlab.text import text
 
 __all__ = [
     "Mount",
@@ -39,7 +40,10 @@ class Mount(Struct, frozen=True):
 
 
 def read_mounts(root: Path) -> Fact[tuple[Mount, ...]]:
-    """Every mount of this process's namespace, in the order in which they were made."""
+    """Read every mount of this process's namespace, in the order they were made.
+
+    The source is /proc/self/mountinfo or, without it, /proc/mounts.
+    """
     fact = read_text(root / "proc/self/mountinfo", root)
     if isinstance(fact, Known):
         return Known(tuple(filter(None, map(_from_mountinfo, fact.value.splitlines()))), source=fact.source)
@@ -50,17 +54,17 @@ def read_mounts(root: Path) -> Fact[tuple[Mount, ...]]:
 
 
 def root_mount(mounts: Fact[tuple[Mount, ...]]) -> Mount | None:
-    """What is mounted at /: the last there, since it covers the others."""
+    """Return what is mounted at /: the last mount there, since it covers the others."""
     if isinstance(mounts, Unknown):
         return None
     return next((mount for mount in reversed(mounts.value) if mount.point == "/"), None)
 
 
 def without_credentials(source: str) -> str:
-    """What a file system is mounted from, without what logs in to it: https://me:secret@dav.org/x -> https://dav.org/x."""
+    """Remove credentials from the source of a mount: https://me:secret@dav.org/x -> https://dav.org/x."""
     shown = re.sub(r"[?].*|,[\w-]+=.*", "", source)  # an address's query; rclone's ":s3,secret_access_key=…:bucket"
     head, login, rest = _LOGIN.fullmatch(shown).groups()  # type: ignore[union-attr]  # it matches everything
-    # "me@server:/home" tells a name alone; a colon that no path follows stands before a password.
+    # "me@server:/home" has only a name; a colon that is not followed by a path precedes a password.
     return f"{head}{rest}" if login and re.search(r":(?!/)", login) else shown
 
 
@@ -87,8 +91,8 @@ def _from_mounts(line: str) -> Mount | None:
     return Mount(_unescape(fields[1]), fields[2], _unescape(fields[0]), numbers="", folder="/", options=fields[3])
 
 
-def _unescape(text: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match.group(1), 8)), text)
+def _unescape(content: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match.group(1), 8)), content)
 
 
 _DEADLINE = 2.0  # seconds, for all disks together
@@ -111,7 +115,7 @@ _REMOTE = frozenset(
         "wekafs",
     )
 )
-# FUSE file systems that hold no files of anybody's: views of something else.
+# FUSE file systems that do not store users' files, but show something else.
 _FUSE_VIEWS = frozenset(
     ("fuse.gvfsd-fuse", "fuse.lxcfs", "fuse.portal", "fuse.snapfuse", "fuse.squashfuse", "fuse.squashfuse_ll")
 )
@@ -119,38 +123,38 @@ _FUSE_VIEWS = frozenset(
 _POOLED = frozenset(("bcachefs", "btrfs", "zfs"))
 # Images that are mounted to be read: snaps, AppImages, installation media.
 _IMAGES = frozenset(("squashfs", "erofs", "iso9660", "udf", "cramfs"))
-_WINDOWS_DRIVERS = "/usr/lib/wsl/"  # lent to WSL by Windows
+_WINDOWS_DRIVERS = "/usr/lib/wsl/"  # WSL mounts Windows' drivers here
 
-# What a hypervisor calls its disks; the kernel takes each for a turning one unless it is told otherwise.
+# What hypervisors call their disks. The kernel considers each of them rotational unless the hypervisor says otherwise.
 _VIRTUAL_DISK = re.compile(r"QEMU|VIRTUAL[- ]DISK|VBOX", re.IGNORECASE)
 
 
 def read_disks(
     root: Path, *, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs, deadline: float = _DEADLINE
 ) -> Fact[tuple[Disk, ...]]:
-    """The file systems in which work can be kept, each once, in the order of their mount points.
+    """Read the file systems that can store users' files, each once, sorted by mount point.
 
-    `statvfs` hangs on a network mount whose server is gone: a disk that does not answer in time says so.
+    `statvfs` hangs on a network mount whose server is gone; such a disk has an unknown size.
     """
     mounts = read_mounts(root)
     if isinstance(mounts, Unknown):
         return mounts
     chosen = _choose(mounts.value, root)
     paths = {mount.point: root / mount.point.lstrip("/") for mount in chosen}
-    answers = ask_all({point: partial(statvfs, path) for point, path in paths.items()}, deadline)
+    answers = call_all({point: partial(statvfs, path) for point, path in paths.items()}, deadline)
     return Known(
         tuple(_disk(mount, answers.get(mount.point), deadline, root) for mount in chosen), source=mounts.source
     )
 
 
 def _choose(mounts: tuple[Mount, ...], root: Path) -> list[Mount]:
-    """One mount for each device: not a bind mount if possible, then the one with the shortest path."""
+    """Choose one mount for each device: preferably not a bind mount, then the one with the shortest path."""
     on_top = {mount.point: mount for mount in mounts}  # a later mount on the same point covers the earlier
     best: dict[str, Mount] = {}
     for mount in on_top.values():
         if not _holds_files(mount) or not (is_remote(mount) or os.path.isdir(root / mount.point.lstrip("/"))):
-            continue  # containers bind single files: /etc/hosts, libcuda.so
-        # A pool's or a bind mount's number may differ from its sibling's; what it is mounted from does not.
+            continue  # containers bind-mount single files: /etc/hosts, libcuda.so
+        # Mounts of one pool may have different device numbers, but the same source.
         key = mount.source if mount.filesystem in _POOLED or not mount.numbers else mount.numbers
         rival = best.get(key)
         if rival is None or _rank(mount) < _rank(rival):
@@ -163,7 +167,7 @@ def _rank(mount: Mount) -> tuple[bool, bool, int]:
 
 
 def _holds_files(mount: Mount) -> bool:
-    if mount.point == "/":  # whatever it is, an overlay in containers
+    if mount.point == "/":  # of any kind: in containers it is an overlay
         return True
     if mount.filesystem in _IMAGES or mount.filesystem in _FUSE_VIEWS or mount.point.startswith(_WINDOWS_DRIVERS):
         return False
@@ -171,7 +175,7 @@ def _holds_files(mount: Mount) -> bool:
 
 
 def is_remote(mount: Mount) -> bool:
-    """Whether its files lie on another machine, or behind a program: locks may not hold there."""
+    """Return whether its files lie on another machine or behind a program, where file locks may not work."""
     if mount.filesystem == "fuseblk" or mount.filesystem in _FUSE_VIEWS:  # fuseblk: NTFS and exFAT on a local disk
         return False
     return mount.filesystem in _REMOTE or mount.filesystem == "fuse" or mount.filesystem.startswith("fuse.")
@@ -181,9 +185,11 @@ def _disk(mount: Mount, answer: os.statvfs_result | OSError | None, deadline: fl
     total: Fact[int]
     free: Fact[int]
     if answer is None:
-        total = free = Unknown(f"{mount.point} did not answer in {deadline:g} s")
+        total = free = Unknown(text("{path} did not answer in {seconds:g} s", path=mount.point, seconds=deadline))
     elif isinstance(answer, OSError):
-        total = free = Unknown(f"{mount.point} cannot be measured: {answer.strerror}")
+        total = free = Unknown(
+            text("the size of {path} cannot be read: {error}", path=mount.point, error=answer.strerror)
+        )
     else:
         total = Known(answer.f_blocks * answer.f_frsize, source="statvfs", unit="B")
         free = Known(answer.f_bavail * answer.f_frsize, source="statvfs", unit="B")
@@ -203,18 +209,23 @@ def _disk(mount: Mount, answer: os.statvfs_result | OSError | None, deadline: fl
 
 def _rotational(mount: Mount, root: Path) -> Fact[bool]:
     if is_remote(mount):
-        return Unknown("another machine's disk, or none: it is not told")
+        return Unknown(text("not known for a remote file system"))
     device = _block_device(mount, root)
     if device is None:
-        return Unknown(f"{without_credentials(mount.source)} is no block device that can be seen from here")
+        return Unknown(
+            text(
+                "{device} is not a visible block device",
+                device=without_credentials(mount.source),
+            )
+        )
     return _device_rotational(device, root)
 
 
 def _block_device(mount: Mount, root: Path) -> Path | None:
-    """The device's folder in sysfs: by its numbers, or by its name where the numbers are the file system's (btrfs)."""
+    """Find the device's folder in sysfs: by its numbers, or by its name where the numbers are virtual (btrfs)."""
     candidates = [root / "sys/dev/block" / mount.numbers] if mount.numbers else []
     if mount.source.startswith("/dev/"):
-        name = os.path.basename(os.path.realpath(root / mount.source.lstrip("/")))  # /dev/mapper/x leads to ../dm-0
+        name = os.path.basename(os.path.realpath(root / mount.source.lstrip("/")))  # /dev/mapper/x is a link to ../dm-0
         candidates.append(root / "sys/class/block" / name)
     return next((Path(os.path.realpath(path)) for path in candidates if os.path.exists(path)), None)
 
@@ -223,11 +234,11 @@ def _device_rotational(device: Path, root: Path) -> Fact[bool]:
     if os.path.exists(device / "partition"):
         device = device.parent
     slaves = names_in(device / "slaves", root)
-    if isinstance(slaves, Known) and slaves.value:  # RAID, LVM, encryption: as slow as the slowest beneath
-        beneath = [_device_rotational(Path(os.path.realpath(device / "slaves" / name)), root) for name in slaves.value]
+    if isinstance(slaves, Known) and slaves.value:  # RAID, LVM, encryption: as slow as the slowest disk below
+        below = [_device_rotational(Path(os.path.realpath(device / "slaves" / name)), root) for name in slaves.value]
         return next(
-            (fact for fact in beneath if isinstance(fact, Known) and fact.value),
-            next((fact for fact in beneath if isinstance(fact, Unknown)), beneath[0]),
+            (fact for fact in below if isinstance(fact, Known) and fact.value),
+            next((fact for fact in below if isinstance(fact, Unknown)), below[0]),
         )
     flag = read_text(device / "queue/rotational", root)
     if isinstance(flag, Unknown):
@@ -235,10 +246,16 @@ def _device_rotational(device: Path, root: Path) -> Fact[bool]:
     if flag.value == "0":
         return Known(False, source=f"/sys/class/block/{device.name}/queue/rotational")
     if flag.value != "1":
-        return Unknown(f"/sys/class/block/{device.name}/queue/rotational says {flag.value!r}")
+        return Unknown(
+            text(
+                "/sys/class/block/{name}/queue/rotational has the unexpected value {value!r}",
+                name=device.name,
+                value=flag.value,
+            )
+        )
     model = read_text(device / "device/model", root)
     if device.name.startswith(("vd", "xvd")) or (isinstance(model, Known) and _VIRTUAL_DISK.search(model.value)):
-        return Unknown(f"{device.name} is a virtual disk: what lies beneath is not told")
+        return Unknown(text("{name} is a virtual disk, which hides the physical disk", name=device.name))
     return Known(True, source=f"/sys/class/block/{device.name}/queue/rotational")
 
 
@@ -249,19 +266,19 @@ _LEVEL = re.compile(r"^(raid\d+|linear|multipath|faulty|container|external:.*)$"
 
 
 def read_raid(root: Path) -> Fact[tuple[RaidArray, ...]]:
-    """The arrays of the md driver."""
-    text = read_text(root / "proc/mdstat", root)
-    if isinstance(text, Known):
-        return Known(parse_mdstat(text.value), source=text.source)
+    """Read the arrays of the md driver."""
+    content = read_text(root / "proc/mdstat", root)
+    if isinstance(content, Known):
+        return Known(parse_mdstat(content.value), source=content.source)
     if os.path.exists(root / "proc/self") and not os.path.lexists(root / "proc/mdstat"):
         return Known((), source="no /proc/mdstat: the md driver is not loaded")
-    return text
+    return content
 
 
-def parse_mdstat(text: str) -> tuple[RaidArray, ...]:
-    """The arrays in /proc/mdstat. One is degraded where a place is empty ([U_]) or a member failed ((F))."""
+def parse_mdstat(content: str) -> tuple[RaidArray, ...]:
+    """Parse /proc/mdstat. An array is degraded if a member is missing ([U_]) or failed ((F))."""
     arrays: list[RaidArray] = []
-    for block in re.split(r"\n(?=\S)", text):
+    for block in re.split(r"\n(?=\S)", content):
         head, _, rest = block.partition("\n")
         name, colon, description = head.partition(" : ")
         if not colon or not name.startswith("md"):

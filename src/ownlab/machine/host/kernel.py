@@ -1,4 +1,4 @@
-"""What the kernel knows of accelerators: PCI devices, modules, direct paths to storage and network, its log."""
+"""What the kernel shows of accelerators: PCI devices, modules, direct paths to storage and network, its log."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.files import names_in, read_text
 from ownlab.machine.records import Network, PciDevice
 from ownlab.processes import runner
+from ownlab.text import text
 
 __all__ = ["read_kernel_log", "read_modules", "read_network", "read_pci", "relevant_lines"]
 
@@ -43,18 +44,18 @@ _MODULES = (
 _LOG_DEADLINE = 3.0
 _LOG_LINES = 200
 _LOG_LINE_LENGTH = 500
-# A PCIe bus error is the bus's own and may come by thousands; a program's bus error is what /dev/shm causes.
+# A PCIe bus error comes from the bus itself, sometimes by the thousand; a program's bus error comes from a full /dev/shm.
 _RELEVANT = re.compile(
     r"NVRM|\bXid\b|nvidia|nouveau|amdgpu|davinci|ascend|request_free_mem_region|(?<!PCIe )bus error"
     r"|out of memory: killed process|oom-kill|module verification failed|unsigned module|key was rejected",
     re.IGNORECASE,
 )
-# The kernel repeats its boot parameters, among which may be secrets.
+# The kernel logs its boot parameters, which may contain secrets.
 _PRIVATE = re.compile(r"command line", re.IGNORECASE)
 
 
 def read_pci(root: Path) -> Fact[tuple[PciDevice, ...]]:
-    """Display controllers and accelerators, whether or not a driver serves them."""
+    """List display controllers and accelerators, with or without a driver."""
     folder = root / "sys/bus/pci/devices"
     names = names_in(folder, root)
     if isinstance(names, Unknown):
@@ -71,25 +72,25 @@ def read_pci(root: Path) -> Fact[tuple[PciDevice, ...]]:
 def _driver(device: Path) -> str | None:
     try:
         return os.path.basename(os.readlink(device / "driver"))
-    except OSError:  # no link: no driver is bound
+    except OSError:  # no link means that no driver is bound
         return None
 
 
 def read_modules(root: Path) -> Fact[tuple[str, ...]]:
-    """Which of the modules that matter are loaded or built in."""
-    text = read_text(root / "proc/modules", root)
-    loaded = {line.split(" ")[0] for line in text.value.splitlines()} if isinstance(text, Known) else set()
+    """List the relevant modules that are loaded or built in."""
+    content = read_text(root / "proc/modules", root)
+    loaded = {line.split(" ")[0] for line in content.value.splitlines()} if isinstance(content, Known) else set()
     listed = names_in(root / "sys/module", root)
-    if isinstance(listed, Unknown) and isinstance(text, Unknown):
-        return text
-    # /sys/module has what is built in as well, and all there is on a kernel without loadable modules.
+    if isinstance(listed, Unknown) and isinstance(content, Unknown):
+        return content
+    # /sys/module also lists built-in modules; it is all there is on a kernel without loadable modules.
     present = loaded | set(listed.value if isinstance(listed, Known) else ())
-    source = text.source if isinstance(text, Known) else "/sys/module"
+    source = content.source if isinstance(content, Known) else "/sys/module"
     return Known(tuple(name for name in _MODULES if name in present), source=source)
 
 
 def read_network(root: Path) -> Network:
-    """What lets cards reach storage and other machines without the CPU."""
+    """Read what lets cards reach storage and other machines without the CPU."""
     modules = read_modules(root)
     rdma = _class_devices("infiniband", root)
     return Network(
@@ -119,7 +120,7 @@ def _gpudirect_rdma(rdma: Fact[tuple[str, ...]], modules: Fact[tuple[str, ...]],
             return Known(True, source=f"module {module}")
     version = read_text(root / "proc/driver/nvidia/version", root)
     if "nvidia" in modules.value and isinstance(version, Known) and "Open Kernel Module" in version.value:
-        return Unknown("nvidia_peermem is not loaded; the open kernel module may serve it through dma-buf")
+        return Unknown(text("nvidia_peermem is not loaded, but the open kernel module may support it through dma-buf"))
     return Known(False, source="no nvidia_peermem, and no open NVIDIA kernel module")
 
 
@@ -130,27 +131,35 @@ def _gpudirect_storage(modules: Fact[tuple[str, ...]]) -> Fact[bool]:
 
 
 def read_kernel_log() -> Fact[tuple[str, ...]]:
-    """The last lines of the running kernel's log that speak of accelerators or of killed programs."""
-    first = _log_of(["dmesg"])
+    """Read the last lines of the running kernel's log about accelerators or killed programs."""
+    first = _run_log_command(["dmesg"])
     if isinstance(first, Known):
         return first
-    second = _log_of(["journalctl", "-k", "-b", "--no-pager", "--no-hostname", "-n", "2000"])
-    return second if isinstance(second, Known) else Unknown(f"{first.reason}; {second.reason}")
+    second = _run_log_command(["journalctl", "-k", "-b", "--no-pager", "--no-hostname", "-n", "2000"])
+    return (
+        second
+        if isinstance(second, Known)
+        else Unknown(text("{first}; {second}", first=first.reason, second=second.reason))
+    )
 
 
-def _log_of(command: list[str]) -> Fact[tuple[str, ...]]:
+def _run_log_command(command: list[str]) -> Fact[tuple[str, ...]]:
     try:
         ran = runner.run(command, deadline=_LOG_DEADLINE)
     except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
-    lines = [line for line in ran.stdout.splitlines() if not line.startswith("-- ")]  # journalctl's own remarks
+    lines = [line for line in ran.stdout.splitlines() if not line.startswith("-- ")]  # journalctl's own headings
     if ran.returncode != 0 or not lines:
-        words = ran.output.splitlines()[0].strip(" -") if ran.output else "said nothing"
-        return Unknown(words if words.startswith(command[0]) else f"{command[0]}: {words}")
+        message = ran.output.splitlines()[0].strip(" -") if ran.output else text("no output")
+        return Unknown(
+            message
+            if message.startswith(command[0])
+            else text("{command}: {message}", command=command[0], message=message)
+        )
     return Known(relevant_lines(lines), source=" ".join(command))
 
 
 def relevant_lines(lines: list[str]) -> tuple[str, ...]:
-    """The last lines that matter, each cut to a length that can be shown."""
+    """Select the last relevant lines, each cut to a length that can be shown."""
     relevant = [line[:_LOG_LINE_LENGTH] for line in lines if _RELEVANT.search(line) and not _PRIVATE.search(line)]
     return tuple(relevant[-_LOG_LINES:])

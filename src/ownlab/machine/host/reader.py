@@ -1,4 +1,4 @@
-"""The host: its system, processor, memory, disks, and what the kernel says of its accelerators."""
+"""Reads the host: its operating system, CPU, memory, disks, and what the kernel shows of accelerators."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from ownlab.machine.host.operating_system import (
     read_user_is_root,
 )
 from ownlab.machine.records import Host
+from ownlab.text import text
 
 __all__ = ["read_host"]
 
 
 def read_host(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Host:
-    """The host as it is now, or the recorded Linux machine whose files lie under `root`: then no program is run."""
+    """Read this host, or a recorded Linux machine whose files lie under `root`; for that, no program is run."""
     live = root == Path("/")
     if live and not sys.platform.startswith("linux"):
-        # psutil costs 30 ms to import, and Linux has it all in files.
-        from ownlab.machine.host.macos_windows import read_elsewhere
+        # On Linux, everything is in files: psutil would take 30 ms to import.
+        from ownlab.machine.host.macos_windows import read_macos_or_windows
 
-        return read_elsewhere("windows" if sys.platform == "win32" else sys.platform, environ)
-    log: Fact[tuple[str, ...]] = Unknown("only the running kernel has a log")
+        return read_macos_or_windows("windows" if sys.platform == "win32" else sys.platform, environ)
+    log: Fact[tuple[str, ...]] = Unknown(text("only a running kernel has a log"))
     return Host(
         system=read_system(root),
         family=Known("linux", source="sys.platform" if live else "a recorded Linux machine"),

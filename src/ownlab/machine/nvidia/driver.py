@@ -1,4 +1,4 @@
-"""What the file system says of NVIDIA's driver: kernel module, libraries, device files; nothing is started for it."""
+"""NVIDIA's driver as the file system shows it: kernel module, libraries, device files. No program is run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ownlab.machine.facts import Fact, Known, Unknown, first_known, value_of
+from ownlab.machine.files import Tree
 from ownlab.machine.records import DeviceFile, Nvidia
+from ownlab.text import text
 
 __all__ = ["has_sign", "library_version", "read_driver", "surely_no_card"]
 
@@ -32,13 +34,13 @@ _DISPLAY_CLASS = "0x03"  # PCI base class of display controllers; NVIDIA also ma
 
 
 def has_sign(root: Path, environ: Mapping[str, str]) -> bool:
-    """Whether anything here speaks of NVIDIA: a driver, its tool, its libraries, or a card without any of them."""
+    """Return whether there is any sign of NVIDIA: a driver, its tool, its libraries, or a card without a driver."""
     device_files = [file.path for file in value_of(_read_device_files(root)) or ()]
     libraries = [name for _, name in _library_files(root, environ)]
     return (
         os.path.exists(root / "proc/driver/nvidia")
         or any(path != _WSL for path in device_files)
-        or (_WSL in device_files and bool(libraries))  # it serves the cards of every vendor
+        or (_WSL in device_files and bool(libraries))  # this device serves the cards of every vendor
         or shutil.which("nvidia-smi", path=environ.get("PATH", os.defpath)) is not None
         or any(name.startswith("libnvidia-ml.so") for name in libraries)
         or _loader_knows(root)
@@ -47,10 +49,10 @@ def has_sign(root: Path, environ: Mapping[str, str]) -> bool:
 
 
 def surely_no_card(root: Path) -> bool:
-    """Whether there can be no card, whatever libraries lie around: a GPU's image on a machine without one, say.
+    """Return whether there is certainly no card, even if libraries exist (a GPU image on a machine without a GPU).
 
-    So it is where the PCI bus can be listed and shows none, nor is there a driver that shows cards in another way:
-    a sandbox may hide the bus, WSL has none, and Jetson's GPU is not on it.
+    This is the case if the PCI bus can be listed and shows no card, and no driver shows cards in another way: a sandbox
+    may hide the bus, WSL has no bus, and Jetson's GPU is not on it.
     """
     try:
         names = os.listdir(root / "dev")
@@ -61,7 +63,7 @@ def surely_no_card(root: Path) -> bool:
 
 
 def read_driver(root: Path, environ: Mapping[str, str]) -> Nvidia:
-    """The driver's facts that need no NVML, so that they are there when NVML fails."""
+    """Read the driver's facts that do not need NVML, so that they are known even if NVML fails."""
     module_version, module_flavour = _read_module(root)
     return Nvidia(
         driver=module_version,
@@ -74,17 +76,17 @@ def read_driver(root: Path, environ: Mapping[str, str]) -> Nvidia:
 
 
 def library_version(path: str) -> Fact[str]:
-    """The version in the name of a driver library: /usr/lib/libnvidia-ml.so.580.159.04."""
+    """Parse the version in the name of a driver library: /usr/lib/libnvidia-ml.so.580.159.04."""
     match = _VERSIONED.search(path)
     if match is None:
-        return Unknown(f"the name of {path} carries no version")
+        return Unknown(text("the file name {path} has no version", path=path))
     return Known(match.group(1), source=path)
 
 
 def _read_module(root: Path) -> tuple[Fact[str], Fact[str]]:
-    """Version and flavour of the kernel module that is loaded, which may differ from the one installed."""
-    version = _read(root, "/sys/module/nvidia/version")
-    banner = _read(root, "/proc/driver/nvidia/version")
+    """Read version and flavour of the loaded kernel module, which may differ from the installed one."""
+    version = Tree(root).text("/sys/module/nvidia/version")
+    banner = Tree(root).text("/proc/driver/nvidia/version")
     if isinstance(banner, Unknown):
         return version, banner
     first_line = banner.value.partition("\n")[0]
@@ -92,33 +94,25 @@ def _read_module(root: Path) -> tuple[Fact[str], Fact[str]]:
     if match is not None:
         version = first_known(version, Known(match.group(), source=banner.source))
     if "Kernel Module" not in first_line:
-        return version, Unknown(f"{banner.source} names no kernel module: {first_line[:100]!r}")
+        return version, Unknown(
+            text("{source} names no kernel module: {first_line!r}", source=banner.source, first_line=first_line[:100])
+        )
     flavour = "open" if "Open Kernel Module" in first_line else "proprietary"
     return version, Known(flavour, source=banner.source)
 
 
-def _read(root: Path, path: str) -> Known[str] | Unknown:
-    try:
-        text = (root / path[1:]).read_text(errors="replace").strip()
-    except FileNotFoundError:
-        return Unknown(f"{path} does not exist")
-    except OSError as exc:
-        return Unknown(f"{path} cannot be read: {exc.strerror}")
-    return Known(text, source=path) if text else Unknown(f"{path} is empty")
-
-
 def _read_profiling(root: Path) -> Fact[bool]:
-    params = _read(root, "/proc/driver/nvidia/params")
+    params = Tree(root).text("/proc/driver/nvidia/params")
     if isinstance(params, Unknown):
         return params
     match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", params.value, re.MULTILINE)
     if match is None:
-        return Unknown(f"{params.source} has no RmProfilingAdminOnly")
+        return Unknown(text("{source} has no RmProfilingAdminOnly", source=params.source))
     return Known(match.group(1) != "0", source=params.source)
 
 
 def _device_names(root: Path) -> list[str]:
-    """/dev/nvidia0, nvidiactl, nvidia-uvm, …; under WSL /dev/dxg stands for all of them."""
+    """List nvidia0, nvidiactl, nvidia-uvm, …; WSL has only dxg."""
     dev = root / "dev"
     if not os.path.isdir(dev):  # Windows
         return []
@@ -130,7 +124,7 @@ def _read_device_files(root: Path) -> Fact[tuple[DeviceFile, ...]]:
     try:
         names = _device_names(root)
     except OSError as exc:
-        return Unknown(f"/dev cannot be listed: {exc.strerror}")
+        return Unknown(text("/dev cannot be listed: {error}", error=exc.strerror))
     dev = root / "dev"
     return Known(
         tuple(
@@ -153,34 +147,34 @@ def _library_files(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def _read_library_version(root: Path, environ: Mapping[str, str]) -> Fact[str]:
-    """libnvidia-ml before libcuda: of the latter a compatibility package may bring one of another version."""
+    """Read the version of libnvidia-ml, else of libcuda, which a compatibility package may bring in another version."""
     files = list(_library_files(root, environ))
     for library in ("libnvidia-ml.so", "libcuda.so"):
         for folder, name in files:
             if name == f"{library}.1":
-                found = _target_version(root, folder, name)
-                if isinstance(found, Known):
-                    return found
+                target = _target_version(root, folder, name)
+                if isinstance(target, Known):
+                    return target
         versions = [library_version(f"{folder}/{name}") for folder, name in files if name.startswith(library)]
         for version in versions:
             if isinstance(version, Known):
                 return version
     if files:
-        return Unknown(f"the name of {'/'.join(files[0])} carries no version")
-    return Unknown("no libnvidia-ml.so or libcuda.so in the usual folders")
+        return Unknown(text("the file name {path} has no version", path="/".join(files[0])))
+    return Unknown(text("the usual folders have no libnvidia-ml.so or libcuda.so"))
 
 
 def _target_version(root: Path, folder: str, name: str) -> Fact[str]:
-    """What libnvidia-ml.so.1 points to: after an upgrade, files of the old version may lie beside it."""
+    """Read the version that libnvidia-ml.so.1 links to: after an upgrade, files of the old version may remain."""
     try:
         target = os.readlink(root / folder[1:] / name)
     except OSError:
-        return Unknown(f"{folder}/{name} is not a link")
+        return Unknown(text("{folder}/{name} is not a link", folder=folder, name=name))
     return library_version(os.path.normpath(os.path.join(folder, target)))
 
 
 def _loader_knows(root: Path) -> bool:
-    """The loader's cache lists every library that it finds, wherever it is."""
+    """Return whether the loader's cache lists NVML: it has every library, in any folder."""
     try:
         return b"libnvidia-ml.so" in (root / "etc/ld.so.cache").read_bytes()
     except OSError:
@@ -188,20 +182,14 @@ def _loader_knows(root: Path) -> bool:
 
 
 def _on_pci_bus(root: Path) -> bool | None:
-    """Whether a card of NVIDIA's is there, with or without a driver; None where the bus cannot be listed."""
-    folder = root / "sys/bus/pci/devices"
+    """Return whether the bus has an NVIDIA card, with or without a driver; None if it cannot be listed."""
+    tree, folder = Tree(root), "/sys/bus/pci/devices"
     try:
-        names = os.listdir(folder)
+        names = os.listdir(tree.at(folder))
     except OSError:
         return None
     return any(
-        _line(folder / name / "vendor") == "0x10de" and _line(folder / name / "class").startswith(_DISPLAY_CLASS)
+        tree.word(f"{folder}/{name}/vendor") == "0x10de"
+        and tree.word(f"{folder}/{name}/class").startswith(_DISPLAY_CLASS)
         for name in names
     )
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:  # a device that was removed meanwhile is no sign of anything
-        return ""

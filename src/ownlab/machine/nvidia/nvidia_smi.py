@@ -1,4 +1,7 @@
-"""Reads one <gpu> of nvidia-smi's XML; elements were renamed and moved with the drivers, so most have several paths."""
+"""Parses the output of `nvidia-smi -q -x` of any driver since 390, complete or truncated.
+
+Elements were renamed and moved over the years, so most facts have several paths.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ from ownlab.errors import InputError, NotRecognised
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.nvidia.processes import short_command
 from ownlab.machine.records import Card, CardProcess, Clocks, Ecc, MigInstance, Nvidia, Pcie
+from ownlab.text import plural, text
 from ownlab.units import parse_bytes
 
 __all__ = ["SOURCE", "Reader", "parse", "read_card"]
 
 N = TypeVar("N", int, float)
 
-# What stands where a value should, in brackets or without.
+# What nvidia-smi prints in place of a value, with or without brackets.
 _NO_VALUE = frozenset(
     (
         "",
@@ -54,18 +58,22 @@ _NO = ("disabled", "no")
 
 
 class Reader:
-    """Facts out of an element, by path; of several paths the first that has a value counts."""
+    """Reads facts from an element by path. Of several paths, the first that has a value counts."""
 
     def __init__(self, element: Element, source: str) -> None:
         self.element = element
         self.source = source
 
     def text(self, *paths: str) -> Fact[str]:
-        said = [_said(found) for found in map(self._find, paths) if found is not None]
-        for words in said:
-            if _plain(words) not in _NO_VALUE:
-                return Known(words, source=self.source)
-        return Unknown(f'nvidia-smi says "{said[0]}"' if said else f"this output of nvidia-smi has no {paths[-1]}")
+        values = [_text(element) for element in map(self._find, paths) if element is not None]
+        for value in values:
+            if _plain(value) not in _NO_VALUE:
+                return Known(value, source=self.source)
+        return Unknown(
+            text('nvidia-smi reports "{value}"', value=values[0])
+            if values
+            else text("this output of nvidia-smi has no {element}", element=paths[-1])
+        )
 
     def whole(self, unit: str | None, *paths: str) -> Fact[int]:
         return self._number(int, unit, *paths)
@@ -74,31 +82,31 @@ class Reader:
         return self._number(float, unit, *paths)
 
     def total(self, *paths: str) -> Fact[int]:
-        """The sum over those of the paths that have a number."""
+        """Sum the numbers at those of the paths that have one."""
         counts = [self.whole(None, path) for path in paths]
         known = [count.value for count in counts if isinstance(count, Known)]
         return Known(sum(known), source=self.source) if known else self.whole(None, *paths)
 
     def size(self, *paths: str) -> Fact[int]:
-        """In bytes; nvidia-smi writes "143771 MiB"."""
+        """Read a size in bytes; nvidia-smi writes "143771 MiB"."""
         fact = self.text(*paths)
         if isinstance(fact, Unknown):
             return fact
         try:
             return Known(parse_bytes(fact.value), source=self.source, unit="B")
         except ValueError:
-            return Unknown(f'nvidia-smi says "{fact.value}"')
+            return Unknown(text('nvidia-smi reports "{value}"', value=fact.value))
 
     def flag(self, *paths: str) -> Fact[bool]:
         fact = self.text(*paths)
         if isinstance(fact, Unknown):
             return fact
         if fact.value.lower() not in (*_YES, *_NO):
-            return Unknown(f'nvidia-smi says "{fact.value}"')
+            return Unknown(text('nvidia-smi reports "{value}"', value=fact.value))
         return Known(fact.value.lower() in _YES, source=self.source)
 
     def kebab(self, *paths: str) -> Fact[str]:
-        """ "Exclusive_Process" -> "exclusive-process"; "In Progress" -> "in-progress"."""
+        """Read "Exclusive_Process" as "exclusive-process", and "In Progress" as "in-progress"."""
         fact = self.text(*paths)
         if isinstance(fact, Unknown):
             return fact
@@ -112,10 +120,10 @@ class Reader:
         try:
             return Known(kind(match.group(1) if match else fact.value), source=self.source, unit=unit)
         except ValueError:
-            return Unknown(f'nvidia-smi says "{fact.value}"')
+            return Unknown(text('nvidia-smi reports "{value}"', value=fact.value))
 
     def _find(self, path: str) -> Element | None:
-        """The element at the path; or one above it, where that says "N/A" instead of holding anything."""
+        """Find the element at the path, or the one above it if that says "N/A" and has no children."""
         element = self.element
         for tag in path.split("/"):
             below = element.find(tag)
@@ -125,16 +133,16 @@ class Reader:
         return element
 
 
-def _said(element: Element) -> str:
+def _text(element: Element) -> str:
     return (element.text or "").strip()
 
 
-def _plain(words: str) -> str:
-    return words.strip("[]").lower()
+def _plain(value: str) -> str:
+    return value.strip("[]").lower()
 
 
 def read_card(element: Element, index: int, source: str) -> Card:
-    """A <gpu> element as a card."""
+    """Read a <gpu> element as a card."""
     read = Reader(element, source)
     name = element.get("id")
     return Card(
@@ -144,11 +152,11 @@ def read_card(element: Element, index: int, source: str) -> Card:
         uuid=read.text("uuid"),
         bus_id=Known(name, source=source) if name else read.text("pci/pci_bus_id"),
         architecture=read.text("product_architecture"),
-        compute_capability=Unknown("nvidia-smi -q -x does not tell it"),
+        compute_capability=Unknown(text("nvidia-smi -q -x does not report it")),
         memory_total=read.size("fb_memory_usage/total", "memory_usage/total"),
         memory_used=read.size("fb_memory_usage/used", "memory_usage/used"),
         utilisation=read.whole("%", "utilization/gpu_util"),
-        # Drivers from 535 tell the card from the module that it sits on (Grace Hopper), whose figures are left aside.
+        # Drivers since 535 also report the module that the card sits on (Grace Hopper); those figures are not used.
         power_draw=read.decimal(
             "W",
             "gpu_power_readings/power_draw",
@@ -204,19 +212,19 @@ def _read_throttle_reasons(read: Reader) -> Fact[tuple[str, ...]]:
         if reasons is None:
             continue
         if len(reasons) == 0:
-            return Unknown(f'nvidia-smi says "{_said(reasons)}"')
+            return Unknown(text('nvidia-smi reports "{value}"', value=_text(reasons)))
         prefix = f"clocks_{kind}_reason_"
-        active = [each.tag.removeprefix(prefix) for each in reasons if _said(each) == "Active"]
+        active = [each.tag.removeprefix(prefix) for each in reasons if _text(each) == "Active"]
         return Known(
             tuple(_THROTTLE_NAMES.get(name, name.replace("_", "-")) for name in active),
             source=read.source,
         )
-    return Unknown("this output of nvidia-smi has no clocks_event_reasons")
+    return Unknown(text("this output of nvidia-smi has no clocks_event_reasons"))
 
 
 def _read_ecc(read: Reader) -> Ecc:
-    # Three layouts: single_bit and double_bit until Volta; then by memory; from driver 560 SRAM's uncorrectable ones
-    # by how they were found.
+    # Three layouts: single_bit and double_bit until Volta; then by memory; since driver 560, SRAM's uncorrectable errors
+    # by how they were detected.
     volatile = "ecc_errors/volatile"
     return Ecc(
         enabled=read.flag("ecc_mode/current_ecc"),
@@ -245,64 +253,64 @@ def _read_ecc(read: Reader) -> Ecc:
 def _read_mig_instances(read: Reader) -> Fact[tuple[MigInstance, ...]]:
     devices = read.element.find("mig_devices")
     if devices is None:
-        return Unknown("this output of nvidia-smi has no mig_devices")
-    card = _said(uuid) if (uuid := read.element.find("uuid")) is not None else "GPU"
+        return Unknown(text("this output of nvidia-smi has no mig_devices"))
+    card = _text(uuid) if (uuid := read.element.find("uuid")) is not None else "GPU"
     return Known(tuple(_read_mig_instance(Reader(each, read.source), card) for each in devices), source=read.source)
 
 
 def _read_mig_instance(read: Reader, card: str) -> MigInstance:
-    """Most drivers leave the UUID of an instance out of the XML; then it is named as drivers before 470 did."""
+    """Most drivers leave the UUID of an instance out of the XML; it is then named as drivers before 470 did."""
     numbers = (read.text("gpu_instance_id"), read.text("compute_instance_id"))
     parts = "/".join(number.value if isinstance(number, Known) else "?" for number in numbers)
     uuid = read.text("uuid")
     return MigInstance(
         uuid=uuid.value if isinstance(uuid, Known) else f"MIG-{card}/{parts}",
-        profile=Unknown("nvidia-smi -q -x does not tell it: nvidia-smi -L does"),
+        profile=Unknown(text("nvidia-smi -q -x does not report it; nvidia-smi -L does")),
         memory_total=read.size("fb_memory_usage/total"),
         memory_used=read.size("fb_memory_usage/used"),
     )
 
 
 def _read_health(read: Reader) -> Fact[str]:
-    """ "OK", or what stands in place of figures that every working card has."""
+    """Return "OK", or what is reported in place of values that every working card has."""
     for each in read.element.iter():
-        if _plain(_said(each)) in _DEAD:
-            return Known(_said(each).strip("[]"), source=read.source)
+        if _plain(_text(each)) in _DEAD:
+            return Known(_text(each).strip("[]"), source=read.source)
     for path in _BASIC:
-        found = read.element.find(path)
-        if found is not None and _plain(_said(found)) in _FAULTY:
-            return Known(_said(found).strip("[]"), source=read.source)
+        element = read.element.find(path)
+        if element is not None and _plain(_text(element)) in _FAULTY:
+            return Known(_text(element).strip("[]"), source=read.source)
     if read.flag("gpu_reset_status/reset_required") == Known(True, source=read.source):
         return Known("GPU requires reset", source=read.source)
     action = read.text("gpu_recovery_action")
     if isinstance(action, Known):
         return Known(f"recovery action: {action.value}", source=read.source)
     if isinstance(read.size("fb_memory_usage/total"), Unknown):
-        return Unknown("too little of this card stands in the output")
+        return Unknown(text("the output has too little about this card"))
     return Known("OK", source=read.source)
 
 
 def _read_processes(read: Reader) -> Fact[tuple[CardProcess, ...]]:
     listed = read.element.find("processes")
     if listed is None:
-        return Unknown("this output of nvidia-smi has no processes")
-    if len(listed) == 0 and _said(listed):
-        return Unknown(f'nvidia-smi says "{_said(listed)}"')
-    found = (_read_process(Reader(each, read.source)) for each in listed.findall("process_info"))
-    return Known(tuple(process for process in found if process is not None), source=read.source)
+        return Unknown(text("this output of nvidia-smi has no processes"))
+    if len(listed) == 0 and _text(listed):
+        return Unknown(text('nvidia-smi reports "{value}"', value=_text(listed)))
+    processes = (_read_process(Reader(each, read.source)) for each in listed.findall("process_info"))
+    return Known(tuple(process for process in processes if process is not None), source=read.source)
 
 
 def _read_process(read: Reader) -> CardProcess | None:
     pid = read.whole(None, "pid")
     if isinstance(pid, Unknown):
-        return None  # made unreadable by whoever pasted it
+        return None  # redacted by the user who pasted it
     kind = read.text("type")
     command = read.text("process_name")
     if isinstance(command, Known):
         command = Known(short_command([command.value]), source=read.source)
     return CardProcess(
         pid=pid.value,
-        # C, G, C+G, M+C: one that also draws counts with those that compute
+        # C, G, C+G, M+C: a process that computes and draws counts as compute
         kind="graphics" if isinstance(kind, Known) and kind.value == "G" else "compute",
         memory=read.size("used_memory"),
         command=command,
@@ -314,38 +322,45 @@ _START = "<nvidia_smi_log"
 _END = "</nvidia_smi_log>"
 
 
-def parse(text: str, source: str = SOURCE) -> tuple[Nvidia, tuple[Card, ...]]:
-    """The driver and the cards in it. Where the text is cut, what is whole; `Nvidia.smi` then says that it is cut.
+def parse(content: str, source: str = SOURCE) -> tuple[Nvidia, tuple[Card, ...]]:
+    """Parse the driver and the cards. Of truncated XML, the complete part is read, and `Nvidia.smi` has the reason.
 
-    Raises NotRecognised where this is not nvidia-smi's XML, and InputError where it declares entities.
+    Raises NotRecognised if this is not nvidia-smi's XML, and InputError if it declares entities.
     """
-    start = text.find(_START)
+    start = content.find(_START)
     if start < 0:
-        raise NotRecognised("there is no <nvidia_smi_log> in this text")
-    # Ten lines of nested entities can fill the memory, and nvidia-smi declares none. What stands before the root is
-    # not even given to the parser, its DOCTYPE included.
-    if "<!ENTITY" in text[:start]:
-        raise InputError("the XML declares entities, which nvidia-smi never does: it is not read")
-    end = text.find(_END, start)
-    log, cut = _read_log(text[start : end + len(_END)] if end >= 0 else text[start:])
+        raise NotRecognised(text("this text has no <nvidia_smi_log>"))
+    # Ten lines of nested entities can fill the memory, and nvidia-smi declares none. The parser does not even get what
+    # comes before the root, such as the DOCTYPE.
+    if "<!ENTITY" in content[:start]:
+        raise InputError(text("the XML declares entities, which nvidia-smi never does; ownlab does not read it"))
+    end = content.find(_END, start)
+    log, error = _read_log(content[start : end + len(_END)] if end >= 0 else content[start:])
     reader = Reader(log, source)
-    # From driver 610 on the old names carry a note, "610.62 [Deprecated; …]", or stand no more.
+    # Since driver 610, the old names carry a note, "610.62 [Deprecated; …]", or are gone.
     driver = _version(reader.text("kmd_version", "driver_version"))
     cards = tuple(read_card(element, index, source) for index, element in enumerate(log.findall("gpu")))
-    smi: Fact[str] = driver  # nvidia-smi comes with the driver, and refuses to work with another
-    if cut is not None:
-        smi = Unknown(f"the XML is cut or damaged ({cut}); what is known of {len(cards)} card(s) stands before that")
+    smi: Fact[str] = driver  # nvidia-smi comes with the driver and works with no other
+    if error is not None:
+        smi = Unknown(
+            plural(
+                len(cards),
+                "the XML is cut or damaged ({error}); one card before that point was read",
+                "the XML is cut or damaged ({error}); {n} cards before that point were read",
+                error=error,
+            )
+        )
     return Nvidia(driver=driver, cuda=_version(reader.text("cuda_umd_version", "cuda_version")), smi=smi), cards
 
 
 def _read_log(xml: str) -> tuple[Element, str | None]:
-    """The tree without the element in which the text breaks off, and where it does."""
+    """Parse the tree without the element in which the text ends, and return the error if it is truncated."""
     parser: XMLPullParser[Element] = XMLPullParser(events=("start", "end"))
     parser.feed(xml)
     open_elements: list[Element] = []
     root: Element | None = None
     try:
-        # A cast: typeshed also lists the events that were not asked for.
+        # A cast, because typeshed also lists events that were not requested.
         for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
             if event == "end":
                 open_elements.pop()
@@ -355,16 +370,16 @@ def _read_log(xml: str) -> tuple[Element, str | None]:
         parser.close()
     except ParseError as exc:
         if root is None:
-            raise NotRecognised(f"the XML cannot be read: {exc}") from exc
+            raise NotRecognised(text("the XML cannot be read: {error}", error=exc)) from exc
         _drop_broken(open_elements)
         return root, str(exc)
     if root is None:
-        raise NotRecognised("the XML is empty")
+        raise NotRecognised(text("the XML is empty"))
     return root, None
 
 
 def _drop_broken(open_elements: list[Element]) -> None:
-    """Of root, gpu, processes, process_info, … drop what is below the card: half a list would look like a whole one."""
+    """Drop the incomplete element below the card: half a list would look like a complete one."""
     depth = 1 if open_elements[1:2] and open_elements[1].tag == "gpu" else 0
     if len(open_elements) > depth + 1:
         open_elements[depth].remove(open_elements[depth + 1])
@@ -375,5 +390,5 @@ def _version(fact: Fact[str]) -> Fact[str]:
         return fact
     match = re.match(r"\d+\.\d+(?:\.\d+)?", fact.value)
     if match is None:
-        return Unknown(f'nvidia-smi says "{fact.value[:100]}"')
+        return Unknown(text('nvidia-smi reports "{value}"', value=fact.value[:100]))
     return Known(match.group(), source=fact.source)

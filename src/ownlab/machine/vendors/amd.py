@@ -1,4 +1,4 @@
-"""AMD cards as the kernel shows them (sysfs and KFD), and ROCm as far as it is installed. No library is loaded."""
+"""AMD cards as the kernel shows them (sysfs and KFD), and the installed ROCm. No library is loaded."""
 
 from __future__ import annotations
 
@@ -9,65 +9,71 @@ from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.files import Tree
 from ownlab.machine.records import Amd, Card, CardProcess, Clocks, Ecc
 from ownlab.machine.vendors.sysfs import link, pci_name, sensor
+from ownlab.text import text
 
 __all__ = ["decode_gfx", "read_amd"]
 
 _DRM = "/sys/class/drm"
 _KFD = "/sys/class/kfd/kfd"
-# Newer kernels give graphics inside a processor a KFD node of their own, without cores. What LLVM's AMDGPUUsage.rst
-# lists as APU (read 2026-11-15), of those that KFD serves: Kaveri to Strix.
+# Newer kernels give integrated graphics their own KFD node, without CPU cores. What LLVM's AMDGPUUsage.rst lists as APU
+# (read 2026-11-15) and KFD supports: Kaveri to Strix.
 _APUS = frozenset(
     (
         *("gfx700", "gfx801", "gfx810", "gfx902", "gfx909", "gfx90c"),
         *("gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150", "gfx1152", "gfx1153"),
     )
 )
-# Instinct MI300A, and Strix Halo, which ROCm serves: parts of a processor that are made for this work.
-_TRAINS = frozenset(("gfx942", "gfx1151"))
+# Instinct MI300A and Strix Halo, which ROCm supports: integrated, but made for compute.
+_COMPUTE_APUS = frozenset(("gfx942", "gfx1151"))
 # libdrm's own list, "74A1,\t00,\tAMD Instinct MI300X": device, revision, name.
 _AMDGPU_IDS = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 
 
 def read_amd(root: Path = Path("/")) -> tuple[Amd, tuple[Card, ...]]:
-    """AMD's driver and ROCm, and each AMD card that the kernel drives, in the order of its bus."""
+    """Read AMD's driver and ROCm, and each AMD card that the kernel drives, in bus order."""
     tree = Tree(root)
     devices = [f"{_DRM}/{name}/device" for name in tree.names(_DRM, r"card\d+")]
-    found = {tree.link_name(device): device for device in devices if _is_amd_card(tree, device)}
-    nodes = _kfd_nodes(tree) if found else {}
+    by_bus_id = {tree.link_name(device): device for device in devices if _is_amd_card(tree, device)}
+    nodes = _kfd_nodes(tree) if by_bus_id else {}
     cards = tuple(
-        _read_card(tree, index, bus_id, found[bus_id], nodes.get(bus_id)) for index, bus_id in enumerate(sorted(found))
+        _read_card(tree, index, bus_id, by_bus_id[bus_id], nodes.get(bus_id))
+        for index, bus_id in enumerate(sorted(by_bus_id))
     )
     return Amd(driver=_driver(tree), rocm=_rocm(tree), kfd=tree.device_file("/dev/kfd")), cards
 
 
 def decode_gfx(version: int) -> str:
-    """KFD's gfx_target_version as compilers write it: 90402 -> "gfx942", 90010 -> "gfx90a"."""
+    """Convert KFD's gfx_target_version to the compiler's name: 90402 -> "gfx942", 90010 -> "gfx90a"."""
     major, rest = divmod(version, 10000)
     minor, step = divmod(rest, 100)
     return f"gfx{major}{minor:x}{step:x}"
 
 
 def _is_integrated(node: dict[str, int] | None) -> bool:
-    """Graphics inside a processor. Without KFD it cannot be told: a carve-out of the memory looks like a card's own."""
+    """Return whether the graphics are part of the CPU. Without KFD, reserved system memory looks like a card's own."""
     if node is None:
         return False
     architecture = decode_gfx(node["gfx_target_version"])
-    if architecture in _TRAINS:
+    if architecture in _COMPUTE_APUS:
         return False
     return architecture in _APUS or bool(node.get("cpu_cores_count") and node.get("simd_count"))
 
 
 def _is_amd_card(tree: Tree, device: str) -> bool:
-    # 0x03….: display controller; 0x12….: processing accelerator, which Instinct cards without outputs are.
+    # 0x03….: display controller; 0x12….: processing accelerator, such as Instinct cards without display outputs.
     return tree.word(f"{device}/vendor") == "0x1002" and tree.word(f"{device}/class")[:4] in ("0x03", "0x12")
 
 
 def _driver(tree: Tree) -> Fact[str]:
     if not tree.exists("/sys/module/amdgpu"):
-        return Unknown("the kernel module amdgpu is not loaded")
+        return Unknown(text("the kernel module amdgpu is not loaded"))
     version = tree.text("/sys/module/amdgpu/version")
-    # Only AMD's own (DKMS) module has a version.
-    return version if isinstance(version, Known) else Unknown("amdgpu came with the kernel, and has no own version")
+    # Only the module in AMD's own package (DKMS) has a version.
+    return (
+        version
+        if isinstance(version, Known)
+        else Unknown(text("amdgpu is part of the kernel and has no version of its own"))
+    )
 
 
 def _rocm(tree: Tree) -> Fact[str]:
@@ -76,11 +82,11 @@ def _rocm(tree: Tree) -> Fact[str]:
         version = tree.text(f"{folder}/.info/version")
         if isinstance(version, Known):
             return Known(version.value.split("-")[0], source=version.source)  # "6.2.4-139": the rest is a build number
-    return Unknown("ROCm is not installed in /opt")
+    return Unknown(text("ROCm is not installed in /opt"))
 
 
 def _kfd_nodes(tree: Tree) -> dict[str, dict[str, int]]:
-    """What KFD, through which ROCm computes, knows of each GPU, by bus id. A card that is missing cannot compute."""
+    """Read each GPU's node in KFD, ROCm's kernel interface, by bus ID. ROCm cannot use a card without a node."""
     nodes = {}
     for name in tree.names(f"{_KFD}/topology/nodes", r"\d+"):
         folder = f"{_KFD}/topology/nodes/{name}"
@@ -106,7 +112,7 @@ def _read_card(tree: Tree, index: int, bus_id: str, device: str, node: dict[str,
         bus_id=Known(bus_id, source=_DRM),
         architecture=Known(decode_gfx(node["gfx_target_version"]), source=f"{_KFD}/topology")
         if node
-        else Unknown("KFD does not list this card, so ROCm cannot compute on it"),
+        else Unknown(text("KFD does not list this card, so ROCm cannot compute on it")),
         memory_total=tree.number(f"{device}/mem_info_vram_total", "B"),
         memory_used=tree.number(f"{device}/mem_info_vram_used", "B"),
         utilisation=tree.number(f"{device}/gpu_busy_percent", "%"),
@@ -114,7 +120,7 @@ def _read_card(tree: Tree, index: int, bus_id: str, device: str, node: dict[str,
         power_limit=sensor(tree, device, {"power1_cap": 10**6}, "W"),
         temperature=_temperature(tree, device),
         clocks=_clocks(tree, device),
-        # Cards with a switch of their own (Navi) show the link behind it: full speed in a slow slot is possible.
+        # Cards with their own PCIe switch (Navi) show the link behind it, which may be faster than the slot.
         pcie=link(tree, device),
         ecc=_ecc(tree, device),
         integrated=_is_integrated(node),
@@ -125,7 +131,7 @@ def _read_card(tree: Tree, index: int, bus_id: str, device: str, node: dict[str,
 
 def _name(tree: Tree, device: str) -> Fact[str]:
     model, revision = tree.word(f"{device}/device")[2:], tree.word(f"{device}/revision")[2:]
-    listed: Fact[str] = Unknown("no list of AMD's names is installed")
+    listed: Fact[str] = Unknown(text("no list of AMD's card names is installed"))
     for path in _AMDGPU_IDS:
         line = re.search(rf"^{model},\s*{revision},\s*(.+)$", tree.word(path), re.MULTILINE | re.IGNORECASE)
         if model and line:
@@ -135,12 +141,12 @@ def _name(tree: Tree, device: str) -> Fact[str]:
 
 def _uuid(tree: Tree, device: str) -> Fact[str]:
     fact = tree.text(f"{device}/unique_id")
-    # As rocminfo writes it, and as ROCR_VISIBLE_DEVICES takes it.
+    # As rocminfo writes it and ROCR_VISIBLE_DEVICES expects it.
     return Known(f"GPU-{fact.value}", source=fact.source) if isinstance(fact, Known) else fact
 
 
 def _temperature(tree: Tree, device: str) -> Fact[int]:
-    # Sensor 1 is the edge of the die, 2 its hottest point; data-centre cards have only the second.
+    # Sensor 1 is the edge of the die, 2 its hot spot; data-center cards have only the second.
     fact = sensor(tree, device, {"temp1_input": 1000, "temp2_input": 1000}, "°C")
     return Known(round(fact.value), source=fact.source, unit="°C") if isinstance(fact, Known) else fact
 
@@ -151,7 +157,9 @@ def _clocks(tree: Tree, device: str) -> Clocks:
         if isinstance(fact, Unknown):
             return fact
         levels = [int(level) for level in re.findall(r"(\d+)\s*mhz", fact.value, re.IGNORECASE)]
-        return Known(max(levels), source=path, unit="MHz") if levels else Unknown(f"{path} lists no clock")
+        return (
+            Known(max(levels), source=path, unit="MHz") if levels else Unknown(text("{path} lists no clock", path=path))
+        )
 
     def now(name: str) -> Fact[int]:
         fact = sensor(tree, device, {name: 10**6}, "MHz")
@@ -171,7 +179,7 @@ def _ecc(tree: Tree, device: str) -> Ecc:
     if isinstance(fact, Unknown):
         return Ecc(corrected=fact, uncorrected=fact)
     counts = dict(re.findall(r"^(ue|ce):\s*(\d+)", fact.value, re.MULTILINE))
-    garbled = Unknown(f"{path} says {fact.value[:40]!r}")
+    garbled = Unknown(text("{path} has the unexpected value {value!r}", path=path, value=fact.value[:40]))
     return Ecc(
         corrected=Known(int(counts["ce"]), source=path) if "ce" in counts else garbled,
         uncorrected=Known(int(counts["ue"]), source=path) if "ue" in counts else garbled,
@@ -181,22 +189,23 @@ def _ecc(tree: Tree, device: str) -> Ecc:
 def _health(tree: Tree, device: str) -> Fact[str]:
     driver = tree.link_name(f"{device}/driver")
     if not driver:
-        return Unknown("no kernel driver is named for this card")
+        return Unknown(text("no kernel driver is bound to this card"))
     if driver != "amdgpu":
-        return Known(f"driven by {driver}, not by amdgpu: ROCm cannot use it", source=f"{device}/driver")
+        message = text("driven by {driver}, not by amdgpu: ROCm cannot use it", driver=driver)
+        return Known(message, source=f"{device}/driver")
     return Known("OK", source=f"{device}/driver")
 
 
 def _processes(tree: Tree, node: dict[str, int] | None) -> Fact[tuple[CardProcess, ...]]:
     if node is None or "gpu_id" not in node:
-        return Unknown("KFD does not list this card")
+        return Unknown(text("KFD does not list this card"))
     folder = f"{_KFD}/proc"
     if not tree.exists(folder):
-        return Unknown(f"{folder} is not there")
+        return Unknown(text("{folder} does not exist", folder=folder))
     processes = []
     for pid in tree.names(folder, r"\d+"):
         memory = tree.number(f"{folder}/{pid}/vram_{node['gpu_id']}", "B")
-        if isinstance(memory, Known) and memory.value:  # KFD opens every card for a process; those it uses hold memory
+        if isinstance(memory, Known) and memory.value:  # KFD opens every card for a process; it uses those with memory
             command = tree.text(f"/proc/{pid}/comm")
             processes.append(CardProcess(pid=int(pid), kind="compute", memory=memory, command=command))
     return Known(tuple(processes), source=folder)

@@ -1,4 +1,4 @@
-"""What AMD's tools print, as records: amd-smi (table, text, JSON), rocm-smi (table, -a, JSON) and rocminfo."""
+"""Parses the output of AMD's tools: amd-smi (table, text, JSON), rocm-smi (table, -a, JSON) and rocminfo."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ import msgspec
 
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown
 from ownlab.machine.records import Amd, Card, Clocks, Pcie
+from ownlab.text import text
 from ownlab.units import GIB, KIB, MIB
 
 __all__ = ["parse_amd_smi", "parse_amd_versions", "parse_rocm_smi", "parse_rocminfo"]
 
 T = TypeVar("T", int, float, str)
 
-_NOTHING = {"", "n/a", "na", "none", "unknown", "not supported", "unsupported"}
+_NO_VALUE = {"", "n/a", "na", "none", "unknown", "not supported", "unsupported"}
 _LONGEST_LINE = 400
 _MOST_BLOCKS = 1000
-# AMD's tools write MB and GB for powers of 1024: 65520 MB are the 64 GiB of an MI210.
+# AMD's tools write MB and GB for powers of 1024: an MI210 with 64 GiB has 65520 MB.
 _SIZES = {"B": 1, "KB": KIB, "MB": MIB, "GB": GIB}
 
 
-def parse_amd_versions(text: str, *, source: str) -> Amd:
-    """The driver and ROCm, from the heads of AMD's tools."""
+def parse_amd_versions(content: str, *, source: str) -> Amd:
+    """Parse the driver's and ROCm's versions in the headings of AMD's tools."""
     heads = r"amdgpu version:|ROCk module version|Driver version\"?:|NAME\"?: \"?amdgpu\"?,?\s+\"?VERSION\"?:"
-    driver = re.search(rf"(?:{heads})\s*\"?(\d[\w.+-]*)", text, re.IGNORECASE)
-    rocm = re.search(r"ROCm version:\s*(\d[\w.]*)", text)
+    driver = re.search(rf"(?:{heads})\s*\"?(\d[\w.+-]*)", content, re.IGNORECASE)
+    rocm = re.search(r"ROCm version:\s*(\d[\w.]*)", content)
     return Amd(
         driver=Known(driver.group(1), source=source) if driver else NOT_READ,
         rocm=Known(rocm.group(1), source=source) if rocm else NOT_READ,
@@ -39,34 +40,37 @@ def parse_amd_versions(text: str, *, source: str) -> Amd:
 # --- amd-smi ----------------------------------------------------------------------------------------------------------
 
 
-def parse_amd_smi(text: str) -> tuple[Card, ...]:
-    """Cards from `amd-smi`, `amd-smi list`, `static` or `metric`, as text or JSON, whole or cut; several are merged."""
+def parse_amd_smi(content: str) -> tuple[Card, ...]:
+    """Parse the cards in `amd-smi`, `amd-smi list`, `static` or `metric`, text or JSON, complete or truncated.
+
+    Several outputs in one text are merged.
+    """
     cards = _Cards()
-    for block in islice(_amd_smi_blocks(text), _MOST_BLOCKS):
+    for block in islice(_amd_smi_blocks(content), _MOST_BLOCKS):
         cards.add(_amd_smi_card(block))
-    for card in _amd_smi_table(_short_lines(text)):
+    for card in _amd_smi_table(_short_lines(content)):
         cards.add(card)
     return cards.all()
 
 
-def _amd_smi_blocks(text: str) -> Iterator[Mapping[str, Any]]:
-    """One mapping per GPU, of sections; JSON that is cut or has prompts around it is read as indented text."""
+def _amd_smi_blocks(content: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the sections of each GPU. Truncated JSON, or JSON between other text, is read as indented text."""
     try:
-        document = json.loads(text)
+        document = json.loads(content)
     except (ValueError, RecursionError):
-        starts = [match.start() for match in re.finditer(r'^[ \t]*"?gpu"?:[ \t]*\d+,?[ \t]*\r?$', text, re.M | re.I)]
-        for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
-            yield _indented(text[start:end])
+        starts = [match.start() for match in re.finditer(r'^[ \t]*"?gpu"?:[ \t]*\d+,?[ \t]*\r?$', content, re.M | re.I)]
+        for start, end in zip(starts, [*starts[1:], len(content)], strict=False):
+            yield _indented(content[start:end])
         return
     items = document.get("gpu_data", [document]) if isinstance(document, dict) else document
     yield from (item for item in items if isinstance(item, dict)) if isinstance(items, list) else ()
 
 
-def _indented(text: str) -> Mapping[str, Any]:
-    """Lines of `KEY: value`, nested by their indentation; quotes, braces and commas of JSON are dropped."""
+def _indented(content: str) -> Mapping[str, Any]:
+    """Parse lines of `KEY: value`, nested by indentation; quotes, braces and commas of JSON are dropped."""
     top: dict[str, Any] = {}
     stack: list[tuple[int, dict[str, Any]]] = [(-1, top)]
-    for line in text.splitlines():
+    for line in content.splitlines():
         match = re.match(r'(\s*)"?([\w ]+?)"?\s*:\s*(.*)$', line)
         if match is None:
             continue
@@ -79,7 +83,7 @@ def _indented(text: str) -> Mapping[str, Any]:
             inner: dict[str, Any] = {}
             stack[-1][1].setdefault(key, inner)
             stack.append((depth, inner))
-        # In text the sections stand deeper than "GPU: 0", in JSON beside it.
+        # In text, the sections are indented deeper than "GPU: 0"; in JSON, they are not.
         if key == "gpu":
             stack = [(-1, top)]
     return top
@@ -93,8 +97,8 @@ def _amd_smi_card(block: Mapping[str, Any]) -> Card | None:
 
     def of(section: str, *keys: str) -> object:
         inner = block.get(section)
-        found = [inner[key] for key in keys if key in inner] if isinstance(inner, Mapping) else []
-        return found[0] if found else None
+        values = [inner[key] for key in keys if key in inner] if isinstance(inner, Mapping) else []
+        return values[0] if values else None
 
     return Card(
         vendor="amd",
@@ -108,7 +112,7 @@ def _amd_smi_card(block: Mapping[str, Any]) -> Card | None:
         utilisation=_whole(of("usage", "gfx_activity"), source, "%"),
         power_draw=_watts(of("power", "socket_power", "current_socket_power"), source),
         power_limit=_watts(of("limit", "socket_power", "max_power"), source),
-        temperature=_whole(_warmest(block.get("temperature")), source, "°C"),
+        temperature=_whole(_edge_or_hot_spot(block.get("temperature")), source, "°C"),
         pcie=Pcie(
             generation_max=_whole(str(of("bus", "pcie_interface_version")).removeprefix("Gen "), source, None),
             width_max=_whole(of("bus", "max_pcie_width"), source, None),
@@ -117,20 +121,20 @@ def _amd_smi_card(block: Mapping[str, Any]) -> Card | None:
     )
 
 
-def _warmest(section: object) -> object:
-    """Edge where the card has that sensor; data-centre cards have only the hot spot."""
+def _edge_or_hot_spot(section: object) -> object:
+    """Return the edge temperature if the card has that sensor; data-center cards have only the hot spot."""
     if not isinstance(section, Mapping):
         return None
     readings = (section.get("edge"), section.get("hotspot"))
     return next((reading for reading in readings if _number(reading) is not None), None)
 
 
-def _amd_smi_table(text: str) -> Iterator[Card]:
-    """The table that amd-smi 26 (ROCm 7) prints without arguments: two rows a card."""
+def _amd_smi_table(content: str) -> Iterator[Card]:
+    """Parse the table that amd-smi 26 (ROCm 7) prints without arguments: two rows per card."""
     rows = re.finditer(
         r"^[^\w\n]*(?P<bus>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d)\s+(?P<name>\S.*?)\s*\|(?P<head>.*)\|\s*\n"
         r"[^\w\n]*(?P<index>\d+)\s[^|]*\|(?P<use>\s*\S+)(?P<tail>.*)\|",
-        text,
+        content,
         re.MULTILINE | re.IGNORECASE,
     )
     for row in rows:
@@ -155,23 +159,23 @@ def _amd_smi_table(text: str) -> Iterator[Card]:
 # --- rocm-smi ---------------------------------------------------------------------------------------------------------
 
 
-def parse_rocm_smi(text: str) -> tuple[Card, ...]:
-    """Cards from `rocm-smi`, `rocm-smi -a` or `rocm-smi --json`; several pasted together are merged."""
+def parse_rocm_smi(content: str) -> tuple[Card, ...]:
+    """Parse the cards in `rocm-smi`, `rocm-smi -a` or `rocm-smi --json`. Several outputs in one text are merged."""
     cards = _Cards()
     values: dict[int, dict[str, str]] = {}
-    for index, key, value in (*_rocm_smi_json(text), *_rocm_smi_lines(_short_lines(text))):
+    for index, key, value in (*_rocm_smi_json(content), *_rocm_smi_lines(_short_lines(content))):
         values.setdefault(index, {}).setdefault(key.lower(), value)
-    for index, found in values.items():
-        cards.add(_rocm_smi_card(index, found))
-    for card in _rocm_smi_table(_short_lines(text)):
+    for index, fields in values.items():
+        cards.add(_rocm_smi_card(index, fields))
+    for card in _rocm_smi_table(_short_lines(content)):
         cards.add(card)
     return cards.all()
 
 
-def _rocm_smi_json(text: str) -> Iterator[tuple[int, str, str]]:
-    """Pairs of the JSON form. It is flat, so it is read without a JSON parser: a cut document still gives its cards."""
+def _rocm_smi_json(content: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the pairs of the JSON form. It is flat, so no JSON parser is needed, and truncated JSON is read, too."""
     index = None
-    for match in re.finditer(r'"card(\d+)":\s*\{|"([^"\n]+)":\s*"([^"\n]*)"|\}', text):
+    for match in re.finditer(r'"card(\d+)":\s*\{|"([^"\n]+)":\s*"([^"\n]*)"|\}', content):
         if match.group(1):
             index = int(match.group(1))
         elif match.group(2) is None:
@@ -180,9 +184,9 @@ def _rocm_smi_json(text: str) -> Iterator[tuple[int, str, str]]:
             yield index, match.group(2).rstrip(":"), match.group(3)
 
 
-def _rocm_smi_lines(text: str) -> Iterator[tuple[int, str, str]]:
-    """Pairs of `GPU[0] : Key: value`."""
-    for match in re.finditer(r"^GPU\[(\d+)\][ \t]*:[ \t]*([^:\n]+):[ \t]*(?:\S+: )?(\S.*)$", text, re.MULTILINE):
+def _rocm_smi_lines(content: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the pairs of `GPU[0] : Key: value`."""
+    for match in re.finditer(r"^GPU\[(\d+)\][ \t]*:[ \t]*([^:\n]+):[ \t]*(?:\S+: )?(\S.*)$", content, re.MULTILINE):
         yield int(match.group(1)), match.group(2).strip(), match.group(3).strip()
 
 
@@ -191,7 +195,7 @@ def _rocm_smi_card(index: int, values: Mapping[str, str]) -> Card:
 
     def of(*keys: str) -> str | None:
         known = (values[key.lower()] for key in keys if key.lower() in values)
-        # Where rocm-smi does not know a name it writes the vendor's or the device's number.
+        # If rocm-smi does not know a name, it writes the vendor's or the device's number.
         return next((value for value in known if not value.startswith("0x") or "id" in keys[0].lower()), None)
 
     unique = of("Unique ID")
@@ -217,17 +221,17 @@ def _rocm_smi_card(index: int, values: Mapping[str, str]) -> Card:
     )
 
 
-def _mhz(text: str | None) -> str | None:
-    match = re.search(r"(\d+)\s*mhz", text or "", re.IGNORECASE)
+def _mhz(content: str | None) -> str | None:
+    match = re.search(r"(\d+)\s*mhz", content or "", re.IGNORECASE)
     return match.group(1) if match else None
 
 
-def _rocm_smi_table(text: str) -> Iterator[Card]:
-    """The concise table. Its columns differ by release; from the fan on they are the same."""
+def _rocm_smi_table(content: str) -> Iterator[Card]:
+    """Parse the concise table. The columns before the fan differ by release; the others are the same."""
     rows = re.finditer(
         r"^(?P<index>\d+)[ \t]+(?P<head>\S.*?)[ \t]+(?P<fan>[\d.]+%|N/A)[ \t]+(?P<perf>[a-z_]+)[ \t]+"
         r"(?P<cap>\S+?)W?[ \t]+(?P<vram>\S+)[ \t]+(?P<use>\S+?)%?[ \t]*$(?:\n[ \t]+(?P<name>[A-Za-z].*\S)[ \t]*$)?",
-        text,
+        content,
         re.MULTILINE,
     )
     for row in rows:
@@ -253,11 +257,11 @@ def _rocm_smi_table(text: str) -> Iterator[Card]:
 # --- rocminfo ---------------------------------------------------------------------------------------------------------
 
 
-def parse_rocminfo(text: str) -> tuple[Card, ...]:
-    """Cards from `rocminfo`: its agents that are GPUs."""
-    text = _short_lines(text)
+def parse_rocminfo(content: str) -> tuple[Card, ...]:
+    """Parse the cards in `rocminfo`: its agents that are GPUs."""
+    content = _short_lines(content)
     cards: list[Card] = []
-    for agent in re.split(r"^\*+\s*\nAgent \d+\s*\n\*+\s*$", text, flags=re.MULTILINE)[1:]:
+    for agent in re.split(r"^\*+\s*\nAgent \d+\s*\n\*+\s*$", content, flags=re.MULTILINE)[1:]:
         values: dict[str, str] = {}
         for key, value in re.findall(r"^[ \t]*([^:\n]+?):+[ \t]*(\S.*)$", agent, re.MULTILINE):
             values.setdefault(key, value.strip())  # the agent's own lines come before those of its ISA
@@ -291,13 +295,13 @@ def _bus_id(bdf: str | None) -> str | None:
 
 
 class _Cards:
-    """Cards by index, each field from the first text that knows it."""
+    """Cards by index, each field from the first output that has it."""
 
     def __init__(self) -> None:
         self._cards: dict[int, Card] = {}
 
     def add(self, card: Card | None) -> None:
-        if card is not None and _says_something(card):
+        if card is not None and _has_known_fact(card):
             known = self._cards.get(card.index)
             self._cards[card.index] = _merged(known, card) if known else card
 
@@ -305,28 +309,28 @@ class _Cards:
         return tuple(self._cards[index] for index in sorted(self._cards))
 
 
-def _says_something(record: msgspec.Struct) -> bool:
+def _has_known_fact(record: msgspec.Struct) -> bool:
     values = (getattr(record, field) for field in record.__struct_fields__)
     return any(
-        isinstance(value, Known) or (isinstance(value, Clocks | Pcie) and _says_something(value)) for value in values
+        isinstance(value, Known) or (isinstance(value, Clocks | Pcie) and _has_known_fact(value)) for value in values
     )
 
 
 def _merged(first: Any, second: Any) -> Any:
-    """Two records of one thing: where the first does not know, the second may."""
+    """Merge two records of one thing: the second fills in what the first does not know."""
     if isinstance(first, Known | Unknown) or not isinstance(first, msgspec.Struct):
         return second if isinstance(first, Unknown) and isinstance(second, Known) else first
     fields = {field: _merged(getattr(first, field), getattr(second, field)) for field in first.__struct_fields__}
     return msgspec.structs.replace(first, **fields)
 
 
-def _short_lines(text: str) -> str:
-    """Without lines that no table has: on a megabyte of blanks the expressions for a row would take for ever."""
-    return "\n".join(line for line in text.splitlines() if len(line) <= _LONGEST_LINE)
+def _short_lines(content: str) -> str:
+    """Drop lines that are too long for a table: on a megabyte of blanks, the patterns for a row would take forever."""
+    return "\n".join(line for line in content.splitlines() if len(line) <= _LONGEST_LINE)
 
 
 def _plain(value: object) -> str:
-    """ "16", "16 GT/s" or {"value": 16, "unit": "GT/s"} -> "16 GT/s"."""
+    """Convert "16 GT/s" or {"value": 16, "unit": "GT/s"} to "16 GT/s"."""
     if isinstance(value, Mapping):
         return f"{value.get('value', '')} {value.get('unit', '')}".strip()
     return "" if value is None else str(value).strip()
@@ -339,19 +343,23 @@ def _number(value: object) -> float | None:
 
 def _fact(value: object, source: str, unit: str | None, convert: Callable[[str], T | None]) -> Fact[T]:
     plain = _plain(value)
-    found = convert(plain)
-    if found is not None:
-        return Known(found, source=source, unit=unit)
-    said = plain and plain.lower() not in _NOTHING
-    return Unknown(f"{source} says {plain[:40]!r}" if said else f"{source} does not say")
+    converted = convert(plain)
+    if converted is not None:
+        return Known(converted, source=source, unit=unit)
+    reported = plain and plain.lower() not in _NO_VALUE
+    return Unknown(
+        text("{source} reports {value!r}", source=source, value=plain[:40])
+        if reported
+        else text("{source} does not report it", source=source)
+    )
 
 
 def _text(value: object, source: str) -> Fact[str]:
-    return _fact(value, source, None, lambda plain: plain if plain.lower() not in _NOTHING else None)
+    return _fact(value, source, None, lambda plain: plain if plain.lower() not in _NO_VALUE else None)
 
 
 def _watts(value: object, source: str) -> Fact[float]:
-    # Integrated graphics without a power sensor are said to draw, and be allowed, 0 W.
+    # For integrated graphics without a power sensor, the tools report 0 W as draw and as limit.
     return _fact(value, source, "W", lambda plain: _number(plain) or None)
 
 

@@ -1,4 +1,4 @@
-"""Huawei Ascend NPUs: `npu-smi info` as records, the driver's and CANN's versions from their files."""
+"""Huawei Ascend NPUs: cards from `npu-smi info`, the versions of the driver and of CANN from their files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown
 from ownlab.machine.files import Tree
 from ownlab.machine.records import Ascend, Card, CardProcess
 from ownlab.processes import runner
+from ownlab.text import text
 from ownlab.units import MIB
 
 __all__ = ["parse_npu_smi", "read_ascend"]
@@ -31,24 +32,24 @@ _BUS_ID = re.compile(r"[0-9A-Fa-f]{4}:\w{2}:\w{2}\.\w")
 
 
 def read_ascend(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> tuple[Ascend, tuple[Card, ...]]:
-    """The NPUs of this machine. Only where the driver left a trace is `npu-smi` run."""
+    """Read the NPUs of this machine. `npu-smi` runs only if there is a sign of the driver."""
     tree = Tree(root)
     devices = tree.names("/dev", r"davinci\d+")
     tool = _find_smi(tree, environ)
     driver, cann = _driver(tree), _cann(tree, environ)
     if not devices and tool is None:
-        return Ascend(driver=driver, smi=Unknown("npu-smi is not installed"), cann=cann), ()
-    said = _ask_smi(tool, tree, environ)
-    if isinstance(said, Known):
-        smi, cards = parse_npu_smi(said.value, source=said.source)
+        return Ascend(driver=driver, smi=Unknown(text("npu-smi is not installed")), cann=cann), ()
+    output = _run_smi(tool, tree, environ)
+    if isinstance(output, Known):
+        smi, cards = parse_npu_smi(output.value, source=output.source)
         if cards:
-            # The driver's own file tells its version more surely than the head of a table.
+            # The driver's own file is a better source of its version than the heading of a table.
             return Ascend(driver=driver if isinstance(driver, Known) else smi.driver, smi=smi.smi, cann=cann), cards
-        said = Unknown(f"npu-smi info lists no NPU: {said.value.strip()[:300]}")
+        output = Unknown(text("npu-smi info lists no NPU: {output}", output=output.value.strip()[:300]))
     unread = tuple(
-        Card("huawei", index, name=said, health=said, architecture=_DA_VINCI) for index, _ in enumerate(devices)
+        Card("huawei", index, name=output, health=output, architecture=_DA_VINCI) for index, _ in enumerate(devices)
     )
-    return Ascend(driver=driver, smi=said, cann=cann), unread
+    return Ascend(driver=driver, smi=output, cann=cann), unread
 
 
 _DA_VINCI: Fact[str] = Known("Da Vinci", source="every Ascend NPU is of this architecture")
@@ -59,10 +60,10 @@ def _find_smi(tree: Tree, environ: Mapping[str, str]) -> str | None:
     return shutil.which("npu-smi", path=os.pathsep.join(str(tree.at(folder)) for folder in folders if folder))
 
 
-def _ask_smi(tool: str | None, tree: Tree, environ: Mapping[str, str]) -> Fact[str]:
+def _run_smi(tool: str | None, tree: Tree, environ: Mapping[str, str]) -> Fact[str]:
     if tool is None:
-        return Unknown("npu-smi is not installed")
-    # In containers the driver's libraries are mounted, and the path to them is often not set.
+        return Unknown(text("npu-smi is not installed"))
+    # Containers mount the driver's libraries, but often do not set the path to them.
     libraries = [str(tree.at(f"{_DRIVER}/lib64{part}")) for part in ("", "/common", "/driver")]
     path = os.pathsep.join(filter(None, [environ.get("LD_LIBRARY_PATH", ""), *libraries]))
     try:
@@ -70,7 +71,11 @@ def _ask_smi(tool: str | None, tree: Tree, environ: Mapping[str, str]) -> Fact[s
     except (runner.ToolMissing, DeadlineError) as exc:
         return Unknown(exc.message)
     if ran.returncode:
-        return Unknown(f"npu-smi info {runner.describe_exit(ran.returncode)}: {ran.output[:300]}")
+        return Unknown(
+            text(
+                "npu-smi info {ending}: {output}", ending=runner.describe_exit(ran.returncode), output=ran.output[:300]
+            )
+        )
     return Known(ran.stdout, source="npu-smi info")
 
 
@@ -80,7 +85,7 @@ def _driver(tree: Tree) -> Fact[str]:
     if isinstance(fact, Unknown):
         return fact
     version = re.search(r"^Version=(\S+)", fact.value, re.MULTILINE)
-    return Known(version.group(1), source=path) if version else Unknown(f"{path} names no version")
+    return Known(version.group(1), source=path) if version else Unknown(text("{path} has no version", path=path))
 
 
 def _cann(tree: Tree, environ: Mapping[str, str]) -> Fact[str]:
@@ -93,22 +98,22 @@ def _cann(tree: Tree, environ: Mapping[str, str]) -> Fact[str]:
         ]
         for path in (*files, f"{folder}/version.cfg", f"{folder}/version.info"):
             # version=8.1.RC1 in the first; toolkit_running_version=[7.6.0.1.220:8.0.0] in version.cfg
-            text = tree.word(path)
-            version = re.search(r"^(?:version=|toolkit_running_version=\[(?:[^:\]]*:)?)([\w.]+)", text, re.M | re.I)
+            content = tree.word(path)
+            version = re.search(r"^(?:version=|toolkit_running_version=\[(?:[^:\]]*:)?)([\w.]+)", content, re.M | re.I)
             if version:
                 return Known(version.group(1), source=path)
-    return Unknown("CANN is not installed in its usual folder, /usr/local/Ascend")
+    return Unknown(text("CANN is not installed in its usual folder, /usr/local/Ascend"))
 
 
 # --- npu-smi info -----------------------------------------------------------------------------------------------------
 
 
-def parse_npu_smi(text: str, *, source: str = "npu-smi info") -> tuple[Ascend, tuple[Card, ...]]:
-    """The table of `npu-smi info`, in the layouts of 310, 310P, 910, 910B, 910_93 (two chips a card) and 950.
+def parse_npu_smi(content: str, *, source: str = "npu-smi info") -> tuple[Ascend, tuple[Card, ...]]:
+    """Parse the table of `npu-smi info`, in the layouts of 310, 310P, 910, 910B, 910_93 (two chips per card) and 950.
 
-    Each chip is a card of its own, as in torch_npu, and is numbered in the order of the table.
+    Each chip is one card, as in torch_npu, and is numbered in the order of the table.
     """
-    head = re.search(r"npu-smi\s+([\w.]+)\s+Version:\s*([\w.]+)", text)
+    head = re.search(r"npu-smi\s+([\w.]+)\s+Version:\s*([\w.]+)", content)
     ascend = Ascend(
         driver=Known(head.group(2), source=source) if head else NOT_READ,
         smi=Known(head.group(1), source=source) if head else NOT_READ,
@@ -116,7 +121,7 @@ def parse_npu_smi(text: str, *, source: str = "npu-smi info") -> tuple[Ascend, t
     chips: list[tuple[tuple[str, str], Card]] = []
     processes: dict[tuple[str, str], list[CardProcess]] = {}
     first: list[str] | None = None
-    for cells in _rows(text):
+    for cells in _rows(content):
         if _is_process(cells):
             process = _process(cells, source)
             if process is not None:
@@ -131,19 +136,19 @@ def parse_npu_smi(text: str, *, source: str = "npu-smi info") -> tuple[Ascend, t
             first = cells
     if first is not None:
         chips.append(_chip(len(chips), first, None, source))
-    idle = set(re.findall(r"No running processes found in NPU (\d+)", text))
+    idle = set(re.findall(r"No running processes found in NPU (\d+)", content))
     return ascend, tuple(
         msgspec.structs.replace(card, processes=_listed(key, processes, idle, source)) for key, card in chips
     )
 
 
-def _rows(text: str) -> Iterator[list[str]]:
-    for line in text.splitlines():
+def _rows(content: str) -> Iterator[list[str]]:
+    for line in content.splitlines():
         start = line.find("|")
         if start < 0 or "Process id" in line or "Health" in line or "Bus-Id" in line:
             continue
         cells = [cell.strip() for cell in line[start:].strip().strip("|").split("|")]
-        if len(cells) == 4 and not _is_process(cells):  # the 950 has number and name in cells of their own
+        if len(cells) == 4 and not _is_process(cells):  # the 950 has separate cells for number and name
             cells[:2] = [f"{cells[0]} {cells[1]}".strip()]
         if len(cells) >= 3:
             yield cells
@@ -162,8 +167,10 @@ def _process(cells: list[str], source: str) -> CardProcess | None:
         kind="compute",
         memory=Known(int(cells[3]) * MIB, source=source, unit="B")
         if cells[3].isdigit()
-        else Unknown("npu-smi says NA"),
-        command=Known(name, source=source) if name else Unknown("npu-smi shows no name: another container's process"),
+        else Unknown(text("npu-smi reports NA")),
+        command=Known(name, source=source)
+        if name
+        else Unknown(text("npu-smi shows no name; the process belongs to another container")),
     )
 
 
@@ -173,7 +180,7 @@ def _listed(
     npus = {npu for npu, _ in processes}
     if key in processes or key[0] in idle or key[0] in npus:
         return Known(tuple(processes.get(key, ())), source=source)
-    return Unknown("the table of processes is not in this text")
+    return Unknown(text("this text has no table of processes"))
 
 
 def _chip(index: int, first: list[str], second: list[str] | None, source: str) -> tuple[tuple[str, str], Card]:
@@ -181,26 +188,30 @@ def _chip(index: int, first: list[str], second: list[str] | None, source: str) -
     power, temperature = [*first[2].split(), "", ""][:2]
     chip, bus_id, usage = (second[0].split() or ["0"], second[1], second[2]) if second else (["0"], "", "")
     pairs = [(int(used), int(total)) for used, total in re.findall(r"(\d+)\s*/\s*(\d+)", usage)]
-    # Of the pairs (memory, HBM) the last that has any is where tensors lie: the 910 has HBM, the 310 only memory.
+    # Of the pairs (memory, HBM), the last one that is not zero holds the tensors: the 910 has HBM, the 310 only memory.
     memory = next((pair for pair in reversed(pairs) if pair[1]), None)
-    no_memory = Unknown("npu-smi shows no memory for this chip")
+    no_memory = Unknown(text("npu-smi shows no memory for this chip"))
     use = usage.split(None, 1)[0] if usage else ""
     card = Card(
         vendor="huawei",
         index=index,
         name=Known("Ascend " + name.removeprefix("Ascend").strip(), source=source),
-        bus_id=Known(bus_id.lower(), source=source) if _BUS_ID.search(bus_id) else Unknown("npu-smi shows no bus id"),
+        bus_id=Known(bus_id.lower(), source=source)
+        if _BUS_ID.search(bus_id)
+        else Unknown(text("npu-smi shows no bus ID")),
         architecture=_DA_VINCI,
         memory_used=Known(memory[0] * MIB, source=source, unit="B") if memory else no_memory,
         memory_total=Known(memory[1] * MIB, source=source, unit="B") if memory else no_memory,
-        utilisation=Known(int(use), source=source, unit="%") if use.isdigit() else Unknown(f"npu-smi says {use!r}"),
-        # Of a card's two chips only the first shows the power, of the whole card; some cards show none.
+        utilisation=Known(int(use), source=source, unit="%")
+        if use.isdigit()
+        else Unknown(text("npu-smi reports {value!r}", value=use)),
+        # Of a card's two chips, only the first shows the power, that of the whole card; some cards show none.
         power_draw=Known(float(power), source=source, unit="W")
         if re.fullmatch(r"\d+(\.\d+)?", power)
-        else Unknown(f"npu-smi says {power!r}"),
+        else Unknown(text("npu-smi reports {value!r}", value=power)),
         temperature=Known(int(temperature), source=source, unit="°C")
         if temperature.isdigit()
-        else Unknown(f"npu-smi says {temperature!r}"),
+        else Unknown(text("npu-smi reports {value!r}", value=temperature)),
         health=Known(first[1], source=source),
     )
     return (npu, chip[0]), card

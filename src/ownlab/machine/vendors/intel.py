@@ -1,4 +1,4 @@
-"""Intel's GPUs as the kernel shows them (i915, xe), discrete told from integrated, and Gaudi accelerators."""
+"""Intel's discrete and integrated GPUs as the kernel shows them (i915, xe), and Gaudi accelerators."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.files import Tree
 from ownlab.machine.records import Card
 from ownlab.machine.vendors.sysfs import link, pci_name, sensor
+from ownlab.text import text
 
 __all__ = ["read_intel"]
 
 _DRM = "/sys/class/drm"
 _PCI = "/sys/bus/pci/devices"
 
-# include/drm/intel/pciids.h of Linux (6.12 to 6.17), read 2026-11-15: first and last id of each discrete family. The
-# ranges hold no integrated GPU.
+# include/drm/intel/pciids.h of Linux (6.12 to 6.17), read 2026-11-15: first and last ID of each discrete family. No
+# integrated GPU has an ID in these ranges.
 _DISCRETE = (
     (0x0B69, 0x0BE5, "Ponte Vecchio (Data Center GPU Max)"),
     (0x4905, 0x4909, "DG1 (Iris Xe MAX)"),
@@ -30,19 +31,19 @@ _GAUDI = {"0x1000": "Gaudi", "0x1010": "Gaudi", "0x1020": "Gaudi 2", "0x1030": "
 
 
 def read_intel(root: Path = Path("/")) -> tuple[Card, ...]:
-    """Intel's graphics that i915 or xe drives, in the order of their bus, then Gaudi accelerators."""
+    """Read Intel's graphics with the driver i915 or xe, in bus order, then Gaudi accelerators."""
     tree = Tree(root)
-    found = {}
+    by_bus_id = {}
     for name in tree.names(_DRM, r"card\d+"):
         device = f"{_DRM}/{name}/device"
         if tree.word(f"{device}/vendor") == "0x8086" and tree.link_name(f"{device}/driver") in ("i915", "xe"):
-            found[tree.link_name(device)] = name
+            by_bus_id[tree.link_name(device)] = name
     gaudi = [
         bus_id
         for bus_id in sorted(tree.names(_PCI))
         if tree.word(f"{_PCI}/{bus_id}/vendor") == "0x1da3" and tree.word(f"{_PCI}/{bus_id}/device") in _GAUDI
     ]
-    graphics = [_read_gpu(tree, index, bus_id, found[bus_id]) for index, bus_id in enumerate(sorted(found))]
+    graphics = [_read_gpu(tree, index, bus_id, by_bus_id[bus_id]) for index, bus_id in enumerate(sorted(by_bus_id))]
     return (*graphics, *(_read_gaudi(tree, len(graphics) + index, bus_id) for index, bus_id in enumerate(gaudi)))
 
 
@@ -54,19 +55,23 @@ def _read_gpu(tree: Tree, index: int, bus_id: str, name: str) -> Card:
     integrated = family is None and isinstance(memory, Unknown) and bus_id == _INTEGRATED_BUS_ID
     kind = "integrated graphics" if integrated else "discrete GPU"
     listed = pci_name(tree, "8086", model.removeprefix("0x"))
-    plain: Fact[str] = Known(f"{family or 'GPU'} {model}", source=f"{device}/device")
-    called = first_known(listed, plain)
+    generic: Fact[str] = Known(f"{family or 'GPU'} {model}", source=f"{device}/device")
+    model_name = first_known(listed, generic)
     return Card(
         vendor="intel",
         index=index,
-        name=Known(f"Intel {called.value} ({kind})", source=called.source) if isinstance(called, Known) else called,
+        name=Known(f"Intel {model_name.value} ({kind})", source=model_name.source)
+        if isinstance(model_name, Known)
+        else model_name,
         bus_id=Known(bus_id, source=_DRM),
-        architecture=Known(family, source=f"{device}/device") if family else Unknown("not in the list of families"),
-        memory_total=Unknown("integrated graphics use the machine's memory")
+        architecture=Known(family, source=f"{device}/device")
+        if family
+        else Unknown(text("the device ID is not in the list of families")),
+        memory_total=Unknown(text("integrated graphics use the machine's memory"))
         if integrated
         else memory
         if isinstance(memory, Known)
-        else Unknown("the kernel driver does not tell the card's memory"),
+        else Unknown(text("the kernel driver does not report the card's memory")),
         power_limit=sensor(tree, device, {"power1_max": 10**6, "power1_cap": 10**6}, "W"),
         pcie=link(tree, device),
         integrated=integrated,
@@ -83,17 +88,20 @@ def _discrete_family(model: str) -> str | None:
 
 
 def _health(tree: Tree, name: str, kind: str) -> Fact[str]:
-    """Compute goes through the render node, which on many systems only the group `render` may open."""
+    """Check the render node, which compute needs and on many systems only the group `render` may open."""
     driver = tree.link_name(f"{_DRM}/{name}/device/driver")
     nodes = tree.names(f"{_DRM}/{name}/device/drm", r"renderD\d+")
     if not nodes:
-        return Known(f"{kind}, driven by {driver}; it has no render node", source=f"{_DRM}/{name}")
+        message = text("{kind}, driven by {driver}; it has no render node", kind=kind, driver=driver)
+        return Known(message, source=f"{_DRM}/{name}")
     path = f"/dev/dri/{nodes[0]}"
     file = tree.device_file(path)
     if isinstance(file, Unknown):
-        return Known(f"{kind}, driven by {driver}; {file.reason}", source=path)
+        message = text("{kind}, driven by {driver}; {reason}", kind=kind, driver=driver, reason=file.reason)
+        return Known(message, source=path)
     if not (file.value.readable and file.value.writable):
-        return Known(f"{kind}, driven by {driver}; {path} may not be opened by this user", source=path)
+        message = text("{kind}, driven by {driver}; this user may not open {path}", kind=kind, driver=driver, path=path)
+        return Known(message, source=path)
     return Known("OK", source=path)
 
 
@@ -106,5 +114,5 @@ def _read_gaudi(tree: Tree, index: int, bus_id: str) -> Card:
         name=Known(f"Intel {_GAUDI[tree.word(f'{device}/device')]}", source=f"{device}/device"),
         bus_id=Known(bus_id, source=_PCI),
         pcie=link(tree, device),
-        health=Known("OK" if driver else "no kernel driver serves it (habanalabs)", source=f"{device}/driver"),
+        health=Known("OK" if driver else text("the kernel driver habanalabs is missing"), source=f"{device}/driver"),
     )

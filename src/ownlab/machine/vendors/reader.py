@@ -1,4 +1,4 @@
-"""Accelerators that are not NVIDIA's: AMD, Apple, Intel, Google's TPU, Huawei's Ascend; one file per vendor."""
+"""Reads the accelerators of every vendor other than NVIDIA."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ownlab.machine.vendors.ascend import read_ascend
 from ownlab.machine.vendors.intel import read_intel
 from ownlab.machine.vendors.tpu import read_tpu
 
-__all__ = ["Others", "no_others", "read_others"]
+__all__ = ["OtherVendors", "read_other_vendors", "unread_vendors"]
 
 
-class Others(NamedTuple):
-    """What is here of every vendor but NVIDIA."""
+class OtherVendors(NamedTuple):
+    """The drivers and cards of every vendor other than NVIDIA."""
 
     amd: Amd
     tpu: Tpu
@@ -24,15 +24,15 @@ class Others(NamedTuple):
     cards: Fact[tuple[Card, ...]]
 
 
-def no_others(why: Unknown) -> Others:
-    """Where none of them could be read."""
-    return Others(unread(Amd, why), unread(Tpu, why), unread(Ascend, why), why)
+def unread_vendors(reason: Unknown) -> OtherVendors:
+    """Make the record for the case that none of them could be read."""
+    return OtherVendors(unread(Amd, reason), unread(Tpu, reason), unread(Ascend, reason), reason)
 
 
-def read_others() -> Others:
-    """Ask every vendor's files and tools on this machine."""
+def read_other_vendors() -> OtherVendors:
+    """Read the files and run the tools of every vendor on this machine."""
     amd, amd_cards = read_amd()
     tpu, tpu_cards = read_tpu()
     ascend, ascend_cards = read_ascend()
     cards = (*amd_cards, *read_intel(), *read_apple(), *tpu_cards, *ascend_cards)
-    return Others(amd, tpu, ascend, Known(cards, source="the vendors' files and tools"))
+    return OtherVendors(amd, tpu, ascend, Known(cards, source="the vendors' files and tools"))

@@ -1,4 +1,4 @@
-"""Reads the kernel's one-value files under a root, as facts; what is the same for every vendor's card stands here."""
+"""What every PCI device shows in sysfs, whatever its vendor: its link, its sensors, its name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from ownlab.machine.facts import Fact, Known, Unknown, first_known
 from ownlab.machine.files import Tree
 from ownlab.machine.records import Pcie
+from ownlab.text import text
 
 __all__ = ["link", "pci_name", "sensor"]
 
-# The transfer rate names the generation. PCI Express base specification, 1.0 to 6.0.
+# Transfer rate in GT/s -> generation. PCI Express base specification, 1.0 to 6.0.
 _GENERATIONS = {
     "2.5": 1,
     "5.0": 2,
@@ -29,7 +30,7 @@ _PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
 def link(tree: Tree, device: str) -> Pcie:
-    """A PCI device's link to its bus."""
+    """Read a PCI device's link to its bus."""
 
     def generation(path: str) -> Fact[int]:
         fact = tree.text(path)
@@ -37,7 +38,9 @@ def link(tree: Tree, device: str) -> Pcie:
             return fact
         rate = fact.value.split()[0]  # "16.0 GT/s PCIe"
         if rate not in _GENERATIONS:
-            return Unknown(f"{path} says {fact.value!r}, which is no known rate")
+            return Unknown(
+                text("{path} has {value!r}, which is not a known transfer rate", path=path, value=fact.value)
+            )
         return Known(_GENERATIONS[rate], source=path)
 
     return Pcie(
@@ -49,10 +52,10 @@ def link(tree: Tree, device: str) -> Pcie:
 
 
 def sensor(tree: Tree, device: str, names: Mapping[str, int], unit: str) -> Fact[float]:
-    """The first of the card's sensors that answers; `names` maps each to what its number is divided by."""
+    """Read the first of the card's sensors that has a value; `names` maps each to the divisor of its number."""
     hwmon = tree.names(f"{device}/hwmon", r"hwmon\d+")
     if not hwmon:
-        return Unknown("the kernel driver gives no sensors")
+        return Unknown(text("the kernel driver has no sensors"))
     readings: list[Fact[float]] = []
     for name, divide in names.items():
         path = f"{device}/hwmon/{hwmon[0]}/{name}"
@@ -62,11 +65,11 @@ def sensor(tree: Tree, device: str, names: Mapping[str, int], unit: str) -> Fact
 
 
 def pci_name(tree: Tree, vendor: str, device: str) -> Fact[str]:
-    """What pci.ids calls a device, where that list is installed: "Navi 22 [Radeon RX 6700/6700 XT]"."""
+    """Look a device up in pci.ids, if that list is installed: "Navi 22 [Radeon RX 6700/6700 XT]"."""
     for path in _PCI_IDS:
-        text = tree.word(path)
-        block = re.search(rf"^{vendor} .*\n((?:[\t#].*\n|\n)*)", text + "\n", re.MULTILINE)
+        content = tree.word(path)
+        block = re.search(rf"^{vendor} .*\n((?:[\t#].*\n|\n)*)", content + "\n", re.MULTILINE)
         line = re.search(rf"^\t{device} +(.+)$", block.group(1), re.MULTILINE) if block else None
         if line:
             return Known(line.group(1).strip(), source=path)
-    return Unknown(f"no list on this machine names the PCI device {vendor}:{device}")
+    return Unknown(text("no list on this machine names the PCI device {vendor}:{device}", vendor=vendor, device=device))

@@ -1,4 +1,4 @@
-"""Google's TPUs: chips on the PCI bus, their device files, libtpu, and what the environment says of them."""
+"""Google's TPUs: chips on the PCI bus, their device files, libtpu, and the environment variables about them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.files import Tree
 from ownlab.machine.records import Card, Tpu
+from ownlab.text import listing, text
 
 __all__ = ["read_tpu"]
 
 _PCI = "/sys/bus/pci/devices"
 _GOOGLE = "0x1ae0"
 # jax/_src/hardware_utils.py (github.com/jax-ml/jax), read 2026-11-15; 0x0076 from Google's torch_tpu, same day.
-# One id serves v2 and v3, and no source that we have tells them apart.
+# v2 and v3 have the same ID, and no known source distinguishes them.
 _GENERATIONS = {
     "0x0027": "v2 or v3",
     "0x005e": "v4",
@@ -28,7 +29,7 @@ _LIBRARIES = ("/lib/libtpu.so", "/usr/lib/libtpu.so", "/usr/local/lib/libtpu.so"
 
 
 def read_tpu(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> tuple[Tpu, tuple[Card, ...]]:
-    """The TPU chips of this machine. Where a sandbox hides the PCI bus, each device file is a chip."""
+    """Read the TPU chips of this machine. If a sandbox hides the PCI bus, each device file counts as a chip."""
     tree = Tree(root)
     chips = [
         bus_id
@@ -36,7 +37,7 @@ def read_tpu(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) ->
         if tree.word(f"{_PCI}/{bus_id}/vendor") == _GOOGLE and tree.word(f"{_PCI}/{bus_id}/device") in _GENERATIONS
     ]
     files = [f"/dev/{name}" for name in tree.names("/dev", r"accel\d+")]
-    if chips:  # /dev/vfio alone is any device that is passed through
+    if chips:  # without chips, /dev/vfio may be any device that is passed through
         files += [f"/dev/vfio/{name}" for name in tree.names("/dev/vfio", r"\d+")]
     cards = [_chip(tree, index, bus_id) for index, bus_id in enumerate(chips)]
     if not chips:
@@ -46,7 +47,9 @@ def read_tpu(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) ->
         ]
     tpu = Tpu(
         accelerator_type=_accelerator_type(cards, environ),
-        device_files=Known(tuple(files), source="/dev") if files else Unknown("there is no /dev/accel* of a TPU"),
+        device_files=Known(tuple(files), source="/dev")
+        if files
+        else Unknown(text("there is no TPU device file (/dev/accel*)")),
         libtpu=_libtpu(tree, environ),
     )
     return tpu, tuple(cards)
@@ -66,13 +69,14 @@ def _chip(tree: Tree, index: int, bus_id: str) -> Card:
 
 
 def _openable(tree: Tree, paths: list[str]) -> Fact[str]:
-    """Whether a chip's device file is there and may be opened."""
-    found = [fact.value for fact in map(tree.device_file, filter(None, paths)) if isinstance(fact, Known)]
-    if not found:
-        return Known(f"no device file: {' or '.join(filter(None, paths))} is not there", source="/dev")
-    if not (found[0].readable and found[0].writable):
-        return Known(f"{found[0].path} may not be opened by this user", source=found[0].path)
-    return Known("OK", source=found[0].path)
+    """Check that a chip's device file exists and may be opened."""
+    files = [fact.value for fact in map(tree.device_file, filter(None, paths)) if isinstance(fact, Known)]
+    if not files:
+        expected = listing(filter(None, paths), "{items} or {last}")
+        return Known(text("the device file {paths} does not exist", paths=expected), source="/dev")
+    if not (files[0].readable and files[0].writable):
+        return Known(text("this user may not open {path}", path=files[0].path), source=files[0].path)
+    return Known("OK", source=files[0].path)
 
 
 def _accelerator_type(cards: list[Card], environ: Mapping[str, str]) -> Fact[str]:
@@ -83,8 +87,14 @@ def _accelerator_type(cards: list[Card], environ: Mapping[str, str]) -> Fact[str
         return Known(f"{len(cards)} × {', '.join(sorted(generations))}", source=_PCI)
     for name in ("COLAB_TPU_ADDR", "TPU_NAME"):
         if environ.get(name):
-            return Unknown(f"{name} names a TPU on another machine ({environ[name]}), and not its type")
-    return Unknown("neither the environment nor the PCI bus names a TPU")
+            return Unknown(
+                text(
+                    "{variable} names a TPU on another machine ({value}), but not its type",
+                    variable=name,
+                    value=environ[name],
+                )
+            )
+    return Unknown(text("neither an environment variable nor the PCI bus shows a TPU"))
 
 
 def _libtpu(tree: Tree, environ: Mapping[str, str]) -> Fact[str]:
@@ -94,4 +104,4 @@ def _libtpu(tree: Tree, environ: Mapping[str, str]) -> Fact[str]:
     for path in _LIBRARIES:
         if tree.exists(path):
             return Known(path, source=path)
-    return Unknown("libtpu.so is in none of the system's folders; the package libtpu may hold one")
+    return Unknown(text("no system folder has libtpu.so; the Python package libtpu may have it"))

@@ -89,9 +89,9 @@ def test_not_collected_is_unknown_with_its_words(read: Read, torch_of: TorchOf) 
         "Is CUDA available: False\nCUDA runtime version: Could not collect\nGPU models and configuration: No CUDA\n"
         "Nvidia driver version: Could not collect\ncuDNN version: Could not collect (Should be v7.4.1.5 for cuda-9.1.85)\n"
     )
-    assert machine.nvidia.driver == Unknown('collect_env says "Could not collect"')
+    assert machine.nvidia.driver == Unknown('collect_env reports "Could not collect"')
     assert isinstance(machine.nvidia.smi, Unknown)
-    assert "gave collect_env no answer" in machine.nvidia.smi.reason
+    assert "did not work for collect_env" in machine.nvidia.smi.reason
     assert isinstance(machine.cards, Unknown)
     assert "No CUDA" in machine.cards.reason
     assert isinstance(machine.toolkits.nvcc, Unknown)
@@ -157,7 +157,7 @@ SOME_SECRET=hunter2
     variables = {one.name: one for one in value_of(machine.environment) or ()}
     assert "SOME_SECRET" not in variables
     assert "card 1" in variables["CUDA_VISIBLE_DEVICES"].meaning
-    assert "cannot be seen from here" in variables["LD_LIBRARY_PATH"].meaning
+    assert "not known here" in variables["LD_LIBRARY_PATH"].meaning
     assert read_paste(text).messages == ()
 
 

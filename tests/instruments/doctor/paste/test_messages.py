@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ownlab.instruments.doctor.diagnosis import diagnose
-from ownlab.instruments.doctor.paste.messages import spoken
+from ownlab.instruments.doctor.paste.messages import program_lines
 from ownlab.instruments.doctor.paste.reader import read_paste
 from ownlab.machine.facts import NOT_READ, Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine
@@ -121,7 +121,7 @@ def test_variables(read: Read) -> None:
 def test_a_mig_slice_without_its_uuid_hides_nothing(linux: str, read: Read) -> None:
     machine = read(f"{linux}\nCUDA_VISIBLE_DEVICES=MIG-06a16211-6455-5548-9f34-9a810ac2fc5c\n")
     (variable,) = value_of(machine.environment) or ()
-    assert "cannot be told" in variable.meaning
+    assert "cannot be determined" in variable.meaning
 
 
 DRESS: dict[str, Callable[[str], str]] = {
@@ -156,7 +156,7 @@ def test_a_report_in_any_dress(dress: str, linux: str, read: Read, torch_of: Tor
 
 def test_prose_that_names_an_accelerator_is_taken_but_not_called_an_error() -> None:
     case = read_paste("My GPU feels slow today.")
-    assert case.recognised == ("words about accelerators",)
+    assert case.recognised == ("text about accelerators",)
     assert isinstance(case.machine.cards, Unknown)
 
 
@@ -281,7 +281,7 @@ NOT_SAID = (
 
 @pytest.mark.parametrize("line", NOT_SAID)
 def test_code_and_caught_errors_are_not_said(line: str) -> None:
-    assert spoken([line]) == []
+    assert program_lines([line]) == []
     assert diagnose(read_paste(f"Using cuda:0\n{line}\n")).findings == ()
 
 
@@ -312,16 +312,16 @@ SAID = (
 
 @pytest.mark.parametrize("line", SAID)
 def test_what_happened_is_an_error(line: str) -> None:
-    assert spoken([line]) == [line]
+    assert program_lines([line]) == [line]
     assert [finding.code for finding in diagnose(read_paste(line)).findings] == ["out-of-memory"]
 
 
 def test_code_alone_is_about_accelerators_and_asks_for_more() -> None:
     case = read_paste('if "CUDA out of memory" in str(e):\n    torch.cuda.empty_cache()\n')
-    assert case.recognised == ("words about accelerators",)
+    assert case.recognised == ("text about accelerators",)
     assert [line.split("`")[1] for line in case.missing] == ["nvidia-smi", "python -m torch.utils.collect_env"]
 
 
 def test_a_variable_set_in_code_is_kept() -> None:
     line = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
-    assert spoken([line]) == [line]
+    assert program_lines([line]) == [line]

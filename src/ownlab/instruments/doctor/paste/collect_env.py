@@ -1,4 +1,4 @@
-"""Reads a report of the environment into a machine: torch's collect_env of any version, and the reports made after it."""
+"""Reads an environment report as a machine: torch's collect_env of any version, and the reports modelled on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ownlab.instruments.doctor.paste.facts_in_prose import environment_of
 from ownlab.instruments.doctor.paste.merge import knows_something
 from ownlab.instruments.doctor.paste.nvidia_smi_table import read_gpu_list
 from ownlab.instruments.doctor.paste.packages import build_of, cuda_of, installs_of, read_packages, rocm_of
-from ownlab.instruments.doctor.paste.sections import Kind
+from ownlab.instruments.doctor.paste.sections import ReportKind
 from ownlab.instruments.doctor.paste.system_tools import hypervisor_of, read_cpu
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown, value_of
 from ownlab.machine.records import (
@@ -27,6 +27,7 @@ from ownlab.machine.records import (
     Package,
     Toolkits,
 )
+from ownlab.text import text
 
 __all__ = ["KIND", "read_torch"]
 
@@ -41,7 +42,7 @@ _MANAGERS = (
     (r"Arch Linux|Manjaro", "pacman"),
     (r"SUSE", "zypper"),
 )
-# No AMD chip has these numbers: they are Hygon's, whose stack is derived from ROCm.
+# These numbers belong to Hygon, whose software is derived from ROCm; no AMD chip has them.
 _HYGON = re.compile(r"gfx9[23]\d")
 
 
@@ -79,13 +80,17 @@ def _version(report: Report, key: str) -> Fact[str]:
     if value is None:
         return NOT_READ
     match = _VERSION.search(value)
-    return Known(match[0], _SOURCE) if match and "ollect" not in value else Unknown(f'collect_env says "{value}"')
+    return (
+        Known(match[0], _SOURCE)
+        if match and "ollect" not in value
+        else Unknown(text('collect_env reports "{value}"', value=value))
+    )
 
 
 def _smi(report: Report) -> Fact[str]:
-    said = {report.fields.get("driver"), report.fields.get("gpus")}
-    if said <= {"Could not collect", "No CUDA", "N/A"}:
-        return Unknown("nvidia-smi is missing, or gave collect_env no answer")
+    values = {report.fields.get("driver"), report.fields.get("gpus")}
+    if values <= {"Could not collect", "No CUDA", "N/A"}:
+        return Unknown(text("nvidia-smi is missing, or did not work for collect_env"))
     return NOT_READ
 
 
@@ -109,20 +114,22 @@ def _cards(report: Report) -> Fact[tuple[Card, ...]]:
         return Known(intel, _SOURCE)
     chip = next((line.strip() for line in report.cpu if line.strip().startswith("Apple M")), None)
     if chip or re.match(r"macOS.*\(arm64\)", report.fields.get("os", "")):
-        name: Fact[str] = Known(chip, f"{_SOURCE}: CPU") if chip else Unknown("collect_env does not name the chip")
+        name: Fact[str] = (
+            Known(chip, f"{_SOURCE}: CPU") if chip else Unknown(text("collect_env does not name the chip"))
+        )
         return Known((Card("apple", 0, name=name),), f"{_SOURCE}: every Mac with an Apple chip has its GPU")
-    said = report.fields.get("gpus") or report.fields.get("gpu type")
-    if said is None:
+    listed = report.fields.get("gpus") or report.fields.get("gpu type")
+    if listed is None:
         return NOT_READ
-    if said in ("", "Could not collect", "No CUDA", "N/A"):
-        return Unknown(f'collect_env lists no card ("{said}"): nvidia-smi is missing, or failed')
-    return _first_card(report, said)
+    if listed in ("", "Could not collect", "No CUDA", "N/A"):
+        return Unknown(text('collect_env lists no card ("{value}"); nvidia-smi is missing or failed', value=listed))
+    return _first_card(report, listed)
 
 
-def _first_card(report: Report, said: str) -> Fact[tuple[Card, ...]]:
-    """ROCm builds name only the first card, with its chip: "AMD Instinct MI250X (gfx90a:sramecc+:xnack-)"."""
-    match = re.match(r"(.*?)\s*(?:\((gfx\w+)[^)]*\))?$", said)
-    name, chip = (match[1], match[2]) if match else (said, None)
+def _first_card(report: Report, listed: str) -> Fact[tuple[Card, ...]]:
+    """Read the only card that ROCm builds list, the first: "AMD Instinct MI250X (gfx90a:sramecc+:xnack-)"."""
+    match = re.match(r"(.*?)\s*(?:\((gfx\w+)[^)]*\))?$", listed)
+    name, chip = (match[1], match[2]) if match else (listed, None)
     if report.fields.get("rocm", "N/A")[:1].isdigit() or chip:
         vendor = "hygon" if chip and _HYGON.match(chip) else "amd"
     elif "AMD" in name or "Radeon" in name or "Instinct" in name:
@@ -134,10 +141,10 @@ def _first_card(report: Report, said: str) -> Fact[tuple[Card, ...]]:
 
 
 def _intel_cards(lines: Sequence[str]) -> tuple[Card, ...]:
-    """From what torch detected, else from what is on board."""
+    """Read the cards that torch detected, or those on board if that list is longer."""
     detected = [match[1] for line in lines if (match := re.match(r"\* \[\d+\].*?name='([^']*)'", line))]
     onboard = [line[2:].strip() for line in lines if re.match(r"\* Intel", line)]
-    names = detected if len(detected) >= len(onboard) else onboard  # the longer: either list may be cut
+    names = detected if len(detected) >= len(onboard) else onboard  # either list may be truncated
     return tuple(Card("intel", index, name=Known(name, _SOURCE)) for index, name in enumerate(names))
 
 
@@ -160,7 +167,7 @@ def _host(report: Report) -> Host:
         kernel=Known(kernel[1] or kernel[2], _SOURCE) if kernel else NOT_READ,
         libc=Known(libc.replace("-", " "), _SOURCE) if libc and _VERSION.search(libc) else NOT_READ,
         virtualisation=_virtualisation(report),
-        # Set in NVIDIA's CUDA images, and by nothing else.
+        # Only NVIDIA's CUDA images set it.
         container=Known("container", "NVIDIA_REQUIRE_CUDA is set")
         if "NVIDIA_REQUIRE_CUDA" in report.variables
         else NOT_READ,
@@ -174,20 +181,20 @@ def _system(os_line: str) -> tuple[str | None, str | None]:
         return None, None
     match = _OS.match(os_line)
     name, machine = (match[1], match[2]) if match else (os_line, None)
-    # Windows says its maker's name first, in the console's own code page.
+    # On Windows, the vendor's name comes first, in the console's code page.
     windows = re.search(r"Windows .*", name)
     return (windows[0] if windows else name), machine if machine and machine[0].isalpha() else None
 
 
 def _family(report: Report) -> Fact[str]:
-    words = f"{report.fields.get('os', '')} {report.fields.get('platform', '')}"
+    system = f"{report.fields.get('os', '')} {report.fields.get('platform', '')}"
     for sign, family in (("Windows", "windows"), ("macOS", "darwin"), ("Darwin", "darwin"), ("Mac OS", "darwin")):
-        if sign in words:
+        if sign in system:
             return Known(family, _SOURCE)
     if (
-        "Linux" in words
+        "Linux" in system
         or "glibc" in report.fields.get("libc", "")
-        or re.search(r"Ubuntu|Debian|Fedora|CentOS|Red Hat", words)
+        or re.search(r"Ubuntu|Debian|Fedora|CentOS|Red Hat", system)
     ):
         return Known("linux", _SOURCE)
     if any(line[1:3] == ":\\" for line in report.cudnn):
@@ -199,8 +206,8 @@ def _virtualisation(report: Report) -> Fact[str]:
     platform = report.fields.get("platform", "")
     if "microsoft" in platform.lower():
         return Known("wsl2" if "WSL2" in platform or "microsoft-standard" in platform else "wsl1", f"{_SOURCE}: kernel")
-    named = hypervisor_of([*report.cpu, f"Hypervisor vendor: {report.fields.get('hypervisor', '')}"])
-    return Known(named, f"{_SOURCE}: lscpu") if named else NOT_READ
+    hypervisor = hypervisor_of([*report.cpu, f"Hypervisor vendor: {report.fields.get('hypervisor', '')}"])
+    return Known(hypervisor, f"{_SOURCE}: lscpu") if hypervisor else NOT_READ
 
 
 # --- toolkits ---------------------------------------------------------------------------------------------------------
@@ -212,11 +219,13 @@ def _toolkits(report: Report, cudnn: tuple[LibraryInstall, ...], nccl: tuple[Lib
     version = re.search(r"V(\d+(?:\.\d+)+)", nvcc) or (_VERSION.match(nvcc))
     files = []
     for line in report.cudnn:
-        found = _CUDNN.search(line)
-        if found:
-            number = found[1] or found[2]
+        match = _CUDNN.search(line)
+        if match:
+            number = match[1] or match[2]
             files.append(
-                LibraryInstall(line, Known(number, "its file name") if number else Unknown("its name does not say"))
+                LibraryInstall(
+                    line, Known(number, "its file name") if number else Unknown(text("the file name has no version"))
+                )
             )
     installs = (*files, *cudnn)
     return Toolkits(
@@ -229,7 +238,7 @@ def _toolkits(report: Report, cudnn: tuple[LibraryInstall, ...], nccl: tuple[Lib
     )
 
 
-KIND = Kind(
+KIND = ReportKind(
     "torch collect_env",
     OPENING,
     extent,
@@ -242,18 +251,18 @@ KIND = Kind(
 
 _YES = ("true", "yes")
 _NO = ("false", "no")
-_NOTHING = ("N/A", "Could not collect", "None", "")
+_NO_VALUE = ("N/A", "Could not collect", "None", "")
 
 
 def read_torch(
     report: Report, cards: Fact[tuple[Card, ...]], packages: Sequence[Package], conda_cudnn: str | None, source: str
 ) -> Framework | None:
-    """torch, as the report has it; None where it says nothing of torch."""
+    """Read torch from the report; None if the report does not mention it."""
     fields = report.fields
-    said = fields.get("torch")
+    value = fields.get("torch")
     # transformers: "2.4.0+cu121 (True)"
-    both = re.match(r"(\S+)\s+\((True|False|NA)\)", said or "")
-    version = both[1] if both else said
+    both = re.match(r"(\S+)\s+\((True|False|NA)\)", value or "")
+    version = both[1] if both else value
     available = (both[2] if both else fields.get("available", "")).lower()
     if version in ("N/A", "not"):
         return _not_imported(packages)
@@ -275,30 +284,42 @@ def _not_imported(packages: Sequence[Package]) -> Framework | None:
     listed = next((package for package in packages if package.name in ("torch", "pytorch")), None)
     if listed is None:
         return None
-    why = Unknown("torch could not be imported in the Python that ran collect_env")
-    return Framework(name="torch", version=why, build=why, cuda=why, devices=why, error=why.reason, failure="import")
+    reason = Unknown(text("torch could not be imported in the Python that ran collect_env"))
+    return Framework(
+        name="torch",
+        version=reason,
+        build=reason,
+        cuda=reason,
+        devices=reason,
+        error=reason.reason,
+        failure="import",
+    )
 
 
 def _build(
     report: Report, version: str, packages: Sequence[Package], source: str
 ) -> tuple[Fact[str], Fact[str], Fact[str]]:
-    """What torch was built for: by its own words (torch.version.cuda, .hip, .xpu), else by its version."""
+    """Read what torch was built for: from torch.version.cuda, .hip or .xpu, else from its version."""
     cuda, rocm, xpu = (report.fields.get(key) for key in ("cuda", "rocm", "xpu"))
-    none = Unknown("not built with CUDA")
+    none = Unknown(text("not built with CUDA"))
     if cuda and cuda[0].isdigit():
-        return Known("cuda", source), Known(cuda.split()[0], source), Unknown("not built with ROCm")
+        return Known("cuda", source), Known(cuda.split()[0], source), Unknown(text("not built with ROCm"))
     if rocm and rocm[0].isdigit():
         return Known("rocm", source), none, Known(rocm, source)
     if xpu or "+xpu" in version:
-        return Known("xpu", source), none, Unknown("not built with ROCm")
+        return Known("xpu", source), none, Unknown(text("not built with ROCm"))
     if cuda is None:
         return build_of(version, source), cuda_of(version, source), rocm_of(version, source)
     if any(package.name == "torch-npu" for package in packages):
-        return Unknown("torch itself is built without CUDA; torch_npu lets it use Ascend"), none, none
+        return Unknown(text("torch itself was built without CUDA; torch_npu makes it use Ascend")), none, none
     if "macOS" in report.fields.get("os", "") or "macOS" in report.fields.get("platform", ""):
-        return Unknown("built without CUDA, as always on macOS; collect_env does not say whether with MPS"), none, none
-    # torch.version.cuda is None: "None" where nothing of CUDA was found at all, else "Could not collect".
-    return Known("cpu", source), none, Unknown("not built with ROCm")
+        return (
+            Unknown(text("built without CUDA, as always on macOS; collect_env does not report MPS")),
+            none,
+            none,
+        )
+    # torch.version.cuda is None: the report has "None" if there is no CUDA at all, else "Could not collect".
+    return Known("cpu", source), none, Unknown(text("not built with ROCm"))
 
 
 def _devices(
@@ -306,16 +327,18 @@ def _devices(
 ) -> Fact[tuple[FrameworkDevice, ...]]:
     listed = value_of(cards) or ()
     if report.fields.get("xpu available", "").lower() == "true":
-        return Known(tuple(_device(card, "xpu") for card in listed) or (FrameworkDevice("an XPU", "xpu"),), source)
-    if available in _YES and build in ("cuda", "rocm", None) and report.fields.get("cuda") not in _NOTHING[1:]:
+        return Known(
+            tuple(_device(card, "xpu") for card in listed) or (FrameworkDevice(text("an unnamed XPU"), "xpu"),), source
+        )
+    if available in _YES and build in ("cuda", "rocm", None) and report.fields.get("cuda") not in _NO_VALUE[1:]:
         kind = "rocm" if build == "rocm" else "cuda"
         seen = tuple(_device(card, kind) for card in listed)
-        # Jetson: torch sees the GPU, and there is no nvidia-smi to name it.
-        return Known(seen or (FrameworkDevice("a device that is not named", kind),), source)
+        # On a Jetson, torch sees the GPU, but there is no nvidia-smi to name it.
+        return Known(seen or (FrameworkDevice(text("an unnamed device"), kind),), source)
     if available in _YES:
-        return Unknown('"Is CUDA available: True" in a build without CUDA: something patched it')
+        return Unknown(text("collect_env reports CUDA in a build without CUDA; torch was patched"))
     if "macOS" in report.fields.get("os", "") or "macOS" in report.fields.get("platform", ""):
-        return Unknown("collect_env does not say whether MPS is available")
+        return Unknown(text("collect_env does not report whether MPS is available"))
     if available in _NO:
         return Known((), f"{source}: Is CUDA available")
     return NOT_READ
@@ -323,5 +346,8 @@ def _devices(
 
 def _device(card: Card, kind: str) -> FrameworkDevice:
     return FrameworkDevice(
-        value_of(card.name) or "unnamed", kind, value_of(card.compute_capability), value_of(card.memory_total)
+        value_of(card.name) or text("an unnamed device"),
+        kind,
+        value_of(card.compute_capability),
+        value_of(card.memory_total),
     )

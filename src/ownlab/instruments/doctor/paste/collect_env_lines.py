@@ -1,4 +1,4 @@
-"""Which lines belong to a report of the environment: torch's collect_env, vLLM's, sglang's, mmcv's, transformers'."""
+"""The lines of an environment report: torch's collect_env, and those of vLLM, sglang, mmcv and transformers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ownlab.instruments.doctor.paste.system_tools import LSCPU_LINE
 
 __all__ = ["OPENING", "Report", "extent", "parse"]
 
-# What a line is called by each program -> what we call it.
+# The key of a line in each program's report -> the key in `Report.fields`.
 _KEYS = {
     "pytorch version": "torch",
     "pytorch": "torch",
@@ -56,7 +56,7 @@ _KEY = re.compile(
     r"[\s*-]*(" + "|".join(sorted(map(re.escape, _KEYS), key=len, reverse=True)) + r")\s*:(?!:)\s*(.*)$", re.IGNORECASE
 )
 _OTHER = re.compile(rf"[\s*-]*(?:{_OTHER_KEYS})\s*:", re.IGNORECASE)
-# Keys that are ordinary words do not begin a report, nor go on with one that has not begun.
+# Keys that are ordinary words do not begin a report.
 OPENING = (
     r"[\s*-]*(?:`?(?:transformers|[Aa]ccelerate|diffusers)`? version|PyTorch version|PyTorch version \(GPU\?\)|Is debug build|CUDA used to build PyTorch|ROCM used to build PyTorch|"
     r"Libc version|GCC version|Clang version|CMake version|Python platform|Is CUDA available|CUDA available|CUDA runtime version|CUDA_MODULE_LOADING set to|"
@@ -66,7 +66,7 @@ OPENING = (
     r"Python version\s*: \d|Python: \d)\s*"
     rf"|{PACKAGE_LINE}\s|Collecting[ `]environment information"
 )
-_ANEW = re.compile(r"\s*(?:PyTorch version:|Collecting[ `]environment information)")  # where a next report begins
+_NEXT_REPORT = re.compile(r"\s*(?:PyTorch version:|Collecting[ `]environment information)")
 _HEADING = re.compile(
     r"\s*(?:=+\s*$|(?:System Info|PyTorch Info|Python Environment|CUDA / GPU Info|CPU Info|vLLM Info|Environment Variables|"
     r"Versions of relevant libraries)\s*$)"
@@ -86,7 +86,7 @@ _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]{2,60})=(.*)$")
 
 
 class Report(NamedTuple):
-    """A report, taken apart."""
+    """The lines of a report, sorted by what they are about."""
 
     fields: dict[str, str]
     gpus: list[str]
@@ -98,16 +98,16 @@ class Report(NamedTuple):
 
 
 def extent(lines: Sequence[str], start: int) -> int:
-    """A report is a bag of lines of known shapes, in an order that differs by program and version."""
+    """Return where the report ends: its lines have known forms, but their order differs by program and version."""
     end, section, versions = start, "", 0
     for index in range(start, len(lines)):
         line = lines[index]
-        if _ANEW.match(line):
+        if _NEXT_REPORT.match(line):
             versions += line.lstrip()[:1] == "P"
             if versions > 1 or (versions and line.lstrip()[:1] == "C"):
                 break
         if not line.strip():
-            # The processor's part ends at its blank line; everything else may have some inside.
+            # The CPU's part ends at a blank line; all other parts may contain some.
             section = "" if section == "cpu" else section
             continue
         section = _section(line, section)
@@ -130,6 +130,7 @@ def _section(line: str, section: str) -> str:
 
 
 def parse(lines: Sequence[str]) -> Report:
+    """Sort the lines of a report."""
     report = Report({}, [], [], [], [], [], {})
     section = ""
     for line in lines:
@@ -148,19 +149,19 @@ def parse(lines: Sequence[str]) -> Report:
         elif variable := _VARIABLE.match(line):
             report.variables.setdefault(variable[1], variable[2].strip())
         else:
-            _file(report, line)
+            _add_line(report, line)
     return report
 
 
-def _file(report: Report, line: str) -> None:
-    """A line without a key of its own goes where its shape says."""
+def _add_line(report: Report, line: str) -> None:
+    """Add a line without a key to the part that its form belongs to."""
     text = line.strip()
     if re.match(PACKAGE_LINE, line):
         report.packages.append(line)
-        # vLLM once forgot the line's end: "[conda] Could not collectROCM Version: …"
-        glued = re.search(r"collectROCM Version: (\S+)", line)
-        if glued:
-            report.fields.setdefault("rocm installed", glued[1])
+        # One version of vLLM lacks a line break: "[conda] Could not collectROCM Version: …"
+        rocm = re.search(r"collectROCM Version: (\S+)", line)
+        if rocm:
+            report.fields.setdefault("rocm installed", rocm[1])
     elif re.match(rf"{GPU_LINE}|GPU \d[\d,]* Compute|\s*MIG ", line):
         report.gpus.append(line)
     elif "cudnn" in text and text.startswith(("/", "C:", "D:", "E:")):

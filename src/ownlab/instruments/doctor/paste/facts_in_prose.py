@@ -1,4 +1,4 @@
-"""Facts that stand in what programs and people said, outside of every report."""
+"""Facts that a text mentions outside of every report: versions, answers at a prompt, cards, environment variables."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from ownlab.instruments.doctor.paste.packages import build_of, cuda_of, rocm_of
 from ownlab.machine.environment_variables import read_environment
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, FrameworkDevice, Interpreter, Machine, Nvidia, Variable
+from ownlab.text import text
 
-__all__ = ["cards_in_prose", "cards_named", "environment_of", "find_variables", "read_said"]
+__all__ = ["cards_in_prose", "cards_in_warnings", "environment_of", "find_variables", "read_prose"]
 
 _SOURCE = "pasted text"
-_REACH = 8  # lines in which an answer is looked for: a warning may stand between question and answer
+_REACH = 8  # lines in which an answer is searched for: a warning may come between expression and answer
 _LINE_LENGTH = 2000
 
 _OUT = r"(?:Out\[\d+\]: )?['\"]?"
-# What is asked of torch -> the shape of its answer.
-_ASKED = {
+# An expression that users evaluate -> the form of torch's answer.
+_EXPRESSIONS = {
     "torch.__version__": re.compile(_OUT + r"(\d+\.\d+[\w.+-]*)['\"]?$"),
     "torch.version.cuda": re.compile(_OUT + r"(\d+\.\d+(?:\.\d+)?|None)['\"]?$"),
     "torch.cuda.is_available()": re.compile(_OUT + r"(True|False)$"),
@@ -30,9 +31,9 @@ _ASKED = {
     ),
     "torch.cuda.get_arch_list()": re.compile(_OUT + r"\[((?:['\"](?:sm|compute|gfx)\w+['\"],?\s*)+)\]$"),
 }
-_QUESTION = re.compile("|".join(re.escape(question) for question in _ASKED))
+_EXPRESSION = re.compile("|".join(re.escape(expression) for expression in _EXPRESSIONS))
 _BARE_VERSION = re.compile(r"['\"]?(\d+\.\d+\.\d+\S*\+(?:cu\d{2,3}|cpu|rocm[\d.]+|xpu))['\"]?(?:\s+(True|False))?$")
-_ELSEWHERE = {
+_OTHER_FACTS = {
     "arches": re.compile(r"install supports CUDA capabilities ((?:(?:sm|compute)_\w+\s*)+)"),
     "module": re.compile(r"NVRM version: .{0,80}?Module(?: for \w+)?\s+(\d{3}\.\d+(?:\.\d+)?)"),
     "library": re.compile(r"NVML library version: (\d{3}\.\d+(?:\.\d+)?)"),
@@ -41,68 +42,70 @@ _FOUND = re.compile(r"Found GPU\d{1,3} (.{1,80}?) which is of cuda capability (\
 _INCOMPATIBLE = re.compile(r"((?:NVIDIA |GeForce |Tesla |Quadro |TITAN ).{1,60}?) with CUDA capability sm_(\d{2,3})\b")
 
 
-def read_said(lines: Sequence[str]) -> Machine | None:
-    """The machine, as far as sentences, prompts and assignments tell of it."""
-    told: dict[str, str] = {}
+def read_prose(lines: Sequence[str]) -> Machine | None:
+    """Read the facts in sentences, prompts and assignments."""
+    facts: dict[str, str] = {}
     for index, line in enumerate(lines):
         if len(line) < _LINE_LENGTH and ("torch" in line or "PyTorch" in line or "+" in line or "version: " in line):
-            _listen(line, lines[index + 1 : index + 1 + _REACH], told)
+            _collect_facts(line, lines[index + 1 : index + 1 + _REACH], facts)
     variables = environment_of(find_variables(lines))
-    if not told and variables == NOT_READ:
+    if not facts and variables == NOT_READ:
         return None
-    torch = _torch(told)
+    torch = _torch(facts)
     return Machine(
         origin="pasted",
         nvidia=Nvidia(
-            module_version=_known(told.get("module"), "pasted /proc/driver/nvidia/version"),
-            library_version=_known(told.get("library"), "pasted nvidia-smi"),
+            module_version=_known(facts.get("module"), "pasted /proc/driver/nvidia/version"),
+            library_version=_known(facts.get("library"), "pasted nvidia-smi"),
         ),
         interpreter=Interpreter(frameworks=Known((torch,), _SOURCE)) if torch else Interpreter(),
         environment=variables,
     )
 
 
-def _listen(line: str, after: Sequence[str], told: dict[str, str]) -> None:
-    for question in _QUESTION.findall(line):
-        answer = _beside(line, question) or _below(_ASKED[question], after)
+def _collect_facts(line: str, after: Sequence[str], facts: dict[str, str]) -> None:
+    for expression in _EXPRESSION.findall(line):
+        answer = _answer_in_line(line, expression) or _answer_below(_EXPRESSIONS[expression], after)
         if answer is not None:
-            told.setdefault(question, answer)
+            facts.setdefault(expression, answer)
     bare = _BARE_VERSION.match(line.strip())
     if bare is not None:
-        told.setdefault("torch.__version__", bare[1])
-        available = bare[2] or _below(_ASKED["torch.cuda.is_available()"], after[:1])
+        facts.setdefault("torch.__version__", bare[1])
+        available = bare[2] or _answer_below(_EXPRESSIONS["torch.cuda.is_available()"], after[:1])
         if available is not None:
-            told.setdefault("torch.cuda.is_available()", available)
-    for name, pattern in _ELSEWHERE.items():
+            facts.setdefault("torch.cuda.is_available()", available)
+    for name, pattern in _OTHER_FACTS.items():
         match = pattern.search(line)
         if match is not None:
-            told.setdefault(name, match[1])
+            facts.setdefault(name, match[1])
 
 
-def _beside(line: str, question: str) -> str | None:
-    """The answer on the question's own line: "torch.cuda.is_available(): False"."""
-    rest = line.partition(question)[2].lstrip(" )\"'")
+def _answer_in_line(line: str, expression: str) -> str | None:
+    """Find the answer on the line of the expression: "torch.cuda.is_available(): False"."""
+    rest = line.partition(expression)[2].lstrip(" )\"'")
     if not rest.startswith((":", "=", "->", "→")):
         return None
-    match = _ASKED[question].match(rest.lstrip(":=->→ "))
+    match = _EXPRESSIONS[expression].match(rest.lstrip(":=->→ "))
     return match[1] if match else None
 
 
-def _below(shape: re.Pattern[str], after: Sequence[str]) -> str | None:
-    """The answer on a line of its own, or as a word of one: print(a, b) answers both on one line."""
+def _answer_below(shape: re.Pattern[str], after: Sequence[str]) -> str | None:
+    """Find the answer on a later line, or as one of its words: print(a, b) prints two answers on one line."""
     for line in after:
         words = line.split()[:4] if len(line) < 60 else []
-        for text in (line.strip()[:400], *words):
-            match = shape.match(text)
+        for content in (line.strip()[:400], *words):
+            match = shape.match(content)
             if match is not None:
                 return match[1]
     return None
 
 
-def _torch(told: dict[str, str]) -> Framework | None:
-    version, cuda = told.get("torch.__version__"), told.get("torch.version.cuda")
-    arches = re.findall(r"(?:sm|compute)_\w+|gfx\w+", told.get("torch.cuda.get_arch_list()") or told.get("arches", ""))
-    devices = _devices(told)
+def _torch(facts: dict[str, str]) -> Framework | None:
+    version, cuda = facts.get("torch.__version__"), facts.get("torch.version.cuda")
+    arches = re.findall(
+        r"(?:sm|compute)_\w+|gfx\w+", facts.get("torch.cuda.get_arch_list()") or facts.get("arches", "")
+    )
+    devices = _devices(facts)
     if not (version or cuda or arches or devices != NOT_READ):
         return None
     build: Fact[str] = build_of(version, _SOURCE) if version else NOT_READ
@@ -122,11 +125,11 @@ def _torch(told: dict[str, str]) -> Framework | None:
     )
 
 
-def _devices(told: dict[str, str]) -> Fact[tuple[FrameworkDevice, ...]]:
-    available, name = told.get("torch.cuda.is_available()"), told.get("torch.cuda.get_device_name")
+def _devices(facts: dict[str, str]) -> Fact[tuple[FrameworkDevice, ...]]:
+    available, name = facts.get("torch.cuda.is_available()"), facts.get("torch.cuda.get_device_name")
     if name or available == "True":
-        kind = "rocm" if "rocm" in told.get("torch.__version__", "") else "cuda"
-        return Known((FrameworkDevice(name or "a device that is not named", kind),), _SOURCE)
+        kind = "rocm" if "rocm" in facts.get("torch.__version__", "") else "cuda"
+        return Known((FrameworkDevice(name or text("an unnamed device"), kind),), _SOURCE)
     return Known((), _SOURCE) if available == "False" else NOT_READ
 
 
@@ -134,8 +137,8 @@ def _known(value: str | None, source: str) -> Fact[str]:
     return Known(value, source) if value else NOT_READ
 
 
-def cards_named(lines: Sequence[str]) -> tuple[Card, ...]:
-    """Cards that torch names in its warnings, with their compute capability. Which number they have, it does not say."""
+def cards_in_warnings(lines: Sequence[str]) -> tuple[Card, ...]:
+    """Read the cards in torch's warnings, with their compute capability. The warnings do not give their numbers."""
     named: dict[str, str] = {}
     for line in lines:
         if "capability" not in line:
@@ -153,9 +156,11 @@ def cards_named(lines: Sequence[str]) -> tuple[Card, ...]:
 
 _TEXT_SOURCE = "pasted text"
 _PROSE_LENGTH = 2000
-_CARDS_AT_MOST = 3  # who names more compares them
+_CARDS_AT_MOST = 3  # a text that mentions more compares them
 
-# The series stands in the name, so that no number of something else is taken for a card.
+# --- cards that users mention -----------------------------------------------------------------------------------------
+
+# The name includes the series, so that other numbers are not mistaken for a card.
 _CARD_NAME = re.compile(
     r"""(?<![A-Za-z0-9_/.-])(?P<maker>(?:NVIDIA[ ])?(?:GeForce[ ])?)(?P<name>
         (?:RTX|GTX)\s?(?:PRO\s?)?A?\d{3,4}(?:\s?(?:Ti|SUPER))*(?:\s?D)?(?:\sAda)?
@@ -168,20 +173,20 @@ _CARD_NAME = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _LETTERS = re.compile(r"^(RTX|GTX|GT)\s?(?=\w)", re.IGNORECASE)
-# Two letters and two digits name much else (an instance of a cloud, a sheet of paper): these need a maker's or a card's word beside.
+# A letter and two digits have many meanings (a cloud instance, a paper size): such a name needs a vendor or "card" nearby.
 _SHORT = re.compile(r"^[A-Z]\d{1,2}[A-Z]?$", re.IGNORECASE)
 _CARD_WORD = re.compile(r"nvidia|tesla|\bgpus?\b|graphics|\bcards?\b|显卡|顯示卡|グラボ|グラフィック", re.IGNORECASE)
-_LINES_READ = 2000  # lines at the beginning and at the end: between them stands a log, and no prose
+_LINES_READ = 2000  # lines at the beginning and at the end: between them is a log, not prose
 
 
 def cards_in_prose(lines: Sequence[str]) -> tuple[Card, ...]:
-    """The cards, each once and in the order of their names. None where so many are named that they are not one machine's."""
+    """Read the cards that a user mentions, each once. No cards if there are too many for one machine."""
     named: dict[str, str] = {}
     for line in lines if len(lines) <= _LINES_READ else [*lines[: _LINES_READ // 2], *lines[-_LINES_READ // 2 :]]:
         if len(line) > _PROSE_LENGTH:
             continue
         for match in _CARD_NAME.finditer(line):
-            name = match["maker"] + _written(match["name"])
+            name = match["maker"] + _spaced(match["name"])
             if capability_of(name) is None or (_SHORT.match(name) and not _CARD_WORD.search(line)):
                 continue
             named.setdefault(name.upper(), name)
@@ -190,8 +195,8 @@ def cards_in_prose(lines: Sequence[str]) -> tuple[Card, ...]:
     return tuple(Card("nvidia", index, name=Known(name, _TEXT_SOURCE)) for index, name in enumerate(named.values()))
 
 
-def _written(name: str) -> str:
-    """As nvidia-smi writes it, with a space after the letters: RTX4090 is RTX 4090."""
+def _spaced(name: str) -> str:
+    """Write a name as nvidia-smi does, with a space after the letters: RTX4090 becomes RTX 4090."""
     return " ".join(_LETTERS.sub(lambda match: f"{match[1].upper()} ", name).split())
 
 
@@ -209,35 +214,37 @@ _ECHOED = re.compile(rf".*?\becho \"?\$\{{?({_VARIABLE_NAMES})\}}?\"?\s*$")
 _HINT = re.compile(r"_[A-Z]+=|os\.environ\[|\becho ")
 _MIG_UUID = re.compile(r"MIG-[0-9a-f]{8}-")
 _VALUE_LENGTH = 4000
-# What these hold can be looked up only on the machine itself.
+# --- environment variables --------------------------------------------------------------------------------------------
+
+# Only the machine itself can show what these paths contain.
 _PATHS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH")
 
 
 def environment_of(variables: Mapping[str, str], cards: tuple[Card, ...] = ()) -> Fact[tuple[Variable, ...]]:
-    """The variables that decide, with what they mean there."""
-    cards = tuple(map(_without_numbered_slices, cards))
+    """Make the record of the variables that affect accelerators, with their meaning on that machine."""
+    cards = tuple(map(_without_numbered_instances, cards))
     given = {name: value[:_VALUE_LENGTH] for name, value in variables.items()}
-    here = {name: value for name, value in given.items() if name not in _PATHS}
-    known = read_environment(here, cards)
+    others = {name: value for name, value in given.items() if name not in _PATHS}
+    known = read_environment(others, cards)
     found = known.value if isinstance(known, Known) else ()
     found += tuple(
-        Variable(name, given[name], "a path on that machine; what it holds cannot be seen from here")
+        Variable(name, given[name], text("A path on that machine, whose content is not known here."))
         for name in _PATHS
         if name in given
     )
     return Known(found, _VARIABLES_SOURCE) if found else NOT_READ
 
 
-def _without_numbered_slices(card: Card) -> Card:
-    """MIG instances that are numbered, for want of their UUIDs, cannot be told apart by CUDA_VISIBLE_DEVICES=MIG-…"""
-    slices = value_of(card.mig_instances) or ()
-    if all(_MIG_UUID.match(one.uuid) for one in slices):
+def _without_numbered_instances(card: Card) -> Card:
+    """Make MIG instances without UUIDs unknown: CUDA_VISIBLE_DEVICES=MIG-… cannot be matched with them."""
+    instances = value_of(card.mig_instances) or ()
+    if all(_MIG_UUID.match(instance.uuid) for instance in instances):
         return card
-    return msgspec.structs.replace(card, mig_instances=Unknown("pasted without UUIDs"))
+    return msgspec.structs.replace(card, mig_instances=Unknown(text("the MIG instances were pasted without UUIDs")))
 
 
 def find_variables(lines: Sequence[str]) -> dict[str, str]:
-    """Those that a text names outside of every report."""
+    """Find the assignments to variables in lines outside of every report."""
     found: dict[str, str] = {}
     for index, line in enumerate(lines):
         if ("=" not in line and "echo" not in line) or not _HINT.search(line):

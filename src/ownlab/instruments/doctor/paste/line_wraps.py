@@ -1,4 +1,4 @@
-"""Joins sentences that a console, an e-mail program or `fold` broke into lines: signs are sought within a line."""
+"""Joins sentences that a console, an e-mail program or `fold` broke into lines: rules search within a line."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 
 __all__ = ["unwrap"]
 
-_SHORTEST = 30  # a shorter line was not broken: no console is that narrow
+_SHORTEST = 30  # a shorter line was not wrapped: no console is that narrow
 _WIDEST = 200
-_MOST = 20  # lines of a sentence
+_MOST = 20  # lines in a sentence
 
-# Where lines are usually broken: consoles, e-mail programs, formatters.
+# The usual widths of consoles, e-mail programs and formatters.
 _USUAL = (60, 64, 66, 68, 70, 72, 74, 76, 78, 79, 80, 88, 90, 96, 100, 110, 118, 119, 120, 132, 140, 160, _WIDEST + 1)
 
-# Words that make a sentence. With one of these at its end, a line surely goes on.
+# Words of ordinary sentences. A line that ends with one of these certainly continues.
 _SENTENCE = frozenset((
     "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "can't", "cannot", "could", "couldn't", "did", "does",
     "failed", "for", "from", "had", "has", "have", "if", "in", "into", "is", "it", "its", "more", "no", "not", "of", "on", "only",
     "or", "our", "than", "that", "the", "their", "there", "these", "this", "to", "unable", "using", "via", "was", "were", "when",
     "where", "which", "while", "will", "with", "would", "your",
 ))  # fmt: skip
-# What begins something of its own, and never goes on with the line before.
+# What begins a new message and never continues the previous line.
 _BEGINS = re.compile(
     r"[\w.:]*(?:Error|Exception|Warning|Interrupt|Exit)\b\s*(?:[:(]|$)"
     r"|(?:Traceback|File|During handling|The above exception|terminate called|what\(\)|Process|Thread|Collecting|Requirement)\b"
@@ -33,10 +33,10 @@ _BEGINS = re.compile(
     r"|(?:pip3?|conda|mamba|python\S*|sudo|docker|apt|apt-get|import|def|class|export|cd|git|nvidia-smi|nvcc|torchrun|print|raise|return)\b[ (]"
     r"|from \S+ import\b|\S{0,40}[$#] |(?:[A-Z][A-Z_\d]{2,}|[a-z_]+)=\S"
 )
-# What stands before a colon mostly begins something, too; not so one plain word ("object file: No such file").
+# A key before a colon mostly begins a new message, too; a single plain word does not ("object file: No such file").
 _KEY = re.compile(r"[A-Z][\w /.-]{0,40}: |[a-z]+[_-][\w.-]{0,40}: |[\w.-]{1,40}\[\d+\]: ")
 _COLUMNS = re.compile(r"\S(?: {3,}|\t)\S|\||={4}|-{4}")
-# A capital letter inside a sentence: an abbreviation, or a name with more than its first letter in capitals, or with a number.
+# A capital letter inside a sentence: an abbreviation, a name with further capitals, or a name with a number.
 _PROPER = re.compile(
     r"[A-Z]{2}|[A-Z][a-z]+[A-Z]|[A-Z][a-z]+[=\d]|(?:Python|Linux|Windows|Torch|Ampere|Hopper|Ada|Volta|Docker)\b"
 )
@@ -44,12 +44,12 @@ _ENDS_OPEN = frozenset(",()/-'\"`")
 
 
 def unwrap(lines: Sequence[str]) -> list[str]:
-    """The lines, with those that were one sentence in one again. Others stay as they are, also where they look alike."""
+    """Return the lines, with wrapped sentences joined again. Other lines stay as they are."""
     joined: list[str] = []
-    before = ""  # the line before, as it stood
-    count = widest = 0  # lines of the sentence, and the longest of them
+    before = ""  # the previous line, unchanged
+    count = widest = 0  # lines in the sentence, and the longest of them
     for line in lines:
-        if _SHORTEST <= len(before) <= _WIDEST and line and count < _MOST and _goes_on(before, line, widest, count):
+        if _SHORTEST <= len(before) <= _WIDEST and line and count < _MOST and _continues(before, line, widest, count):
             joined[-1] += f" {line.strip()}"
             before, count, widest = line, count + 1, max(widest, len(line))
             continue
@@ -61,22 +61,22 @@ def unwrap(lines: Sequence[str]) -> list[str]:
     return joined
 
 
-def _goes_on(before: str, line: str, widest: int, count: int) -> bool:
-    """Whether a line goes on with the sentence of the line before it, which has so many lines yet."""
+def _continues(before: str, line: str, widest: int, count: int) -> bool:
+    """Return whether a line continues the sentence of the previous line, which has `count` lines so far."""
     if line[:12] == before[:12] and line[0] != " ":  # the next line of a list or a log
         return False
     first = line[0]
-    if first == " ":  # indented: as deep as the line before, or not at all
+    if first == " ":  # indented: as deep as the previous line, or not at all
         indent = len(line) - len(line.lstrip())
         if before[:indent].strip() or before[indent : indent + 1] == " ":
             return False
         first = line[indent]
     last = before[-1]
-    # What may neither end a broken line nor begin the next one is most of what a log holds: nothing more is asked of it.
+    # Most lines of a log cannot end or begin a wrapped line: this first check is fast.
     if not (last.isalnum() or last in _ENDS_OPEN or last == ":") or not (first.isalnum() or first in "('\"/_"):
         return False
     word = line.split(maxsplit=1)[0]
-    filled = len(before) + 1 + len(word)  # the word would have stood there, had there been room
+    filled = len(before) + 1 + len(word)  # the word would have been there if there had been room
     if filled <= max(widest, len(line)) or len(line) > _WIDEST:
         return False
     usual = _USUAL[bisect_left(_USUAL, max(widest, len(line)))] < filled
@@ -85,7 +85,7 @@ def _goes_on(before: str, line: str, widest: int, count: int) -> bool:
         return False
     if _KEY.match(line.lstrip()) and words[-1].lower() not in _SENTENCE:
         return False
-    # A log's stamp, and no stamp on the line after it, tell as much as a sentence's words do.
+    # A timestamp on this line and none on the next one is as good a sign as the words of a sentence.
     if (
         count == 1
         and before[0] != "["
@@ -97,10 +97,10 @@ def _goes_on(before: str, line: str, widest: int, count: int) -> bool:
 
 
 def _may_follow(end: str, word: str, usual: bool) -> bool:
-    """Whether a sentence may be broken between these two words: surely, or likely where the width is a usual one."""
+    """Return whether a sentence may be broken between these two words: certainly, or probably at a usual width."""
     if end.lower() in _SENTENCE:
         return True
-    if "/" in end or "\\" in end:  # a path, with which lines end that are whole
+    if "/" in end or "\\" in end:  # complete lines end with a path
         return False
     if end[-1] == ":":
         return usual and (word[0].islower() or word[0] == "/")

@@ -1,4 +1,4 @@
-"""What programs said: the lines that belong to no report, as messages in which rules look for known signs."""
+"""The messages of programs: the lines that belong to no report. The doctor's rules search them for known errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ownlab.instruments.doctor.records import Message
+from ownlab.text import text
 
-__all__ = ["Block", "Heard", "hear", "spoken"]
+__all__ = ["Block", "ProgramOutput", "program_lines", "read_messages"]
 
-_KEPT = 2000  # lines of messages; beyond, only lines that look like errors, the first and the last of them
+_KEPT = 2000  # lines of messages; of longer texts, only the first and last lines that look like errors are kept
 _KERNEL_KEPT = 1000
 _MESSAGE_LENGTH = 4000
 _KERNEL_LINE_LENGTH = 500  # as in the live machine's kernel log
@@ -22,14 +23,14 @@ _ERROR = re.compile(
     r"no gpus?|no (?:\S+ )?devices?|no available|only supports|less than desired|timed out|timeout|will not)\b",
     re.IGNORECASE,
 )
-# What a text may be about. With an error's words it is a case; without either, it is prose of which we know nothing.
+# The subjects of a text. A text with neither a subject nor an error is not a case for the doctor.
 _TOPIC = re.compile(
     r"(?<![A-Za-z0-9_])(?:cuda\w*|cudnn\w*|cublas\w*|cuInit|lib(?:cu|nv)\w+|nvidia\S*|nvml|nvrm|xid|nvcc|nccl|gpus?|pytorch|torch\S*|tensorflow|jax\w*|"
     r"rocm|hip|amdgpu|nouveau|npu\S*|ascend|mps|vllm|docker|dataloader|shm|numpy|ptx|gcc|gnu|flash\S{0,20}attention|cache blocks|"
     r"(?:RTX|GTX|Tesla|Quadro) ?[A-Z]?\d+\w*)(?![A-Za-z0-9_])",
     re.IGNORECASE,
 )
-# A program's error, whatever it is about.
+# A program's error, on any subject.
 _CODE = re.compile(
     r"\w(?:Error|Exception|Warning)\b\s*[:(]|Traceback \(most recent|\b(?:error|fatal)\b\s*:|core dumped|segmentation fault|bus error|"
     r"\bout of memory\b|killed process|command not found|\bno module named\b|cannot open shared object|no such file or directory|"
@@ -42,8 +43,8 @@ _KERNEL = re.compile(
     r"\bamdgpu \S+: |module verification failed|\bnvidia: (?:module|probe|loading)|"
     r"\bOut of memory: Kill(?:ed)? process|\bMemory cgroup out of memory|\boom-kill:|\binvoked oom-killer|\boom_reaper:"
 )
-_STAMPED = re.compile(r"\[\s*\d{1,8}\.\d{6}\] ")  # as dmesg does it
-# Searching for a word is many times faster than for an expression; most lines of a long log have none.
+_STAMPED = re.compile(r"\[\s*\d{1,8}\.\d{6}\] ")  # dmesg's timestamp
+# Searching for a word is many times faster than for a regular expression; most lines of a long log have none.
 _KERNEL_WORDS = (
     "Xid",
     "kernel:",
@@ -57,7 +58,7 @@ _KERNEL_WORDS = (
     "oom",
 )
 _SMI_WORDS = ("NVIDIA-SMI", "NVML", "device handle", "No devices", "nvidia-smi", "GPU access")
-_TELLING_WORDS = (
+_RELEVANT_WORDS = (
     "error", "exception", "warning", "traceback", "fatal", "fail", "abort", "killed", "dumped", "fault", "cannot", "could not",
     "couldn't", "unable", "denied", "rejected", "unsupported", "unavailable", "insufficient", "mismatch", "too old", "memory",
     " not ", "no such", "cuda", "cudnn", "nvidia", "nvml", "nccl", "torch", "tensorflow", "jax", "rocm", "hip", "driver", "shm",
@@ -67,74 +68,78 @@ _SMI_FAILED = re.compile(
     r"NVIDIA-SMI couldn't find|nvidia-smi\S*: (?:command )?not found|command not found: nvidia-smi|'nvidia-smi' is not recognized|"
     r"\bnvidia-smi: No such file|GPU access blocked by the operating system"
 )
-# Only the lines that ask for a report: what a person typed to get it.
+# Command lines that print a report: what the user typed to get it.
 _COMMAND = re.compile(
     r"\s*(?:\S{0,80}[$#%>]\s*|[A-Z]:\\.{0,200}>)?(?:sudo )?(?:\S*/)?(?:nvidia-smi|nvcc|npu-smi|rocm-smi|amd-smi|rocminfo|xpu-smi|lspci|dmesg|"
     r"python\S* -m torch\.utils\.collect_env|python\S* collect_env\.py|pip list|pip freeze|conda list|env)"
     r"(?: (?:-\S+|\d+|info|list|static|discovery|version|\| ?.*))*\s*$"
 )
 _COMMAND_WORDS = ("smi", "nvcc", "rocminfo", "lspci", "dmesg", "collect_env", "pip", "conda", "env")
-# Between a failure of nvidia-smi and a report of it: it worked in another place, not at a later time.
+# Between a failure of nvidia-smi and a report of it: nvidia-smi worked elsewhere, not at a later time.
 _ELSEWHERE = re.compile(r"\b(?:host|container|docker|pod|outside|inside)\b|宿主机|容器", re.IGNORECASE)
 _NEAR = 20
-_NOTHING = re.compile(r"[\s|+=*_-]*(?:System Info|PyTorch Info)?$")  # borders, and the first headings of vLLM's report
+_BORDER = re.compile(r"[\s|+=*_-]*(?:System Info|PyTorch Info)?$")  # borders, and the first headings of vLLM's report
 _DATE = re.compile(
     r"\s*\w{3} \w{3} +\d+ \d\d:\d\d:\d\d(?: [AP]M)?(?: \w+)? \d{4}\s*$"
 )  # above every table of nvidia-smi
 
 
 class Block(NamedTuple):
-    """Lines that belong to no report, and where they stand in the text."""
+    """Lines that belong to no report, and the number of the first one in the text."""
 
     start: int
     lines: Sequence[str]
 
 
-class Heard(NamedTuple):
+class ProgramOutput(NamedTuple):
     messages: tuple[Message, ...]
     kernel_log: tuple[str, ...]
-    smi_failure: str | None  # nvidia-smi's words, where it failed
-    kernel_cut: str  # how much of the kernel log was left out, in words; empty: nothing
-    cut: str  # the same of all other lines
-    errors: bool  # whether anything in it is an error
-    telling: bool  # whether anything in it is a program's error, or about accelerators at all
+    smi_failure: str | None  # nvidia-smi's message if it failed
+    kernel_omission: str  # how much of the kernel log was left out, as text; empty: nothing
+    omission: str  # the same for all other lines
+    errors: bool  # whether it contains an error
+    relevant: bool  # whether it contains a program's error or mentions accelerators
 
 
-def hear(blocks: Iterable[Block], *, smi_worked: int = -1) -> Heard:
-    """Sort the blocks. A failure of nvidia-smi above the line where it worked is over."""
+def read_messages(blocks: Iterable[Block], *, smi_worked: int = -1) -> ProgramOutput:
+    """Sort the lines of the blocks. A failure of nvidia-smi before the line where it worked no longer counts."""
     kernel: list[str] = []
     failures: list[str] = []
     rest: list[list[str]] = []
-    about = False  # what only source code speaks of is no error; but the text is about it
+    on_topic = False  # a subject that only source code mentions is no error, but the text is about it
     for block in blocks:
-        over: list[str] = []
-        said = spoken(block.lines)
-        about = about or (
-            len(block.lines) <= _KEPT and said != block.lines and bool(_TOPIC.search(_as_text(block.lines)))
+        past_failures: list[str] = []
+        lines = program_lines(block.lines)
+        on_topic = on_topic or (
+            len(block.lines) <= _KEPT and lines != block.lines and bool(_TOPIC.search(_as_text(block.lines)))
         )
-        is_over = block.start < smi_worked and not any(_ELSEWHERE.search(line) for line in said[-_NEAR:])
-        rest += _sort(said, kernel, over if is_over else failures)
+        is_past = block.start < smi_worked and not any(_ELSEWHERE.search(line) for line in lines[-_NEAR:])
+        rest += _sort(lines, kernel, past_failures if is_past else failures)
     total = sum(map(len, rest))
-    kept = rest if total <= _KEPT else _most_telling(rest)
-    texts = [text for text in dict.fromkeys(map(_as_text, kept)) if text.strip()]
+    kept = rest if total <= _KEPT else _most_relevant(rest)
+    messages = [message for message in dict.fromkeys(map(_as_text, kept)) if message.strip()]
     log = _ends([line[:_KERNEL_LINE_LENGTH] for line in kernel], _KERNEL_KEPT)
     failures = _ends(list(dict.fromkeys(failures)), _KERNEL_KEPT)
-    code = any(_CODE.search(text) for text in texts)
-    telling = code or about or any(_TOPIC.search(text) for text in texts)
-    return Heard(
+    has_error = any(_CODE.search(message) for message in messages)
+    relevant = has_error or on_topic or any(_TOPIC.search(message) for message in messages)
+    return ProgramOutput(
         messages=(
-            *(Message(text, "nvidia-smi") for text in failures),
-            *(Message(text, "pasted text") for text in texts),
+            *(Message(failure, "nvidia-smi") for failure in failures),
+            *(Message(message, "pasted text") for message in messages),
             *(Message(line, "kernel log") for line in log),
         ),
         kernel_log=tuple(log),
         smi_failure=failures[0] if failures else None,
-        kernel_cut=f"the first and the last {_KERNEL_KEPT // 2:,} of {len(kernel):,} lines"
+        kernel_omission=text(
+            "the first and the last {kept:,} of {total:,} lines", kept=_KERNEL_KEPT // 2, total=len(kernel)
+        )
         if len(log) < len(kernel)
         else "",
-        cut=f"{sum(map(len, kept)):,} of {total:,} lines are kept" if total > _KEPT else "",
-        errors=code or (telling and any(_ERROR.search(text) for text in texts)),
-        telling=telling,
+        omission=text("{kept:,} of {total:,} lines are kept", kept=sum(map(len, kept)), total=total)
+        if total > _KEPT
+        else "",
+        errors=has_error or (relevant and any(_ERROR.search(message) for message in messages)),
+        relevant=relevant,
     )
 
 
@@ -142,8 +147,8 @@ def _as_text(lines: Sequence[str]) -> str:
     return "\n".join(line[:_MESSAGE_LENGTH] for line in lines)
 
 
-def _is_kernels(line: str) -> bool:
-    """Whether the kernel said it: by its words, or by its stamp where it is an error."""
+def _is_kernel_line(line: str) -> bool:
+    """Recognize a line of the kernel log by its words, or an error by its timestamp."""
     if "NVRM: " in line or (any(word in line for word in _KERNEL_WORDS) and _KERNEL.search(line)):
         return True
     return (
@@ -152,11 +157,11 @@ def _is_kernels(line: str) -> bool:
 
 
 def _sort(block: Sequence[str], kernel: list[str], failures: list[str]) -> Iterator[list[str]]:
-    """The kernel's lines and nvidia-smi's failures are put aside; the rest is given, in pieces between blank lines."""
+    """Collect the kernel's lines and nvidia-smi's failures; yield the rest, split at blank lines."""
     piece: list[str] = []
-    failing = False  # the line before is a failure of nvidia-smi, and may go on
+    failing = False  # the previous line is a failure of nvidia-smi, which may continue
     for line in block:
-        if _is_kernels(line):
+        if _is_kernel_line(line):
             kernel.append(line.strip())
             failing = False
         elif any(word in line for word in _SMI_WORDS) and (failure := _SMI_FAILED.search(line)):
@@ -177,24 +182,24 @@ def _sort(block: Sequence[str], kernel: list[str], failures: list[str]) -> Itera
 
 
 def _is_empty(line: str) -> bool:
-    """Whether a line says nothing: a border, a date, or what was typed to get a report."""
+    """Recognize a line without information: a border, a date, or the command that printed a report."""
     last = line[-1]
     if last in "|+=*_- " or line.endswith("Info"):
-        return _NOTHING.match(line[:_MESSAGE_LENGTH]) is not None
+        return _BORDER.match(line[:_MESSAGE_LENGTH]) is not None
     if last.isdigit() and _DATE.match(line[:80]):
         return True
     return len(line) < 300 and any(word in line for word in _COMMAND_WORDS) and _COMMAND.match(line) is not None
 
 
-def _most_telling(pieces: list[list[str]]) -> list[list[str]]:
-    """The lines that look like errors: the first and the last, since the first error causes the others."""
-    lines = [line for piece in pieces for line in piece if _is_telling(line)]
+def _most_relevant(pieces: list[list[str]]) -> list[list[str]]:
+    """Select the first and last lines that look like errors: the first error often causes the others."""
+    lines = [line for piece in pieces for line in piece if _is_relevant(line)]
     return [[line] for line in _ends(list(dict.fromkeys(lines)), _KEPT)]
 
 
-def _is_telling(line: str) -> bool:
+def _is_relevant(line: str) -> bool:
     low = line[:_MESSAGE_LENGTH].lower()
-    return any(word in low for word in _TELLING_WORDS)
+    return any(word in low for word in _RELEVANT_WORDS)
 
 
 def _ends(lines: list[str], most: int) -> list[str]:
@@ -206,7 +211,9 @@ _LINE_LENGTH = 2000
 _FRAME = re.compile(r'File ".{1,400}?", line \d+')
 _EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception|Warning|Interrupt)\b:\s")
 
-# Before the code: a prompt, a line number, IPython's arrow, the sign of a difference.
+# --- program output and source code -----------------------------------------------------------------------------------
+
+# Before the code: a prompt, a line number, IPython's arrow, the sign of a diff.
 _BEFORE_CODE = r"\s*(?:(?:>>>|\.\.\.|In[ ]\[\d+\]:)\s+|-{1,9}>[ ]?\d{0,5}[ ]{1,20}|\d{1,5}\s+|[+-]\s+)?"
 _STATEMENT = re.compile(
     _BEFORE_CODE
@@ -228,7 +235,7 @@ _PROGRAM = re.compile(
     r"|\bcaused\b|^\s*\[|^\s*[\d{]"
 )
 _QUOTED = re.compile(r"""(?<=[A-Za-z])(?P<open>[ (])(?P<mark>["'`])(?P<words>[^"'`]{5,300})(?P=mark)(?!\w)""")
-# Before the quoted words: what says that it happened here.
+# Words before a quotation that show that the error happened here.
 _HAPPENED = re.compile(
     r"\b(?:gets?|got|getting|gives?|gave|giving|says?|said|saying|shows?|showed|showing|throws?|threw|raises?|raised|fail\w*|crash\w*"
     r"|errors?|messages?|warnings?|reports?|reported|prints?|printed|printing|outputs?|receiv\w+|encounter\w*|facing|hits?|hitting"
@@ -243,27 +250,29 @@ _CAUGHT = re.compile(
 _CAUGHT_WORDS = ("aught", "atching", "andled", "ecovered")
 
 
-def spoken(lines: Sequence[str]) -> list[str]:
-    """The lines that a program said. Source lines of a traceback and other code are left out; words that are only quoted
-    inside a sentence are blanked out there."""
-    said: list[str] = []
-    frame = -1  # the column of the frame that the line before belongs to; its source stands deeper
+def program_lines(lines: Sequence[str]) -> list[str]:
+    """Return the lines that a program printed: without source code, caught errors and quotations in passing.
+
+    The source lines of a traceback are left out, too. A quotation inside a sentence is replaced by an ellipsis.
+    """
+    printed: list[str] = []
+    frame = -1  # the column of the frame above this line; its source line is indented deeper
     for line in lines:
-        place = line.find('File "')
-        if place >= 0 and _FRAME.match(line, place):
-            frame = place
-            said.append(line)
+        column = line.find('File "')
+        if column >= 0 and _FRAME.match(line, column):
+            frame = column
+            printed.append(line)
             continue
         if frame >= 0:
             if line[frame : frame + 2] == "  " and not _EXCEPTION.match(line[frame:].strip()):
                 continue
             frame = -1
-        if _is_said(line):
-            said.append(_without_quotes(line) if "'" in line or '"' in line or "`" in line else line)
-    return said
+        if _is_printed(line):
+            printed.append(_without_quotes(line) if "'" in line or '"' in line or "`" in line else line)
+    return printed
 
 
-def _is_said(line: str) -> bool:
+def _is_printed(line: str) -> bool:
     if len(line) > _LINE_LENGTH:
         return True
     if any(word in line for word in _CAUGHT_WORDS) and _CAUGHT.search(line):
@@ -272,11 +281,11 @@ def _is_said(line: str) -> bool:
 
 
 def _is_code(line: str) -> bool:
-    # Nearly every line of a log has none of these, and is asked no more.
+    # Nearly every line of a log has none of these and needs no further check.
     quoted = '"' in line or "'" in line
     if not quoted and "(" not in line and "except" not in line and "raise" not in line:
         return False
-    if "environ" in line:  # setting a variable tells of the machine
+    if "environ" in line:  # an assignment to a variable is a fact about the machine
         return False
     end = line.rstrip()[-1:]
     if end == ":" and _BLOCK.match(line):
@@ -287,7 +296,7 @@ def _is_code(line: str) -> bool:
 
 
 def _without_quotes(line: str) -> str:
-    """The line without words that somebody quoted in passing ("I read about 'CUDA out of memory'")."""
+    """Return the line without quotations in passing ("I read about 'CUDA out of memory'")."""
     if len(line) > _LINE_LENGTH or _PROGRAM.search(line):
         return line
     return _QUOTED.sub(_keep_or_blank, line)

@@ -1,4 +1,4 @@
-"""Reads CSV from `nvidia-smi --query-gpu` and `--query-compute-apps`, with its header, its command, or neither."""
+"""Reads CSV from `nvidia-smi --query-gpu` and `--query-compute-apps`, with a header, after its command, or bare."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from xml.etree.ElementTree import Element, SubElement
 import msgspec
 
 from ownlab.instruments.doctor.paste.nvidia_smi_log import add_gpu, new_log, put, read_log
-from ownlab.instruments.doctor.paste.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import ReportKind, end_of_run
 from ownlab.machine.facts import Known
 from ownlab.machine.records import Machine
 
 __all__ = ["KINDS"]
 
 _SOURCE = "pasted nvidia-smi CSV"
-_MAX_ROWS = 4096  # a log of samples may have millions; the first of each card is read
+_MAX_ROWS = 4096  # a log of samples may have millions; only the first row of each card is read
 
-# Field of --query-gpu -> where the XML has it.
+# Field of --query-gpu -> its path in the XML.
 _FIELDS = {
     "driver_version": "driver_version",
     "kmd_version": "kmd_version",
@@ -78,7 +78,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _columns(line: str) -> list[tuple[str, str]]:
-    """The fields of a header line and their units; empty where it is none."""
+    """Parse the fields of a header line and their units; empty if the line is not a header."""
     columns = []
     for cell in _cells(line):
         unit = _UNIT.search(cell)
@@ -92,7 +92,7 @@ def _columns(line: str) -> list[tuple[str, str]]:
 
 
 def _columns_of(lines: Sequence[str], start: int) -> tuple[list[tuple[str, str]], int]:
-    """The columns of a table that begins at a line, from its header or from the command above it; and its first row."""
+    """Return the columns of the table at a line, from its header or from the command above, and its first row."""
     query = _QUERY.search(lines[start])
     columns = _columns(lines[start]) if query is None else [(name, "") for name in query[1].split(",")]
     first = start + 1
@@ -128,7 +128,7 @@ def _read_cards(rows: list[dict[str, str]], units: dict[str, str]) -> Machine | 
     names: dict[str, int] = {}
     for row in rows:
         given = row.get("index", "")
-        # Without an index, a UUID or place that comes again is the next sample of a loop.
+        # Without an index, a repeated UUID or bus ID is the next sample of a loop.
         key = given or row.get("uuid") or row.get("gpu_uuid") or row.get("pci.bus_id") or f"row {len(names)}"
         index = (
             int(given) if given.isascii() and given.isdigit() and len(given) < 4 else names.setdefault(key, len(names))
@@ -152,7 +152,7 @@ def _read_cards(rows: list[dict[str, str]], units: dict[str, str]) -> Machine | 
 
 def _with_unit(field: str, value: str, units: dict[str, str]) -> str:
     if field.startswith("memory.") and value.isascii() and value.isdigit():
-        return f"{value} {units.get(field, 'MiB')}"  # nounits: nvidia-smi counts memory in MiB
+        return f"{value} {units.get(field, 'MiB')}"  # without units, nvidia-smi reports memory in MiB
     return value
 
 
@@ -169,7 +169,7 @@ def _with_capabilities(machine: Machine, capabilities: dict[int, str]) -> Machin
 
 
 def _read_processes(rows: list[dict[str, str]]) -> Machine | None:
-    """--query-compute-apps: processes by card. Cards without a process are not in it, so its numbers are only ours."""
+    """Read --query-compute-apps: processes by card. Cards without processes are missing, so the numbers are arbitrary."""
     log = new_log()
     cards: dict[str, Element] = {}
     for row in sorted(rows, key=lambda row: row.get("gpu_bus_id", "")):
@@ -203,7 +203,7 @@ _DMON = {
 
 
 def _dmon_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(re.compile(r"\s*#|\s*\d{1,3}(?:\s+[\d.-]+)+\s*$"), lines, start)
+    return end_of_run(re.compile(r"\s*#|\s*\d{1,3}(?:\s+[\d.-]+)+\s*$"), lines, start)
 
 
 def _read_dmon(lines: Sequence[str]) -> Machine | None:
@@ -225,7 +225,7 @@ def _read_dmon(lines: Sequence[str]) -> Machine | None:
 
 
 def _is_row(line: str) -> bool:
-    """Whether every cell is one that nvidia-smi writes, and one is a name: sentences have commas too."""
+    """Return whether nvidia-smi could have written every cell and one is a name: sentences have commas, too."""
     cells = _cells(line[:2000])
     names = [cell for cell in cells if re.match(_NAME, cell) and len(cell) < 60]
     return len(cells) > 1 and len(names) == 1 and all(cell in names or _VALUE.match(cell) for cell in cells)
@@ -239,7 +239,7 @@ def _bare_extent(lines: Sequence[str], start: int) -> int:
 
 
 def _read_bare(lines: Sequence[str]) -> Machine | None:
-    """Only what cannot be anything else: a name, a UUID, a place, a driver; of several sizes the largest is the total."""
+    """Read only unambiguous cells: a name, a UUID, a bus ID, a driver; the largest size is the total memory."""
     log = new_log()
     indexes: list[int] = []
     for line in lines[:_MAX_ROWS]:
@@ -255,14 +255,14 @@ def _read_bare(lines: Sequence[str]) -> Machine | None:
     return read_log(log, f"{_SOURCE}, without its header", indexes if ordered else ())
 
 
-# No two parts of these may match the same characters: a line of commas or underlines would take for ever.
+# No two parts of these may match the same characters: a line of commas or underscores would take forever.
 _OPENING = (
     r"(?:\S{1,200} ){0,6}\S{0,200}nvidia-smi(?: \S{1,200}){0,6} --query-(?:gpu|compute-apps)"
     r"|(?:[a-z][\w.]*(?: \[[^\]]*\])?, ?)+[a-z][\w.]*(?: \[[^\]]*\])?\s*$"
     r"|[a-z][a-z0-9]*(?:[._][A-Za-z0-9]+)+(?: \[[^\]]*\])?\s*$"
 )
 KINDS = (
-    Kind("nvidia-smi CSV", _OPENING, _extent, _read, width=20_000),
-    Kind("nvidia-smi CSV", rf"(?:[^,]{{0,100}},){{0,20}}\s*{_NAME}", _bare_extent, _read_bare),
-    Kind("nvidia-smi dmon", r"\s*# gpu\s+\w", _dmon_extent, _read_dmon),
+    ReportKind("nvidia-smi CSV", _OPENING, _extent, _read, width=20_000),
+    ReportKind("nvidia-smi CSV", rf"(?:[^,]{{0,100}},){{0,20}}\s*{_NAME}", _bare_extent, _read_bare),
+    ReportKind("nvidia-smi dmon", r"\s*# gpu\s+\w", _dmon_extent, _read_dmon),
 )

@@ -1,4 +1,8 @@
-"""Brings every form of nvidia-smi's output into that of `nvidia-smi -q -x`, so that one reader understands them all."""
+"""Reads the text of `nvidia-smi -q`, complete, filtered with -d, or truncated.
+
+Every form of nvidia-smi's output (this one, the table, CSV) is converted to the XML of `nvidia-smi -q -x`, so that one
+parser reads them all.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 import msgspec
 
-from ownlab.instruments.doctor.paste.sections import Kind
+from ownlab.instruments.doctor.paste.sections import ReportKind
 from ownlab.machine.facts import Known
 from ownlab.machine.nvidia import nvidia_smi
 from ownlab.machine.records import Card, Machine, Nvidia
 
 __all__ = ["KIND", "VERSION_KIND", "add_gpu", "new_log", "put", "read_log"]
 
-# XML has no way to write these, not even escaped.
+# XML cannot represent these, not even escaped.
 _UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -28,7 +32,7 @@ def add_gpu(log: Element, bus_id: str | None) -> Element:
 
 
 def put(element: Element, path: str, text: str | None) -> None:
-    """Write a value at a path, unless there is one."""
+    """Write a value at a path, unless it already has one."""
     if text is None:
         return
     for tag in path.split("/"):
@@ -39,7 +43,7 @@ def put(element: Element, path: str, text: str | None) -> None:
 
 
 def read_log(log: Element, source: str, indexes: Sequence[int] = ()) -> Machine:
-    """The driver and the cards of a log; `indexes` are the cards' own numbers, where the text has them."""
+    """Parse the driver and the cards of a log; `indexes` are the cards' numbers, if the text has them."""
     nvidia, found = nvidia_smi.parse(tostring(log, encoding="unicode"), source=source)
     cards: tuple[Card, ...] = tuple(
         msgspec.structs.replace(card, index=index)
@@ -51,11 +55,11 @@ def read_log(log: Element, source: str, indexes: Sequence[int] = ()) -> Machine:
 
 _SOURCE = "pasted nvidia-smi -q"
 _GPU = re.compile(r"\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
-_HEADINGS = 8  # so many lines at most stand between two pairs: nested headings, and blank lines
-_MOST_LINES = 50_000  # of a log: 16 cards with all their processes have 10,000
-_NOTE = "   "  # before what somebody wrote beside a value: "Yes            <==="
+_HEADINGS = 8  # the most lines between two pairs: nested headings and blank lines
+_MOST_LINES = 50_000  # in a log: 16 cards with all their processes have 10,000
+_NOTE = "   "  # before a note that a user added to a value: "Yes            <==="
 
-# Headings whose lines are named otherwise in the XML: heading -> (its tag, {line: tag}). Others keep their own names.
+# Headings whose lines have other names in the XML: heading -> (its tag, {line: tag}). Others keep their own names.
 _SECTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "mig_mode": ("mig_mode", {"current": "current_mig"}),
     "driver_model": ("driver_model", {"current": "current_dm"}),
@@ -83,14 +87,14 @@ _MIG_MEMORY = ("shared_fb_memory_usage", "fb_memory_usage")
 
 
 class _Log:
-    """The log as it is read. A line belongs to the last heading above it, so lost indentation does no harm."""
+    """Builds the log line by line. A line belongs to the last heading above it, so lost indentation does no harm."""
 
     def __init__(self) -> None:
         self.root = new_log()
         self._gpu: Element | None = None
         self._heading = ""
-        self._bits = ""  # before Volta, errors are listed under Single Bit and Double Bit
-        self._inner: Element | None = None  # the MIG device or process whose lines these are
+        self._bits = ""  # cards before Volta list errors under Single Bit and Double Bit
+        self._inner: Element | None = None  # the MIG device or process that the lines belong to
         self._inner_indent = 0
 
     def add(self, line: str) -> None:
@@ -99,15 +103,15 @@ class _Log:
         if gpu:
             self._gpu, self._heading, self._inner = add_gpu(self.root, gpu[1]), "", None
             return
-        name, colon, said = text.partition(" :")
+        name, colon, rest = text.partition(" :")
         key = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
         if key[:1].isalpha():
-            value = said.strip().split(_NOTE)[0] if colon else None
+            value = rest.strip().split(_NOTE)[0] if colon else None
             self._add_pair(len(line) - len(line.lstrip()), key, value)
 
     def _add_pair(self, indent: int, key: str, value: str | None) -> None:
         if self._gpu is None and value is None and key in (*_SECTIONS, *_REASONS, *_MIG_MEMORY, "power_readings"):
-            self._gpu = add_gpu(self.root, None)  # a part of one card's log, without its head
+            self._gpu = add_gpu(self.root, None)  # a part of one card's log, without its heading
         if self._gpu is None:
             if value is not None and key.endswith("version"):
                 put(self.root, key, value)
@@ -138,8 +142,8 @@ class _Log:
             name = {"idle": "gpu_idle", "display_clock_setting": "display_clocks_setting"}.get(key, key)
             put(gpu, f"{self._heading}/{self._heading[:-1]}_{name}", value)
         else:
-            # A line outside of every heading keeps its name, and so does one that follows a heading's own: no name of
-            # those is in use twice.
+            # A line outside of every heading keeps its name, and so does one that follows the lines of a heading: none of
+            # these names is used twice.
             put(gpu, _TOP.get(key, key), value)
             section, names = _SECTIONS.get(self._heading, (self._heading, {}))
             if section:
@@ -171,23 +175,23 @@ def _read(lines: Sequence[str]) -> Machine | None:
     log = _Log()
     for line in lines[:_MOST_LINES]:
         if line.strip() and "NVSMI LOG" not in line:
-            log.add(line.lstrip("#"))  # pasted as a comment
+            log.add(line.lstrip("#"))  # the log was pasted as a comment
     for gpu in log.root.iter("gpu"):
-        # MIG devices are listed between MIG Mode and the UUID, or there are none.
+        # MIG devices would be listed between MIG Mode and the UUID.
         if gpu.find("mig_mode") is not None and gpu.find("uuid") is not None and gpu.find("mig_devices") is None:
             SubElement(gpu, "mig_devices")
     return read_log(log.root, _SOURCE)
 
 
 def _extent(lines: Sequence[str], start: int) -> int:
-    """As long as lines are pairs, headings of this log, or blank."""
+    """Return where the pairs, headings and blank lines of the log end."""
     end, seen = start, 0
     for index in range(start, len(lines)):
         line = lines[index]
         if not line.strip():
             continue
         inside = " : " in line or line.rstrip().endswith(" :") or "NVSMI LOG" in line or _GPU.match(line)
-        # A heading has no colon; it is indented, unless the indentation was lost, and short.
+        # A heading is short, has no colon, and is indented, unless the indentation was lost.
         heading = len(line) < 60 and ":" not in line and (line[0] in " \t#" or line[0].isupper())
         if not inside and not (heading and index - end < _HEADINGS):
             break
@@ -204,10 +208,10 @@ def _read_version(lines: Sequence[str]) -> Machine | None:
     return read_log(log.root, "pasted nvidia-smi --version")
 
 
-KIND = Kind(
+KIND = ReportKind(
     "nvidia-smi -q",
     r"=+NVSMI LOG=+|Driver Version\s+: \d|[#\s]*(?:Clocks (?:Throttle|Event) Reasons|FB Memory Usage|ECC Errors|Remapped Rows)\s*$|\s*GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:\S+\s*$",
     _extent,
     _read,
 )
-VERSION_KIND = Kind("nvidia-smi --version", r"NVIDIA-SMI version\s*:", _extent, _read_version)
+VERSION_KIND = ReportKind("nvidia-smi --version", r"NVIDIA-SMI version\s*:", _extent, _read_version)

@@ -1,4 +1,4 @@
-"""Reads the table that `nvidia-smi` prints without arguments, of drivers from 331 to 615, whole or cut."""
+"""Reads the table that `nvidia-smi` prints without arguments (drivers 331 to 615), and the list of `nvidia-smi -L`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from xml.etree.ElementTree import Element, SubElement
 import msgspec
 
 from ownlab.instruments.doctor.paste.nvidia_smi_log import add_gpu, new_log, put, read_log
-from ownlab.instruments.doctor.paste.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import ReportKind, end_of_run
 from ownlab.machine.facts import Known, Unknown
 from ownlab.machine.records import Card, Machine, MigInstance
+from ownlab.text import text
 
 __all__ = ["GPU_LINE", "KIND", "LIST_KINDS", "read_gpu_list"]
 
@@ -39,7 +40,7 @@ _MODES = {"e. process": "Exclusive_Process", "e. thread": "Exclusive_Thread"}
 
 
 class _Table:
-    """The table as it is read, row by row."""
+    """Builds the log of nvidia-smi row by row."""
 
     def __init__(self) -> None:
         self.log = new_log()
@@ -104,9 +105,9 @@ class _Table:
             )
 
     def _add_third(self, cells: list[str]) -> None:
-        said = cells[2].strip().rstrip("*")
-        if self._latest is not None and said:
-            put(self._latest, "mig_mode/current_mig", said)
+        mode = cells[2].strip().rstrip("*")
+        if self._latest is not None and mode:
+            put(self._latest, "mig_mode/current_mig", mode)
 
     def _add_mig(self, cells: list[str]) -> None:
         row, memory = _MIG_ROW.match(cells[0]), _MEMORY.search(cells[1])
@@ -165,14 +166,14 @@ def _read(lines: Sequence[str]) -> Machine | None:
 
 
 def _extent(lines: Sequence[str], start: int) -> int:
-    """From the head or the first card to the last line of the last table; blank lines stand between tables."""
-    end = run_of(_LINE, lines, start, blanks=2)
+    """Return where the last table ends; blank lines may separate tables."""
+    end = end_of_run(_LINE, lines, start, blanks=2)
     while end > start and not lines[end - 1].lstrip().startswith(("|", "+")) and not _SMI.search(lines[end - 1]):
-        end -= 1  # the date of a next table
+        end -= 1  # the date above the next table
     return max(end, start + 1)
 
 
-KIND = Kind("nvidia-smi table", rf"{_HEAD}|{_CARD_ROW}", _extent, _read)
+KIND = ReportKind("nvidia-smi table", rf"{_HEAD}|{_CARD_ROW}", _extent, _read)
 
 
 GPU_LINE = r"\s*GPU \d{1,3}(?:,\d{1,3})*: (?!Compute Capability)"
@@ -184,7 +185,7 @@ _LIST_SOURCE = "pasted nvidia-smi -L"
 
 
 def read_gpu_list(lines: Sequence[str], source: str) -> tuple[Card, ...]:
-    """The cards of a list; "GPU 0,1: NVIDIA L40S" (sglang, mmcv) is two."""
+    """Read the cards of a list; "GPU 0,1: NVIDIA L40S" (sglang, mmcv) is two cards."""
     cards: dict[int, Card] = {}
     slices: list[MigInstance] = []
     latest = -1
@@ -211,14 +212,14 @@ def read_gpu_list(lines: Sequence[str], source: str) -> tuple[Card, ...]:
                         vendor="nvidia",
                         index=latest,
                         name=Known(name, source),
-                        uuid=Known(uuid, source) if uuid else Unknown("the list was pasted without UUIDs"),
+                        uuid=Known(uuid, source) if uuid else Unknown(text("the list was pasted without UUIDs")),
                     ),
                 )
     return tuple(cards[index] for index in sorted(cards))
 
 
 def _list_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_LIST_LINE, lines, start)
+    return end_of_run(_LIST_LINE, lines, start)
 
 
 def _read_list(lines: Sequence[str]) -> Machine:
@@ -231,16 +232,18 @@ _TOPOLOGY = re.compile(r"\s*(?:GPU\d|NIC\d|mlx\d|X\s|SYS\b|NODE\b|PHB\b|PXB\b|PI
 
 
 def _topology_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_TOPOLOGY, lines, start, blanks=2)
+    return end_of_run(_TOPOLOGY, lines, start, blanks=2)
 
 
 def _read_topology(lines: Sequence[str]) -> Machine:
-    return Machine(origin="pasted")  # no rule asks how the cards are joined
+    return Machine(origin="pasted")  # no rule needs the topology
 
 
 LIST_KINDS = (
-    Kind(
+    ReportKind(
         "nvidia-smi -L", GPU_LINE + r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|.*\(UUID: )", _list_extent, _read_list
     ),
-    Kind("nvidia-smi topo", r"\s*GPU0\s.*Affinity|\s*Legend:\s*$", _topology_extent, _read_topology, several="each"),
+    ReportKind(
+        "nvidia-smi topo", r"\s*GPU0\s.*Affinity|\s*Legend:\s*$", _topology_extent, _read_topology, several="each"
+    ),
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ownlab.instruments.doctor.paste.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import ReportKind, end_of_run
 from ownlab.machine.facts import Fact, Known, Unknown
 from ownlab.machine.records import Framework, Interpreter, LibraryInstall, Machine, Package, Toolkits
+from ownlab.text import text
 
 __all__ = ["FREEZE", "KINDS", "PACKAGE_LINE", "build_of", "cuda_of", "installs_of", "read_packages", "rocm_of"]
 
-# Those that decide whether and how an accelerator is used.
+# Packages that affect whether and how an accelerator is used.
 _MATTERS = re.compile(
     r"(?:torch|torchvision|torchaudio|torch-npu|torch-xla|torch-directml|torch-cuda80|pytorch|pytorch-nightly|pytorch-cuda|"
     r"pytorch-gpu|pytorch-mutex|pytorch-triton.*|triton|triton-.*|tensorflow|tensorflow-.*|tf-nightly.*|keras|jax|jaxlib|"
@@ -44,8 +45,8 @@ _SOURCE = "pasted list of packages"
 
 
 def read_packages(lines: Sequence[str]) -> tuple[tuple[Package, ...], str | None]:
-    """The packages that matter in collect_env's list; and the cuDNN in conda's own build of torch, if there is one."""
-    found: dict[str, Package] = {}
+    """Read the relevant packages in collect_env's list, and the cuDNN of conda's build of torch, if there is one."""
+    packages: dict[str, Package] = {}
     cudnn: str | None = None
     for line in lines:
         match = _COLLECT_ENV.match(line)
@@ -53,14 +54,14 @@ def read_packages(lines: Sequence[str]) -> tuple[tuple[Package, ...], str | None
             continue
         name, version = _normal(match[1] or match[3]), match[2] or match[4]
         if _MATTERS.match(name):
-            found.setdefault(name, Package(name, version))
+            packages.setdefault(name, Package(name, version))
         if name in ("pytorch", "pytorch-nightly") and match[5] and (built := _CONDA_CUDNN.search(match[5])):
             cudnn = built[1]
-    return tuple(found.values()), cudnn
+    return tuple(packages.values()), cudnn
 
 
 def installs_of(packages: Sequence[Package], library: str, source: str) -> tuple[LibraryInstall, ...]:
-    """The copies of cuDNN or NCCL that came as wheels."""
+    """Return the copies of cuDNN or NCCL that are installed as wheels."""
     return tuple(
         LibraryInstall(path=package.name, version=Known(package.version, source), origin="wheel")
         for package in packages
@@ -108,7 +109,7 @@ def _framework(name: str, package: Package) -> Framework:
 
 
 def _freeze_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(re.compile(FREEZE + r"|\s*[\w.-]+ @ \S|\s*-e "), lines, start)
+    return end_of_run(re.compile(FREEZE + r"|\s*[\w.-]+ @ \S|\s*-e "), lines, start)
 
 
 def _read_freeze(lines: Sequence[str]) -> Machine | None:
@@ -116,7 +117,7 @@ def _read_freeze(lines: Sequence[str]) -> Machine | None:
 
 
 def _list_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_RULE_OR_ROW, lines, start + 1)
+    return end_of_run(_RULE_OR_ROW, lines, start + 1)
 
 
 def _read_list(lines: Sequence[str]) -> Machine | None:
@@ -124,7 +125,7 @@ def _read_list(lines: Sequence[str]) -> Machine | None:
 
 
 def _show_extent(lines: Sequence[str], start: int) -> int:
-    end = run_of(_SHOWN, lines, start)
+    end = end_of_run(_SHOWN, lines, start)
     return end if end - start >= 2 and lines[start + 1].startswith("Version:") else start
 
 
@@ -133,34 +134,36 @@ def _read_show(lines: Sequence[str]) -> Machine | None:
 
 
 KINDS = (
-    Kind("list of packages", FREEZE, _freeze_extent, _read_freeze, several="each"),
-    Kind(
+    ReportKind("list of packages", FREEZE, _freeze_extent, _read_freeze, several="each"),
+    ReportKind(
         "list of packages", r"\s*(?:Package\s+Version\b|# Name\s+Version\b)", _list_extent, _read_list, several="each"
     ),
-    Kind("list of packages", r"Name: \S+$", _show_extent, _read_show, several="each"),
+    ReportKind("list of packages", r"Name: \S+$", _show_extent, _read_show, several="each"),
 )
 
 
 _LABEL = re.compile(r"\+.*?(?:cu(\d{2,3})(?!\d)|rocm(\d+(?:\.\d+){0,2})|(cpu)|(xpu))")
-_SILENT = "the version does not say"
 
 
 def build_of(version: str, source: str) -> Fact[str]:
+    """Return what torch was built for: 2.4.0+cu121 for CUDA, 2.4.0+cpu for the CPU only."""
     match = _LABEL.search(version)
     if match is None:
-        return Unknown(f"{_SILENT} what {version} was built for")
+        return Unknown(text("the version {version} does not show what torch was built for", version=version))
     return Known("cuda" if match[1] else "rocm" if match[2] else match[3] or match[4], source)
 
 
 def cuda_of(version: str, source: str) -> Fact[str]:
+    """Return the CUDA in torch's version: 2.4.0+cu121 was built with CUDA 12.1."""
     match = _LABEL.search(version)
     if match is None:
-        return Unknown(f"{_SILENT} with which CUDA {version} was built")
+        return Unknown(text("the version {version} does not show with which CUDA torch was built", version=version))
     if match[1] is None:
-        return Unknown("not built with CUDA")
+        return Unknown(text("not built with CUDA"))
     return Known(f"{match[1][:-1]}.{match[1][-1]}", source)
 
 
 def rocm_of(version: str, source: str) -> Fact[str]:
+    """Return the ROCm in torch's version."""
     match = _LABEL.search(version)
-    return Known(match[2], source) if match and match[2] else Unknown("not built with ROCm, as far as its version says")
+    return Known(match[2], source) if match and match[2] else Unknown(text("the version shows no ROCm"))

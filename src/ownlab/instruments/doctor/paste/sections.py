@@ -8,43 +8,43 @@ from typing import Literal, NamedTuple
 
 from ownlab.machine.records import Machine
 
-__all__ = ["Kind", "Section", "Split", "run_of", "split"]
+__all__ = ["ReportKind", "Section", "Split", "end_of_run", "split"]
 
 
-class Kind(NamedTuple):
-    """A kind of report that we can read."""
+class ReportKind(NamedTuple):
+    """A kind of report that ownlab can read."""
 
-    name: str  # in words, for people: "nvidia-smi table"
-    opening: str  # regular expression, without groups of its own, for the start of its first line
+    name: str  # shown to users: "nvidia-smi table"
+    opening: str  # a regular expression without groups for the start of its first line
     extent: Callable[
         [Sequence[str], int], int
-    ]  # where the report that opens at this line ends; at the same line: it is none
-    read: Callable[[Sequence[str]], Machine | None]  # None: it looked like one, and nothing could be read from it
-    width: int = 1000  # longer lines are cut before they are read: none of its own are longer
-    # A second one in the text is of another moment or machine ("first": it is left aside), a further piece of the same
-    # report ("pieces": until `again`, if there is such a line, comes again), or as good as the first ("each").
+    ]  # where the report that opens at this line ends; same line: not a report
+    read: Callable[[Sequence[str]], Machine | None]  # None: it looked like a report, but nothing could be read
+    width: int = 1000  # longer lines are cut before they are read: its own lines are shorter
+    # A second report of this kind is from another time or machine and ignored ("first"), is another piece of the same
+    # report, until a line matches `again` once more ("pieces"), or counts as much as the first ("each").
     several: Literal["first", "pieces", "each"] = "first"
     again: str = ""
 
 
 class Section(NamedTuple):
-    kind: Kind
+    kind: ReportKind
     lines: list[str]
-    start: int  # its first line's place in the text
+    start: int  # the number of its first line in the text
 
 
 class Split(NamedTuple):
     sections: list[Section]
-    left: list[tuple[int, int]]  # spans of lines that belong to no report
+    rest: list[tuple[int, int]]  # spans of lines that belong to no report
 
 
-def split(lines: Sequence[str], kinds: Sequence[Kind]) -> Split:
-    """Each line is looked at once for an opening; a report's own lines are only looked at by its kind."""
+def split(lines: Sequence[str], kinds: Sequence[ReportKind]) -> Split:
+    """Split a text into reports and the rest. Each line is searched once for an opening, unless a report contains it."""
     # One search for all openings: a log of half a million lines must not be searched once for every kind.
     opening = re.compile("|".join(f"(?:{kind.opening})" for kind in kinds))
     each = [(kind, re.compile(kind.opening)) for kind in kinds]
     sections: list[Section] = []
-    left: list[tuple[int, int]] = []
+    rest: list[tuple[int, int]] = []
     begin = index = 0
     while index < len(lines):
         line = lines[index]
@@ -54,17 +54,17 @@ def split(lines: Sequence[str], kinds: Sequence[Kind]) -> Split:
                 if end > index:
                     sections.append(Section(kind, [line[: kind.width] for line in lines[index:end]], index))
                     if begin < index:
-                        left.append((begin, index))
+                        rest.append((begin, index))
                     begin = end
                     break
         index = max(index + 1, begin)
     if begin < len(lines):
-        left.append((begin, len(lines)))
-    return Split(sections, left)
+        rest.append((begin, len(lines)))
+    return Split(sections, rest)
 
 
-def run_of(pattern: re.Pattern[str], lines: Sequence[str], start: int, *, blanks: int = 0) -> int:
-    """Where the run of lines that match ends; so many blank lines may stand between two of them."""
+def end_of_run(pattern: re.Pattern[str], lines: Sequence[str], start: int, *, blanks: int = 0) -> int:
+    """Return where the run of matching lines ends; up to `blanks` blank lines may separate two of them."""
     end, gap = start, 0
     for index in range(start, len(lines)):
         line = lines[index]

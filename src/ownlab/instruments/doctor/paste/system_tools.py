@@ -1,4 +1,4 @@
-"""Reads `nvcc --version`, `lspci -k` and torch.__config__.show()."""
+"""Reads `nvcc --version`, `lspci -k`, torch.__config__.show() and `lscpu`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 from ownlab.instruments.doctor.paste.merge import knows_something
-from ownlab.instruments.doctor.paste.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import ReportKind, end_of_run
 from ownlab.machine.facts import NOT_READ, Known
 from ownlab.machine.records import Cpu, Framework, Host, Interpreter, Machine, PciDevice, Toolkits
 
-__all__ = ["KIND", "KINDS", "LSCPU_LINE", "hypervisor_of", "read_cpu"]
+__all__ = ["KINDS", "LSCPU_KIND", "LSCPU_LINE", "hypervisor_of", "read_cpu"]
 
 # --- nvcc --version ---------------------------------------------------------------------------------------------------
 
@@ -19,7 +19,7 @@ _RELEASE = re.compile(r"release (\d{1,2}\.\d{1,2})(?:, V(\d+(?:\.\d+)+))?")
 
 
 def _nvcc_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_NVCC_LINE, lines, start)
+    return end_of_run(_NVCC_LINE, lines, start)
 
 
 def _read_nvcc(lines: Sequence[str]) -> Machine | None:
@@ -40,11 +40,11 @@ _PCI_LINE = re.compile(r"\s+\S|\s*(?:[0-9a-f]{4,6}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d
 _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _DRIVER = re.compile(r"\s*Kernel driver in use: (\S+)")
 _KINDS = {"VGA": "display", "3D": "3d", "Display": "display", "Processing": "accelerator"}
-_MAKERS = (("NVIDIA", "10de"), ("Advanced Micro Devices", "1002"), ("Intel", "8086"), ("Huawei", "19e5"))
+_VENDORS = (("NVIDIA", "10de"), ("Advanced Micro Devices", "1002"), ("Intel", "8086"), ("Huawei", "19e5"))
 
 
 def _pci_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_PCI_LINE, lines, start)
+    return end_of_run(_PCI_LINE, lines, start)
 
 
 def _read_pci(lines: Sequence[str]) -> Machine | None:
@@ -65,10 +65,10 @@ def _device(line: str) -> PciDevice | None:
     if match is None:
         return None
     ids = _IDS.search(match["name"])
-    maker = next((number for name, number in _MAKERS if name in match["name"]), "")
+    vendor = next((number for name, number in _VENDORS if name in match["name"]), "")
     bus = match["bus"] if match["bus"].count(":") == 2 else f"0000:{match['bus']}"
-    # Without -nn lspci names a device and leaves its number out.
-    return PciDevice(bus, ids[1] if ids else maker, ids[2] if ids else "", _KINDS[match["kind"].split()[0]], None)
+    # Without -nn, lspci prints the name of a device, but not its number.
+    return PciDevice(bus, ids[1] if ids else vendor, ids[2] if ids else "", _KINDS[match["kind"].split()[0]], None)
 
 
 # --- torch.__config__.show() ------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ _BUILT_SOURCE = "pasted torch.__config__.show()"
 
 
 def _built_extent(lines: Sequence[str], start: int) -> int:
-    end = run_of(re.compile(r"\s*- "), lines, start + 1)
+    end = end_of_run(re.compile(r"\s*- "), lines, start + 1)
     return end if end > start + 1 else start
 
 
@@ -99,19 +99,21 @@ def _read_built(lines: Sequence[str]) -> Machine | None:
 
 
 KINDS = (
-    Kind(
+    ReportKind(
         "nvcc --version",
         r"\s*(?:nvcc: NVIDIA|Cuda compilation tools, release)",
         _nvcc_extent,
         _read_nvcc,
         several="each",
     ),
-    Kind("lspci", _PCI_OPENING, _pci_extent, _read_pci, several="each"),
-    Kind("torch.__config__", _BUILT, _built_extent, _read_built, width=8000),
+    ReportKind("lspci", _PCI_OPENING, _pci_extent, _read_pci, several="each"),
+    ReportKind("torch.__config__", _BUILT, _built_extent, _read_built, width=8000),
 )
 
 
-# lscpu speaks the user's language; Chinese is the one that is met in reports beside English.
+# --- lscpu ------------------------------------------------------------------------------------------------------------
+
+# lscpu uses the user's language; reports are mostly in English and sometimes in Chinese.
 _KEYS = {
     "architecture": "architecture",
     "架构": "architecture",
@@ -142,27 +144,27 @@ _HYPERVISORS = {"kvm": "kvm", "vmware": "vmware", "microsoft": "hyperv", "xen": 
 
 
 def _pairs(lines: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for line in lines:
         match = _PAIR.match(line.strip()[:_LONGEST])
         if match is not None and match[2]:
             key = _KEYS.get(match[1].strip().lower())
             if key is not None:
-                found.setdefault(key, match[2].strip())
-    return found
+                pairs.setdefault(key, match[2].strip())
+    return pairs
 
 
 def read_cpu(lines: Sequence[str], source: str) -> Cpu:
-    """The processor, from the lines of its part."""
-    found = _pairs(lines)
+    """Read the CPU from the lines of `lscpu` (Linux), WMI (Windows) or the chip's name (macOS)."""
+    pairs = _pairs(lines)
 
     def number(key: str) -> int | None:
-        text = found.get(key, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else None
+        value = pairs.get(key, "")
+        return int(value) if value.isascii() and value.isdigit() and len(value) < 6 else None
 
-    model = found.get("model") or next((line.strip() for line in lines if line.strip().startswith("Apple M")), None)
+    model = pairs.get("model") or next((line.strip() for line in lines if line.strip().startswith("Apple M")), None)
     logical, cores, sockets = number("logical"), number("per_socket"), number("sockets")
-    machine = found.get("architecture")
+    machine = pairs.get("architecture")
     return Cpu(
         model=Known(model, source) if model else NOT_READ,
         architecture=Known(_MACHINES.get(machine, machine), source) if machine else NOT_READ,
@@ -172,22 +174,22 @@ def read_cpu(lines: Sequence[str], source: str) -> Cpu:
 
 
 def hypervisor_of(lines: Sequence[str]) -> str | None:
-    """kvm, vmware, hyperv, …; None where lscpu names none."""
+    """Return kvm, vmware, hyperv, …; None if lscpu names no hypervisor."""
     vendor = _pairs(lines).get("hypervisor", "").lower()
     return next((kind for name, kind in _HYPERVISORS.items() if name in vendor), None)
 
 
 def _extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_LINE, lines, start)
+    return end_of_run(_LINE, lines, start)
 
 
 def _read(lines: Sequence[str]) -> Machine | None:
     source = "pasted lscpu"
-    named = hypervisor_of(lines)
-    host = Host(virtualisation=Known(named, source) if named else NOT_READ, cpu=read_cpu(lines, source))
+    hypervisor = hypervisor_of(lines)
+    host = Host(virtualisation=Known(hypervisor, source) if hypervisor else NOT_READ, cpu=read_cpu(lines, source))
     return Machine(origin="pasted", host=host) if knows_something(host) else None
 
 
-KIND = Kind(
+LSCPU_KIND = ReportKind(
     "lscpu", r"\s*(?:Architecture|Model name|CPU\(s\)|Thread\(s\) per core):\s", _extent, _read, several="pieces"
 )

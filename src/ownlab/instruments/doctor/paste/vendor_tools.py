@@ -1,4 +1,4 @@
-"""Hands the outputs of other tools to their readers: nvidia-smi's XML, npu-smi, amd-smi, rocm-smi, rocminfo, xpu-smi."""
+"""Reads the output of vendors' tools: nvidia-smi's XML, npu-smi, amd-smi, rocm-smi, rocminfo, xpu-smi."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ownlab.errors import NotRecognised
-from ownlab.instruments.doctor.paste.sections import Kind, run_of
+from ownlab.instruments.doctor.paste.sections import ReportKind, end_of_run
 from ownlab.machine.facts import NOT_READ, Known
 from ownlab.machine.nvidia import nvidia_smi
 from ownlab.machine.records import Amd, Card, Machine
@@ -15,7 +15,7 @@ from ownlab.machine.vendors.ascend import parse_npu_smi
 
 __all__ = ["OTHERS", "XML_KIND", "read_amd_json"]
 
-_MOST = 5_000_000  # characters of one report: 16 cards with all their processes have half a million
+_MOST = 5_000_000  # characters in one report: 16 cards with all their processes have half a million
 _TABLE = re.compile(r"\s*[|+]")
 
 
@@ -23,7 +23,7 @@ _TABLE = re.compile(r"\s*[|+]")
 
 
 def _xml_extent(lines: Sequence[str], start: int) -> int:
-    """To the closing tag; where that was cut off, to where lines stop to be XML."""
+    """Return the end of the closing tag or, if it was cut off, of the last lines of XML."""
     plain = 0
     for index in range(start, len(lines)):
         line = lines[index]
@@ -41,12 +41,12 @@ def _read_xml(lines: Sequence[str]) -> Machine | None:
     source = "pasted nvidia-smi -q -x"
     try:
         nvidia, cards = nvidia_smi.parse("\n".join(lines)[:_MOST], source=source)
-    except NotRecognised:  # the XML of something else, or nothing but its head
+    except NotRecognised:  # the XML of another program, or only its head
         return None
     return Machine(origin="pasted", nvidia=nvidia, cards=Known(cards, source) if cards else NOT_READ)
 
 
-XML_KIND = Kind(
+XML_KIND = ReportKind(
     "nvidia-smi -q -x", r"\s*<(?:\?xml|nvidia_smi_log|!DOCTYPE nvidia_smi_log)", _xml_extent, _read_xml, width=10**8
 )
 
@@ -55,7 +55,7 @@ XML_KIND = Kind(
 
 
 def _table_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_TABLE, lines, start, blanks=1)
+    return end_of_run(_TABLE, lines, start, blanks=1)
 
 
 def _read_npu(lines: Sequence[str]) -> Machine | None:
@@ -65,26 +65,26 @@ def _read_npu(lines: Sequence[str]) -> Machine | None:
 
 
 def _read_xpu(lines: Sequence[str]) -> Machine | None:
-    """`xpu-smi discovery`: the number of a device in the first column, its facts in the second."""
+    """Read `xpu-smi discovery`: the number of a device in the first column, its facts in the second."""
     source = "pasted xpu-smi discovery"
-    facts: list[dict[str, str]] = []
+    devices: list[dict[str, str]] = []
     for line in lines:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if len(cells) < 2:
             continue
         if cells[0].isdigit():
-            facts.append({})
+            devices.append({})
         key, _, value = cells[1].partition(":")
-        if facts and value:
-            facts[-1].setdefault(key.strip(), value.strip())
+        if devices and value:
+            devices[-1].setdefault(key.strip(), value.strip())
     cards = tuple(
         Card(
             vendor="intel",
             index=index,
-            name=Known(one["Device Name"], source) if "Device Name" in one else NOT_READ,
-            bus_id=Known(one["PCI BDF Address"], source) if "PCI BDF Address" in one else NOT_READ,
+            name=Known(device["Device Name"], source) if "Device Name" in device else NOT_READ,
+            bus_id=Known(device["PCI BDF Address"], source) if "PCI BDF Address" in device else NOT_READ,
         )
-        for index, one in enumerate(facts)
+        for index, device in enumerate(devices)
     )
     return Machine(origin="pasted", cards=Known(cards, source)) if cards else None
 
@@ -92,7 +92,7 @@ def _read_xpu(lines: Sequence[str]) -> Machine | None:
 # --- AMD --------------------------------------------------------------------------------------------------------------
 
 
-def _amd(parse: Callable[[str], tuple[Card, ...]], source: str) -> Callable[[Sequence[str]], Machine | None]:
+def _amd_reader(parse: Callable[[str], tuple[Card, ...]], source: str) -> Callable[[Sequence[str]], Machine | None]:
     def read(lines: Sequence[str]) -> Machine | None:
         text = "\n".join(lines)[:_MOST]
         cards, amd = parse(text), parse_amd_versions(text, source=source)
@@ -104,9 +104,9 @@ def _amd(parse: Callable[[str], tuple[Card, ...]], source: str) -> Callable[[Seq
 
 
 def read_amd_json(text: str) -> Machine | None:
-    """`rocm-smi --json` or `amd-smi … --json`."""
-    rocm = _amd(parse_rocm_smi, "pasted rocm-smi")([text]) if re.search(r'"card\d+"\s*:', text[:2000]) else None
-    return rocm or (_amd(parse_amd_smi, "pasted amd-smi")([text]) if '"gpu"' in text[:2000] else None)
+    """Read `rocm-smi --json` or `amd-smi … --json`."""
+    rocm = _amd_reader(parse_rocm_smi, "pasted rocm-smi")([text]) if re.search(r'"card\d+"\s*:', text[:2000]) else None
+    return rocm or (_amd_reader(parse_amd_smi, "pasted amd-smi")([text]) if '"gpu"' in text[:2000] else None)
 
 
 _ROCM_SMI = re.compile(r"=|-|\s|GPU\[|GPU |\d+ |Device |Driver version|ERROR|WARNING|Expected|WARN|PID |PIDs|No KFD")
@@ -115,35 +115,37 @@ _ROCMINFO = re.compile(r"=|\*|\s+\S|Agent \d|HSA |ROCk |Runtime |System |Sig\. |
 
 
 def _rocm_smi_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_ROCM_SMI, lines, start, blanks=5)
+    return end_of_run(_ROCM_SMI, lines, start, blanks=5)
 
 
 def _amd_smi_extent(lines: Sequence[str], start: int) -> int:
-    end = run_of(_AMD_SMI, lines, start, blanks=1)
+    end = end_of_run(_AMD_SMI, lines, start, blanks=1)
     return end if end > start + 1 else start
 
 
 def _rocminfo_extent(lines: Sequence[str], start: int) -> int:
-    return run_of(_ROCMINFO, lines, start, blanks=2)
+    return end_of_run(_ROCMINFO, lines, start, blanks=2)
 
 
 OTHERS = (
-    Kind("npu-smi info", r"\s*\|\s*(?:npu-smi\s+[\d.]|NPU\s+Name\s)", _table_extent, _read_npu),
-    Kind("xpu-smi discovery", r"\s*\|\s*Device ID\s*\|\s*Device Information", _table_extent, _read_xpu),
-    Kind("amd-smi", r"\s*\|\s*AMD-SMI \d", _table_extent, _amd(parse_amd_smi, "pasted amd-smi")),
-    Kind("amd-smi", r"GPU: \d+\s*$", _amd_smi_extent, _amd(parse_amd_smi, "pasted amd-smi"), several="each"),
-    Kind(
+    ReportKind("npu-smi info", r"\s*\|\s*(?:npu-smi\s+[\d.]|NPU\s+Name\s)", _table_extent, _read_npu),
+    ReportKind("xpu-smi discovery", r"\s*\|\s*Device ID\s*\|\s*Device Information", _table_extent, _read_xpu),
+    ReportKind("amd-smi", r"\s*\|\s*AMD-SMI \d", _table_extent, _amd_reader(parse_amd_smi, "pasted amd-smi")),
+    ReportKind(
+        "amd-smi", r"GPU: \d+\s*$", _amd_smi_extent, _amd_reader(parse_amd_smi, "pasted amd-smi"), several="each"
+    ),
+    ReportKind(
         "rocm-smi",
         r"\s*=+ ?(?:ROCm System Management Interface|Concise Info)|GPU\[\d+\]\s*:",
         _rocm_smi_extent,
-        _amd(parse_rocm_smi, "pasted rocm-smi"),
+        _amd_reader(parse_rocm_smi, "pasted rocm-smi"),
         several="pieces",
         again=r"\s*=+ ?ROCm System Management Interface",
     ),
-    Kind(
+    ReportKind(
         "rocminfo",
         r"ROCk module|HSA System Attributes|HSA Agents\s*$|Agent \d+\s*$",
         _rocminfo_extent,
-        _amd(parse_rocminfo, "pasted rocminfo"),
+        _amd_reader(parse_rocminfo, "pasted rocminfo"),
     ),
 )

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def test_without_a_lab_it_says_so(world: World) -> None:
     ran = world.run("down")
     assert ran.returncode == 3
-    assert "no lab is up" in ran.stderr
+    assert "No lab is running." in ran.stderr
     ran = world.run("down", "work")
-    assert f"no lab of {world.folder} is up" in ran.stderr
+    assert f"The lab of {world.folder} is not running" in ran.stderr
     ran = world.run("down", "--all")
     assert (ran.returncode, ran.stdout) == (0, "No runtime is left.\n")
 
@@ -30,7 +30,7 @@ def test_of_several_labs_one_must_be_named(world: World) -> None:
     assert ran.returncode == 2
     assert str(world.folder) in ran.stderr
     assert str(other) in ran.stderr
-    assert world.run("down", "other").stdout == f"The lab of {other} has ended.\n"
+    assert world.run("down", "other").stdout == f"The lab of {other} has stopped.\n"
     lab = world.lab()
     assert lab["folder"] == str(world.folder)
 

@@ -71,7 +71,7 @@ def test_below_a_lab_it_is_that_lab(standing: World, web: tuple[str, Path]) -> N
     assert f"{standing.lab()['url']}lab/tree/pro%20ject/n.ipynb?token=" in ran.stdout
     assert f"notebook  {below / 'n.ipynb'}\n" in ran.stdout
     assert f"from      {address}/n.ipynb\n" in ran.stdout
-    assert "it was written for Colab" in ran.stdout
+    assert "This notebook was written for Colab" in ran.stdout
     assert f"End it: ownlab down {standing.folder}" in ran.stdout
     # A file of the lab stays where it is.
     ran = standing.run("open", str(below / "n.ipynb"), "--folder", "work", "--json")
@@ -108,11 +108,11 @@ def test_what_is_no_notebook_is_not_saved(
     ("source", "code", "words"),
     [
         ("https://colab.research.google.com/drive/1AbC", 3, "Google Drive"),
-        ("github.com/o/r", 3, "a folder of GitHub"),
-        ("file:///etc/passwd", 2, "no address of the web"),
+        ("github.com/o/r", 3, "a folder on GitHub"),
+        ("file:///etc/passwd", 2, "not a web address"),
         ("https://ann:geheim@127.0.0.1/n.ipynb", 2, "a password"),
-        ("none.ipynb", 3, "is not there"),
-        ("work", 3, "is no file"),
+        ("none.ipynb", 3, "does not exist"),
+        ("work", 3, "is not a regular file"),
     ],
 )
 def test_what_cannot_be_opened_is_told(world: World, source: str, code: int, words: str) -> None:
@@ -130,7 +130,7 @@ def test_where_no_lab_is_up_one_is_started(world: World) -> None:
     assert ran.returncode == 0, ran.stderr
     assert f"Saved as {world.folder / 'n.ipynb'}" in ran.stderr
     lab = world.lab()
-    assert f"It is open in your lab: {lab['url']}lab/tree/n.ipynb?token={lab['token']}\n" in ran.stdout
+    assert f"Open in your lab: {lab['url']}lab/tree/n.ipynb?token={lab['token']}\n" in ran.stdout
     assert lab["folder"] == str(world.folder)
     assert os.listdir(world.folder) == ["n.ipynb"]  # and no notebook that welcomes to a new lab
     assert world.run("down", "work").returncode == 0

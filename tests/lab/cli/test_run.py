@@ -19,10 +19,9 @@ from tests.lab.runs.conftest import code, printed
 
 from ownlab.errors import InputError, OwnlabError, UsageError
 from ownlab.lab.cli.run import command
-from ownlab.lab.runs.outcome import Outcome
 from ownlab.lab.runs.preparation import Step
-from ownlab.lab.runs.records import CellError, CellReport, RunReport
-from ownlab.lab.terminal.run import RunTeller, describe_end, describe_start, took
+from ownlab.lab.runs.records import CellError, CellReport, Outcome, RunReport
+from ownlab.lab.terminal.run import TerminalReporter, describe_end, describe_start, format_elapsed
 
 if TYPE_CHECKING:
     from tests.command_line import Ownlab, World
@@ -213,14 +212,14 @@ REPORT = RunReport("0123456789", "t", "/a.ipynb", "/b.ipynb", "failed", "E: v", 
 
 def test_a_terminal_sees_a_line_that_moves_and_no_tricks() -> None:
     terminal = Terminal()
-    RunTeller(terminal).notice("made for \x1b[2Ja card")
+    TerminalReporter(terminal).notice("made for \x1b[2Ja card")
     assert terminal.getvalue() == "\r\x1b[Kmade for \N{REPLACEMENT CHARACTER}[2Ja card\n"
     terminal = Terminal()
-    teller = RunTeller(terminal)
-    teller.begun(Step(0, "c", CELL.title, ""), 3, 12)
-    teller.tick()
-    teller.done(CELL, allowed=False)
-    teller.ended(Outcome(REPORT, "the disk is full"), "ownlab run a.ipynb --from-failed")
+    reporter = TerminalReporter(terminal)
+    reporter.begun(Step(0, "c", CELL.title, ""), 3, 12)
+    reporter.tick()
+    reporter.done(CELL, allowed=False)
+    reporter.ended(Outcome(REPORT, "the disk is full"), "ownlab run a.ipynb --from-failed")
     shown = terminal.getvalue()
     first, *rest = shown.split("\n")
     assert first.startswith("\r[ 3/12] 标题")
@@ -235,11 +234,16 @@ def test_a_terminal_that_is_gone_does_not_end_a_run() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as stream:
-        RunTeller(stream).notice("nobody reads this")
+        TerminalReporter(stream).notice("nobody reads this")
 
 
 def test_how_a_run_is_described() -> None:
-    assert [took(seconds) for seconds in (0.04, 59.94, 61, 3725)] == ["0.0 s", "59.9 s", "1 min 1 s", "1 h 2 min"]
-    assert describe_end(REPORT) == "Done: 1 cell in 1 h 1 min, 1 of them failed. Written to /b.ipynb"
+    assert [format_elapsed(seconds) for seconds in (0.04, 59.94, 61, 3725)] == [
+        "0.0 s",
+        "59.9 s",
+        "1 min 1 s",
+        "1 h 2 min",
+    ]
+    assert describe_end(REPORT) == "Done: 1 cell in 1 h 1 min, 1 of them failed. OutputFile to /b.ipynb"
     waiting = RunReport("0123456789", "t", "/a", "/b", "waiting", "card 0: ann", 0.0, False, ())
     assert describe_start(waiting).startswith("The run waits for a card, as runtime 01234567.\n  waits   card 0: ann\n")

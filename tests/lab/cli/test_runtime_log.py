@@ -107,7 +107,7 @@ def test_names_that_mean_nothing_or_too_much(world: World, told: Telling) -> Non
     Telling(world.root / "home", world.folder / "deep" / "train.ipynb").is_over()
     ambiguous = world.run("runtimes", "log", "train")
     assert ambiguous.returncode == 3
-    assert "any of these" in ambiguous.stderr
+    assert "matches several runtimes" in ambiguous.stderr
     newer = Telling(world.root / "home", world.folder / "deep" / "train.ipynb")
     newer.runs("x", "the newest\n")
     newer.is_over()

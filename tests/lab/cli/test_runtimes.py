@@ -49,7 +49,7 @@ def test_runtimes_are_listed_and_stopped(standing: World) -> None:
     assert f"½ held by {found[train]['person']} (deep/train.ipynb)" in shown
 
     ran = standing.run("runtimes", "stop", "train")
-    assert ran.stdout == f"deep/train.ipynb ({train[:8]}) has ended.\n"
+    assert ran.stdout == f"deep/train.ipynb ({train[:8]}) has stopped.\n"
     told = json.loads(standing.run("runtimes", "stop", notes[:8], "--now", "--json").stdout)
     assert told == {"runtime": notes, "notebook": f"{standing.folder}/notes.ipynb", "told": "stop", "ends_at": None}
     jsonschema.validate(told, json.loads((SCHEMAS / "runtimes-told.json").read_text()))

@@ -44,7 +44,7 @@ def test_the_life_of_a_secret(secrets: Secrets, notebook: str, valid: Valid) -> 
     assert "No secret was set" in secrets().stdout
     ran = secrets("set", "HF_TOKEN", stdin=f"{VALUE}\n")
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "Set HF_TOKEN, in a file that only you can read." in ran.stdout
+    assert "Stored HF_TOKEN in a file that only you can read." in ran.stdout
     assert "granted to no notebook" in secrets("list").stdout
     read = ("read", "HF_TOKEN", "--notebook", notebook, "--json")
     refused = secrets(*read)
@@ -92,7 +92,7 @@ def test_a_value_on_the_command_line_is_refused_and_not_repeated(arguments: tupl
     ran = secrets("set", "A", *arguments)
     assert ran.returncode == 2
     assert VALUE not in ran.stdout + ran.stderr
-    assert "not taken from the command line" in ran.stderr
+    assert "not accepted on the command line" in ran.stderr
     ran = secrets("set", f"A={VALUE}")
     assert ran.returncode == 2
     assert VALUE not in ran.stdout + ran.stderr
@@ -164,7 +164,7 @@ def type_in(home: Path, typed: bytes) -> tuple[int, str]:
 def test_what_is_typed_is_not_shown(secrets: Secrets, notebook: str, tmp_path: Path) -> None:
     code, seen = type_in(tmp_path / "home", f"{VALUE}\n".encode())
     assert code == 0
-    assert "Value of A (it is not shown): " in seen
+    assert "Value of A (not shown): " in seen
     assert "Set A" in seen
     assert VALUE not in seen
     secrets("grant", "A", notebook)
@@ -207,7 +207,7 @@ def in_home(tmp_path: Path) -> str:
 def test_a_keyring_keeps_the_value_and_the_file_does_not(
     secrets: Secrets, keyring: dict[str, str], notebook: str, tmp_path: Path
 ) -> None:
-    assert "Set A, in the system's keyring." in secrets("set", "A", stdin=VALUE, **keyring).stdout
+    assert "Stored A in the system's keyring." in secrets("set", "A", stdin=VALUE, **keyring).stdout
     assert VALUE not in in_home(tmp_path)
     assert list(json.loads((tmp_path / "keyring.json").read_text()).values()) == [VALUE]
     assert secrets("grant", "A", notebook, **keyring).returncode == 0

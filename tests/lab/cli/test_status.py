@@ -32,10 +32,10 @@ def test_one_lab_can_be_asked_for_by_its_folder(standing: World) -> None:
     assert json.loads(standing.run("status", "work", "--json").stdout)["labs"][0]["folder"] == str(standing.folder)
     ran = standing.run("status", str(standing.root))
     assert ran.returncode == 3
-    assert f"no lab of {standing.root} is up" in ran.stderr
+    assert f"The lab of {standing.root} is not running" in ran.stderr
 
 
 def test_without_labs_it_says_what_to_do(world: World) -> None:
     ran = world.run("status")
-    assert (ran.returncode, ran.stdout) == (0, "No lab is up. Start one: ownlab up\n")
+    assert (ran.returncode, ran.stdout) == (0, "No lab is running. Start one: ownlab up\n")
     assert json.loads(world.run("status", "--json").stdout) == {"labs": []}

@@ -51,7 +51,7 @@ def test_a_second_up_joins(standing: World) -> None:
     lab = standing.lab()
     ran = standing.run("up", str(standing.folder), "--port", str(lab["port"] ^ 1))
     assert ran.returncode == 0
-    assert f"Your lab is up: {lab['address']}\n" in ran.stdout
+    assert f"Your lab is running: {lab['address']}\n" in ran.stdout
     assert "served already" in ran.stderr
     assert f"stays on port {lab['port']}" in ran.stderr
     document = json.loads(standing.run("up", "work", "--json").stdout)
@@ -63,24 +63,24 @@ def test_it_says_what_there_is(standing: World) -> None:
     shown = standing.run("up", "work").stdout
     assert "Python 3 (CPU), Python 3 (1 × NVIDIA GeForce GTX 1080 Ti)" in shown
     assert f"{standing.root / 'store'} (your own)" in shown
-    assert f"OWNLAB_CONFIG names {standing.root / 'config.toml'}, which is not there" in shown
+    assert f"OWNLAB_CONFIG names {standing.root / 'config.toml'}, which does not exist" in shown
     assert "limits" not in shown
     assert "export" not in shown
     told = standing.run("up", "work", env={"JUPYTER_PATH": ""}).stdout
-    assert f"papermill and VS Code, first:\n            export JUPYTER_PATH={standing.root}/share/jupyter\n" in told
+    assert f"papermill and VS Code, run first:\n            export JUPYTER_PATH={standing.root}/share/jupyter\n" in told
     assert "ssh" not in shown
 
 
 def test_it_says_which_limits_hold(standing: World) -> None:
     shown = standing.run("up", "work", "--limits", "colab").stdout
-    assert "\n  limits    colab: ends after 1 h 30 min idle, 12 h at most\n" in shown
+    assert "\n  limits    colab: 1 h 30 min idle, 12 h per session\n" in shown
     shown = standing.run("up", "work", env={"OWNLAB_LIMITS_SESSION_HOURS": "2"}).stdout
-    assert "\n  limits    ends after 2 h at most\n" in shown
+    assert "\n  limits    2 h per session\n" in shown
 
 
 def test_a_browser_that_never_comes_keeps_nobody(standing: World) -> None:
     ran = standing.run("up", "work", env={"BROWSER": "/bin/true"})
-    assert (ran.returncode, "Your lab is up" in ran.stdout) == (0, True)
+    assert (ran.returncode, "Your lab is running" in ran.stdout) == (0, True)
     assert JOIN_SECONDS <= 5
 
 
@@ -120,7 +120,7 @@ def test_a_server_that_is_killed_is_started_again_on_the_same_address(standing: 
     lab = standing.until(after)
     assert (lab["address"], lab["watchdog"]) == (before["address"], before["watchdog"])
     assert standing.ask("GET", "api/status", lab)["kernels"] == 0
-    assert "was killed (SIGKILL). It is started again" in Path(lab["log"]).read_text()
+    assert "was killed (SIGKILL). It is restarted" in Path(lab["log"]).read_text()
 
 
 # --- the life of a lab ------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_a_server_that_is_killed_is_started_again_on_the_same_address(standing: 
 
 def address_of(up: subprocess.Popen[str]) -> str:
     assert up.stdout is not None
-    found = re.match(r"Your lab is up: (\S+)", up.stdout.readline())
+    found = re.match(r"Your lab is running: (\S+)", up.stdout.readline())
     assert found is not None
     return found[1]
 
@@ -142,7 +142,7 @@ def test_ctrl_c_leaves_runtimes_and_the_next_up_adopts_them(world: World) -> Non
     first.send_signal(signal.SIGINT)
     said, errors = first.communicate(timeout=60)
     assert (first.returncode, errors) == (0, "")
-    assert "Still running, and going on:\n" in said
+    assert "Still running:\n" in said
     assert f"  {kernel[:8]}: Python 3 (CPU), " in said
     assert f"Come back: ownlab up {world.folder}" in said
     assert "ownlab down --all" in said
@@ -151,13 +151,13 @@ def test_ctrl_c_leaves_runtimes_and_the_next_up_adopts_them(world: World) -> Non
     both = [world.start("up", "work", "--detach", "--no-browser") for _ in range(2)]  # one starts it, one joins
     said = "".join(one.communicate(timeout=60)[0] for one in both)
     assert [one.returncode for one in both] == [0, 0]
-    assert said.count("1 runtime goes on") == 2
+    assert said.count("1 runtime is still running") == 2
     after = world.lab()
     assert (after["url"], after["token"], after["runtimes"]) == (lab["url"], lab["token"], 1)
     assert [one["id"] for one in world.ask("GET", "api/kernels", after)] == [kernel]
 
     down = world.run("down")
-    assert f"The lab of {world.folder} has ended.\nStill running" in down.stdout
+    assert f"The lab of {world.folder} has stopped.\nStill running" in down.stdout
     assert kernel[:8] in down.stdout
     ended = json.loads(world.run("down", "--all", "--json").stdout)
     assert [one["id"] for one in ended["ended"]] == [kernel]
@@ -170,7 +170,7 @@ def test_down_ends_a_lab_in_the_foreground(world: World) -> None:
     world.folder.rename(world.root / "my work")
     up = world.start("up", "my work", "--no-browser", "--port", "0")
     address_of(up)
-    assert f"End it: ownlab down '{world.root}/my work'\n" in world.run("up", "my work").stdout
+    assert f"Stop it: ownlab down '{world.root}/my work'\n" in world.run("up", "my work").stdout
     assert world.run("down", "my work").returncode == 0
     assert "Start it: ownlab up 'my work'" in world.run("status", "my work").stderr
     said, _ = up.communicate(timeout=30)
@@ -190,12 +190,12 @@ def test_a_port_in_use_is_said_with_who_listens(world: World) -> None:
         port = other.getsockname()[1]
         ran = world.run("up", "work", "--port", str(port))
     assert ran.returncode == 3
-    assert f"port {port} is in use by " in ran.stderr
+    assert f"Port {port} is in use by " in ran.stderr
     assert f"(pid {os.getpid()})" in ran.stderr
     assert world.processes() == []
 
 
-@pytest.mark.parametrize(("folder", "words"), [("none", "is not there"), ("file", "is not a folder")])
+@pytest.mark.parametrize(("folder", "words"), [("none", "does not exist"), ("file", "is not a folder")])
 def test_a_folder_that_is_none_is_refused(world: World, folder: str, words: str) -> None:
     (world.root / "file").write_text("")
     ran = world.run("up", folder)
@@ -208,7 +208,7 @@ def test_a_folder_that_may_not_be_written_is_refused(world: World) -> None:
     world.folder.chmod(0o500)
     ran = world.run("up", "work")
     assert ran.returncode == 3
-    assert "may not be written by you" in ran.stderr
+    assert "You cannot write to" in ran.stderr
 
 
 def test_a_bad_configuration_is_refused_before_anything_starts(world: World) -> None:
@@ -232,5 +232,5 @@ def test_a_server_that_does_not_start_is_explained(world: World, way: tuple[str,
     ran = world.run("up", "work", *way, env={"PYTHONPATH": str(broken.parent)})
     assert ran.returncode == 3
     assert "The installation is incomplete" in ran.stderr
-    assert "No module named 'tornado'" in ran.stderr.partition("Its last words")[2]
+    assert "No module named 'tornado'" in ran.stderr.partition("The last lines of")[2]
     assert world.processes() == []

@@ -14,10 +14,10 @@ from tests.lab.runs.conftest import Write, code
 
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.notebooks.files import notebook_json, read_notebook, write_over
-from ownlab.lab.runs.preparation import Asked, Output, check_folders, choose_output, clear, load, steps_of
-from ownlab.lab.runs.resume import Kept, go_on
-from ownlab.lab.runs.runtime_type import choose_kind
-from ownlab.lab.runs.validation import get_ready
+from ownlab.lab.runs.preparation import Output, RunRequest, check_folders, choose_output, clear, load, steps_of
+from ownlab.lab.runs.resume import KeptRun, resume_cells
+from ownlab.lab.runs.runtime_type import choose_type
+from ownlab.lab.runs.validation import prepare_run
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
@@ -122,7 +122,7 @@ def test_ids_that_are_missing_or_doubled_are_mended(write: Write) -> None:
 
 def test_the_output_stands_beside_the_notebook_and_never_in_the_place_of_another(write: Write) -> None:
     path = write("训练 模型.ipynb", "1")
-    asked, notebook = Asked(str(path)), load(str(path))
+    asked, notebook = RunRequest(str(path)), load(str(path))
     (path.parent / "训练 模型-run-2.ipynb").symlink_to("nowhere")
     made = [choose_output(asked, notebook) for _ in range(2)]
     assert [(os.path.basename(one.path), one.is_new) for one in made] == [
@@ -137,7 +137,7 @@ def test_an_output_that_is_named(write: Write, tmp_path: Path) -> None:
     notebook = load(str(path))
 
     def choose(output: Path, **more: Any) -> Output:
-        return choose_output(Asked(str(path), output=str(output), **more), notebook)
+        return choose_output(RunRequest(str(path), output=str(output), **more), notebook)
 
     other = tmp_path / "b.ipynb"
     assert choose(other) == Output(str(other), is_new=True)
@@ -171,14 +171,14 @@ def test_earlier_outputs_are_cleared_and_everything_else_stays(write: Write) -> 
 
 
 def test_folders_for_files(tmp_path: Path) -> None:
-    found = check_folders(Asked("a", uploads=str(tmp_path), outputs=str(tmp_path / "new" / "one")))
+    found = check_folders(RunRequest("a", uploads=str(tmp_path), outputs=str(tmp_path / "new" / "one")))
     assert found == {"OWNLAB_UPLOADS": str(tmp_path), "OWNLAB_OUTPUTS": str(tmp_path / "new" / "one")}
     assert (tmp_path / "new" / "one").is_dir()
     with pytest.raises(InputError, match="uploads, is not there"):
-        check_folders(Asked("a", uploads=str(tmp_path / "nowhere")))
+        check_folders(RunRequest("a", uploads=str(tmp_path / "nowhere")))
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be made"):
-        check_folders(Asked("a", outputs=str(tmp_path / "file" / "below")))
+        check_folders(RunRequest("a", outputs=str(tmp_path / "file" / "below")))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_folders_for_files(tmp_path: Path) -> None:
     ],
 )
 def test_on_what_it_is_run(lab: Any, metadata: dict[str, Any], given: str | None, type_name: str, notice: str) -> None:
-    kind = choose_kind("a.ipynb", {"metadata": metadata}, given, lab.environ)
+    kind = choose_type("a.ipynb", {"metadata": metadata}, given, lab.environ)
     assert kind.type.name == type_name
     assert notice in kind.notice
     assert bool(notice) == bool(kind.notice)
@@ -222,7 +222,7 @@ def test_a_card_that_is_taken_is_not_waited_for(lab: Any, row: Callable[..., Any
             store.enqueue(row("theirs", want=want, state="waiting", started_at=None))
             store.acquire("theirs", devices)
             made = {"metadata": {"accelerator": "GPU", "colab": {"gpuType": "A100"}}}
-            kind = choose_kind("a.ipynb", made, None, lab.environ)
+            kind = choose_type("a.ipynb", made, None, lab.environ)
         finally:
             os.close(lock)
     assert kind.type.name == lab.cpu
@@ -233,30 +233,30 @@ def test_a_card_that_is_taken_is_not_waited_for(lab: Any, row: Callable[..., Any
 def test_what_cannot_be_run_here(lab: Any) -> None:
     for metadata in ({"kernelspec": {"name": "ir", "language": "R"}}, {"language_info": {"name": "R"}}):
         with pytest.raises(InputError, match=r"a\.ipynb is written in R.*only Python"):
-            choose_kind("a.ipynb", {"metadata": metadata}, None, lab.environ)
+            choose_type("a.ipynb", {"metadata": metadata}, None, lab.environ)
     with pytest.raises(UsageError, match="Did you mean ownlab-1-nvidia-geforce-gtx-1080-ti") as told:
-        choose_kind("a.ipynb", {}, "1-nvidia-geforce-gtx-1080", lab.environ)
+        choose_type("a.ipynb", {}, "1-nvidia-geforce-gtx-1080", lab.environ)
     assert "ownlab-cpu" in told.value.hint
 
 
 def test_the_list_of_types_is_written_where_there_is_none(lab: Any, tmp_path: Path) -> None:
     environ = {**lab.environ, "OWNLAB_KERNELS": str(tmp_path / "none" / "kernels")}
-    assert choose_kind("a.ipynb", {}, None, environ).type.name == "ownlab-cpu"
+    assert choose_type("a.ipynb", {}, None, environ).type.name == "ownlab-cpu"
 
 
 def test_a_run_that_is_refused_leaves_nothing(lab: Any, write: Write) -> None:
     path = write("a.ipynb", 'steps = 3 #@param {type:"integer"}')
     before = path.read_bytes()
     for asked in (
-        Asked(str(path), parameters={"steps": "many"}),
-        Asked(str(path), parameters={"step": "3"}),
-        Asked(str(path), type="nope"),
-        Asked(str(path), uploads="/not/there"),
-        Asked(str(path), inplace=True, output="b.ipynb"),
-        Asked(str(path), from_failed=True, output="b.ipynb"),
+        RunRequest(str(path), parameters={"steps": "many"}),
+        RunRequest(str(path), parameters={"step": "3"}),
+        RunRequest(str(path), type="nope"),
+        RunRequest(str(path), uploads="/not/there"),
+        RunRequest(str(path), inplace=True, output="b.ipynb"),
+        RunRequest(str(path), from_failed=True, output="b.ipynb"),
     ):
         with pytest.raises((UsageError, InputError)):
-            get_ready(asked)
+            prepare_run(asked)
     assert os.listdir(path.parent) == ["a.ipynb"]
     assert path.read_bytes() == before
     assert lab.left() == {}
@@ -266,15 +266,15 @@ Cells = list[dict[str, Any]]
 
 
 @pytest.fixture
-def stopped() -> Callable[[], tuple[Kept, dict[str, Any], dict[str, Any]]]:
+def stopped() -> Callable[[], tuple[KeptRun, dict[str, Any], dict[str, Any]]]:
     """A run of a, b, c and d that failed in c: what is known of it, the notebook, and the output."""
 
-    def make() -> tuple[Kept, dict[str, Any], dict[str, Any]]:
+    def make() -> tuple[KeptRun, dict[str, Any], dict[str, Any]]:
         cells: Cells = [
             {**code(f'{name} = 1 #@param {{type:"integer"}}'), "id": name, "outputs": []} for name in "abcd"
         ]
         output = [{**cell, "outputs": ["shown"], "source": "as it was run"} for cell in cells[:2]] + cells[2:]
-        return Kept("r", "i", "o", {"a": "5", "d": "6"}, ("a", "b"), "c"), {"cells": cells}, {"cells": output}
+        return KeptRun("r", "i", "o", {"a": "5", "d": "6"}, ("a", "b"), "c"), {"cells": cells}, {"cells": output}
 
     return make
 
@@ -283,7 +283,7 @@ def test_going_on_takes_the_cells_that_are_still_to_be_run(stopped: Any) -> None
     kept, source, output = stopped()
     source["cells"].insert(2, {**code("new"), "id": "new"})
     source["cells"][3]["source"] = "c = 3 #@param"
-    assert go_on(kept, source, output, {"c": "4"}) == 2
+    assert resume_cells(kept, source, output, {"c": "4"}) == 2
     assert [(cell["id"], cell["source"].partition(" #")[0], cell["outputs"]) for cell in output["cells"]] == [
         ("a", "as it was run", ["shown"]),
         ("b", "as it was run", ["shown"]),
@@ -296,13 +296,13 @@ def test_going_on_takes_the_cells_that_are_still_to_be_run(stopped: Any) -> None
 def test_what_was_run_cannot_be_changed_any_more(stopped: Any) -> None:
     kept, source, output = stopped()
     with pytest.raises(UsageError, match="a stands in a cell that was run already"):
-        go_on(kept, source, output, {"a": "2"})
+        resume_cells(kept, source, output, {"a": "2"})
     with pytest.raises(UsageError, match="no parameter e"):
-        go_on(kept, source, output, {"e": "2"})
+        resume_cells(kept, source, output, {"e": "2"})
 
 
 def test_a_failed_cell_that_is_gone_is_not_missed(stopped: Any) -> None:
     kept, source, output = stopped()
     del source["cells"][2]
-    assert go_on(kept, source, output, {}) == 2
+    assert resume_cells(kept, source, output, {}) == 2
     assert [cell["id"] for cell in output["cells"]] == ["a", "b", "d"]

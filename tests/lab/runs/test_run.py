@@ -16,12 +16,11 @@ from tests.lab.runs.conftest import Write, code, printed
 import ownlab
 from ownlab.errors import CardsTaken, CellFailed, DeadlineError, LabError, UsageError
 from ownlab.lab.journal import storage
-from ownlab.lab.runs.outcome import Outcome
-from ownlab.lab.runs.preparation import Asked, Step
-from ownlab.lab.runs.records import CellReport, RunReport
-from ownlab.lab.runs.reporter import Stop, Teller
+from ownlab.lab.runs.preparation import RunRequest, Step
+from ownlab.lab.runs.records import CellReport, Outcome, RunReport
+from ownlab.lab.runs.reporter import Reporter, Stop
 from ownlab.lab.runs.run import run
-from ownlab.lab.runs.validation import get_ready
+from ownlab.lab.runs.validation import prepare_run
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.state import plan_of
 from ownlab.lab.transport.control import send_command
@@ -30,7 +29,7 @@ from ownlab.lab.transport.control import send_command
 SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)"
 
 
-class Told(Teller):
+class Told(Reporter):
     """Remembers; and does something when a cell begins, or when it waits for a card."""
 
     def __init__(self, begins: Any = None, waits: Any = None) -> None:
@@ -57,8 +56,8 @@ class Told(Teller):
         self.words.append(cell.status + (" (allowed)" if allowed else ""))
 
 
-def run_it(path: Path, told: Teller | None = None, stop: Stop | None = None, **asked: Any) -> Outcome:
-    return run(get_ready(Asked(str(path), **asked)), told or Teller(), stop or Stop())
+def run_it(path: Path, told: Reporter | None = None, stop: Stop | None = None, **asked: Any) -> Outcome:
+    return run(prepare_run(RunRequest(str(path), **asked)), told or Reporter(), stop or Stop())
 
 
 def test_a_run_from_the_first_cell_to_the_last(lab: Any, write: Write) -> None:
@@ -167,9 +166,9 @@ def test_whoever_asks_twice_does_not_wait_for_a_deaf_cell(lab: Any, write: Write
 
     def ask_twice() -> None:
         until((tmp_path / "work" / "deaf").exists)
-        stop.tell(signal.SIGINT)
+        stop.request(signal.SIGINT)
         asked.wait(0.5)
-        stop.tell(signal.SIGINT)
+        stop.request(signal.SIGINT)
 
     asked = threading.Event()
     thread = threading.Thread(target=ask_twice)
@@ -247,7 +246,7 @@ def test_whoever_stops_it_while_it_waits_leaves_nothing(lab: Any, write: Write) 
         start.wait_until_started(plan, 60.0, holder)
         path = write("a.ipynb", "1")
         with pytest.raises(KeyboardInterrupt):
-            run_it(path, Told(waits=lambda: stop.tell(signal.SIGINT)), stop, type=lab.card)
+            run_it(path, Told(waits=lambda: stop.request(signal.SIGINT)), stop, type=lab.card)
         with pytest.raises(LabError, match="did not start: it was"):
             run_it(path, Told(waits=end), type=lab.card)
         assert os.listdir(path.parent) == ["a.ipynb"]

@@ -47,7 +47,7 @@ def test_a_port_in_use(new_lab: Callable[..., LabServer]) -> None:
         other.bind(("127.0.0.1", lab.port))
         other.listen()
         assert lab.spawn().wait(60) == 3
-    assert f"port {lab.port} is in use" in lab.log.read_text()
+    assert f"Port {lab.port} is in use" in lab.log.read_text()
 
 
 def test_a_folder_has_one_server(lab: LabServer, free_port: Callable[[], int]) -> None:

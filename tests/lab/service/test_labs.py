@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import LabError
-from ownlab.lab.service.labs import Lab, holder, is_up, lab_id, labs, labs_folder, read_lab, take, write_lab
+from ownlab.lab.service.labs import Lab, is_up, lab_id, labs, labs_folder, lock_holder, read_lab, take_lock, write_lab
 
 HOLD = """
 import sys, time
-from ownlab.lab.service.labs import take
-lock = take(sys.argv[1])
+from ownlab.lab.service.labs import take_lock
+lock = take_lock(sys.argv[1])
 print("held" if lock else "refused", flush=True)
 sys.stdin.read()
 """
@@ -68,14 +68,14 @@ def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, damage: bytes) -> N
 def test_a_lab_is_up_while_its_lock_is_held(tmp_path: Path) -> None:
     lab = lab_of(tmp_path)
     assert not is_up(lab)
-    lock = take(tmp_path)
+    lock = take_lock(tmp_path)
     assert lock is not None
     with lock:
         assert is_up(lab)
-        assert holder(tmp_path) == (os.getpid(), socket.gethostname())
-        assert holder(tmp_path, "watchdog") is None
+        assert lock_holder(tmp_path) == (os.getpid(), socket.gethostname())
+        assert lock_holder(tmp_path, "watchdog") is None
     assert not is_up(lab)
-    assert holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
 
 
 def test_one_server_at_a_time_and_the_next_after_it_was_killed(tmp_path: Path) -> None:
@@ -85,16 +85,16 @@ def test_one_server_at_a_time_and_the_next_after_it_was_killed(tmp_path: Path) -
         assert other.stdout is not None
         try:
             assert other.stdout.readline() == "held\n"
-            found = holder(tmp_path)
+            found = lock_holder(tmp_path)
             assert found is not None
             assert (found.pid, found.here) == (other.pid, True)
-            assert take(tmp_path) is None
-            with take(tmp_path, "watchdog") or pytest.fail("the watchdog's lock is another one"):
+            assert take_lock(tmp_path) is None
+            with take_lock(tmp_path, "watchdog") or pytest.fail("the watchdog's lock is another one"):
                 pass
         finally:
             other.send_signal(signal.SIGKILL)
             other.wait()
-    with take(tmp_path) or pytest.fail("the lock of a dead server is still held"):
+    with take_lock(tmp_path) or pytest.fail("the lock of a dead server is still held"):
         pass
 
 
@@ -102,11 +102,11 @@ def test_who_looks_at_a_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None
     """A look holds the lock for a moment; a server that starts then must not take it for another server."""
     look = f"""
 import time
-from ownlab.lab.service.labs import holder
+from ownlab.lab.service.labs import lock_holder
 print("looking", flush=True)
 end = time.monotonic() + 60
 while time.monotonic() < end:
-    holder({str(tmp_path)!r})
+    lock_holder({str(tmp_path)!r})
 """
     with subprocess.Popen([sys.executable, "-c", look], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -114,16 +114,16 @@ while time.monotonic() < end:
             assert other.stdout.readline() == "looking\n"
             deadline = time.monotonic() + 0.5
             while time.monotonic() < deadline:
-                with take(tmp_path) or pytest.fail("a look was taken for a holder"):
+                with take_lock(tmp_path) or pytest.fail("a look was taken for a holder"):
                     pass
         finally:
             other.kill()
 
 
 def test_a_holder_on_another_host_is_not_here(tmp_path: Path) -> None:
-    with take(tmp_path) or pytest.fail("nobody holds it"):
+    with take_lock(tmp_path) or pytest.fail("nobody holds it"):
         (labs_folder() / f"{lab_id(tmp_path)}.lock").write_text(f"{os.getpid()} another-host\n")
-        found = holder(tmp_path)
+        found = lock_holder(tmp_path)
         assert found is not None
         assert (found.host, found.here) == ("another-host", False)
 
@@ -131,6 +131,6 @@ def test_a_holder_on_another_host_is_not_here(tmp_path: Path) -> None:
 def test_a_state_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "file" / "home"))
-    with pytest.raises(LabError, match="cannot be made") as caught:
+    with pytest.raises(LabError, match="Cannot create the state folder") as caught:
         labs()
     assert "OWNLAB_HOME" in caught.value.hint

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.lab.service.labs import holder, log_file, take
+from ownlab.lab.service.labs import lock_holder, log_file, take_lock
 from ownlab.lab.service.ports import choose_port
 from ownlab.lab.service.watchdog import Start, new_log, server_environment
 
@@ -43,7 +43,7 @@ def watchdog(folder: Path, environ: dict[str, str], deed: str, says_to: Path | N
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "labapp.py").write_text(STAND_IN.format(deed=deed))
-    lock = take(folder, "watchdog", environ=environ)
+    lock = take_lock(folder, "watchdog", environ=environ)
     assert lock is not None
     with lock, (says_to or log_file(folder, environ)).open("wb") as log:
         arguments = [str(folder), "--port", str(choose_port(0, None)), "--lock", str(lock.inherit())]
@@ -60,10 +60,10 @@ def test_after_five_deaths_it_gives_up(tmp_path: Path, environ: dict[str, str]) 
     with watchdog(tmp_path, environ, "os.kill(os.getpid(), signal.SIGSEGV)") as dog:
         assert dog.wait(60) == 3
     said = log_file(tmp_path, environ).read_text()
-    assert said.count("The server was killed (SIGSEGV). It is started again") == 4
-    assert "died 5 times within a minute" in said
-    assert holder(tmp_path, environ=environ) is None
-    assert holder(tmp_path, "watchdog", environ=environ) is None
+    assert said.count("The server was killed (SIGSEGV). It is restarted") == 4
+    assert "crashed 5 times within a minute" in said
+    assert lock_holder(tmp_path, environ=environ) is None
+    assert lock_holder(tmp_path, "watchdog", environ=environ) is None
 
 
 def test_on_a_full_disk_the_server_is_started_again_all_the_same(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -81,15 +81,15 @@ def test_when_it_is_told_to_end_the_server_ends_first(
     with watchdog(tmp_path, environ, "time.sleep(100)") as dog:
         try:
             deadline = time.monotonic() + 60
-            while holder(tmp_path, environ=environ) is None and time.monotonic() < deadline:
+            while lock_holder(tmp_path, environ=environ) is None and time.monotonic() < deadline:
                 time.sleep(0.02)
-            assert holder(tmp_path, "watchdog", environ=environ) == (dog.pid, os.uname().nodename)
+            assert lock_holder(tmp_path, "watchdog", environ=environ) == (dog.pid, os.uname().nodename)
             dog.send_signal(number)
             assert dog.wait(60) == 0
         finally:
             dog.kill()
-    assert holder(tmp_path, environ=environ) is None
-    assert "started again" not in log_file(tmp_path, environ).read_text()
+    assert lock_holder(tmp_path, environ=environ) is None
+    assert "restarted" not in log_file(tmp_path, environ).read_text()
 
 
 def test_the_servers_environment_is_the_persons_with_our_token_and_kernels(tmp_path: Path) -> None:

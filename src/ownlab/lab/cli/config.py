@@ -1,4 +1,4 @@
-"""`ownlab config`: how the lab is set up, and where each value came from."""
+"""`ownlab config`: every setting, its value and its origin."""
 
 from __future__ import annotations
 
@@ -11,29 +11,34 @@ from ownlab.lab.store.location import choose_store
 from ownlab.lab.terminal.config import show_configuration
 from ownlab.render.console import console
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 
 __all__ = ["command"]
 
 
 @click.command("config")
 @json_option
-@click.option("--init", is_flag=True, help="Write a commented file to begin with, where there is none yet.")
+@click.option("--init", is_flag=True, help="Write a commented configuration file, if there is none yet.")
 def command(as_json: bool, init: bool) -> None:
-    """Show every setting, its value, and where that came from.
+    """Show every setting, its value and its origin.
 
-    A value comes from the command line, else from an environment variable, else from the configuration file, else it is
-    the default. The file is ~/.config/ownlab/config.toml (or the one that OWNLAB_CONFIG names); where there is none,
-    /etc/ownlab/config.toml counts, which an administrator may have written for everyone.
+    The command line takes precedence over environment variables, these over the configuration file, and that over the
+    defaults. The file is ~/.config/ownlab/config.toml (or OWNLAB_CONFIG); if it does not exist, /etc/ownlab/config.toml is
+    used, which an administrator may have written for everyone.
 
     \b
-    ownlab config --init                    write a file in which everything is explained
-    OWNLAB_LIMITS_PRESET=colab ownlab up    for once, without any file
+    ownlab config --init                    write a file that explains every setting
+    OWNLAB_LIMITS_PRESET=colab ownlab up    set a value once, without a file
     """
     written = write_initial_config() if init else None
     found = read_configuration()
     if as_json:
         echo_record(found)
     elif written is not None:
-        click.echo(f"Wrote {written}. Every line in it is a comment: change what you like.")
+        click.echo(
+            text(
+                "Wrote {path}. Every setting in it is commented out: edit those that you want to change.", path=written
+            )
+        )
     else:
         show_configuration(found, choose_store(resolve_lab_options()), console())

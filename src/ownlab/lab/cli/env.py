@@ -16,6 +16,7 @@ from ownlab.lab.runtimes.runtime_types import refresh_specs
 from ownlab.lab.terminal.types import show_environments
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 
 __all__ = ["command"]
 
@@ -24,16 +25,15 @@ __all__ = ["command"]
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Let notebooks run in your own Python environments, beside ownlab's.
+    """Let notebooks run in your own Python environments.
 
-    An environment that is added here becomes a set of runtime types under its name: on the CPU, and on each card. It
-    needs ipykernel, and nothing of ownlab.
+    Each added environment gets its own runtime types: on the CPU and on each card. It needs ipykernel, but not ownlab.
 
     \b
-    ownlab env add torch --python ~/envs/torch     an environment's folder, or an interpreter
-    ownlab env add torch                           the environment that is active now
+    ownlab env add torch --python ~/envs/torch     the folder of an environment, or an interpreter
+    ownlab env add torch                           the active environment
     ownlab env list
-    ownlab env remove torch                        forgets it; nothing of it is deleted
+    ownlab env remove torch                        removes it from the list; deletes no files
     """
     json_below(context, as_json)
     if context.invoked_subcommand is None:
@@ -45,24 +45,31 @@ def command(context: click.Context, as_json: bool) -> None:
 @click.option(
     "--python",
     metavar="PATH",
-    help="An interpreter, or an environment's folder. Default: the active environment (also OWNLAB_PYTHON).",
+    help="An interpreter or the folder of an environment. Default: the active environment (also OWNLAB_PYTHON).",
 )
 @json_option
 def add(name: str, python: str | None, as_json: bool) -> None:
-    """Add an environment under NAME (small letters, digits, hyphens)."""
-    with working("Asking that Python"):
+    """Add an environment as NAME (lower-case letters, digits, hyphens)."""
+    with working(text("Checking the interpreter")):
         added = add_environment(name, find_python(python))
         refresh_specs()
     if as_json:
         echo_record(EnvironmentList((added,)))
     else:
-        click.echo(f"Added {name}: Python {added.version} with ipykernel {added.ipykernel}, {added.python}")
+        message = text(
+            "Added {name}: Python {version} with ipykernel {ipykernel}, {python}",
+            name=name,
+            version=added.version,
+            ipykernel=added.ipykernel,
+            python=added.python,
+        )
+        click.echo(message)
 
 
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the environments that were added."""
+    """List the added environments."""
     _show(as_json)
 
 
@@ -70,13 +77,15 @@ def list_(as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """Forget an environment. Nothing of it is deleted, and what runs in it goes on."""
+    """Remove an environment from the list. No files are deleted, and its runtimes keep running."""
     removed = remove_environment(name)
     refresh_specs()
     if as_json:
         _show(as_json)
     else:
-        click.echo(f"Removed {name}. The environment itself is where it was: {removed.python}")
+        click.echo(
+            text("Removed {name}. The environment itself was not deleted: {python}", name=name, python=removed.python)
+        )
 
 
 def _show(as_json: bool) -> None:

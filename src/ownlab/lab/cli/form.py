@@ -1,4 +1,4 @@
-"""`ownlab form`: the fields of a notebook's forms."""
+"""`ownlab form`: the form fields of a notebook."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ __all__ = ["command"]
 @click.argument("notebook", metavar="NOTEBOOK")
 @json_option
 def command(notebook: str, as_json: bool) -> None:
-    """Show the forms of NOTEBOOK: what Colab's comments #@title, #@param and #@markdown make of its cells.
+    """Show the forms of NOTEBOOK, which Colab's comments #@title, #@param and #@markdown define.
 
-    Each field is a parameter of a run: ownlab run NOTEBOOK -p NAME=VALUE. docs/FORMS.md says how fields are written.
+    Each field is a parameter of a run: ownlab run NOTEBOOK -p NAME=VALUE. docs/FORMS.md describes the syntax.
     """
     forms = find_forms(replace_lone_surrogates(read_notebook(notebook)))
-    found = tuple(one for one in forms if one.form.title is not None or one.form.parts)  # not: hidden code alone
+    shown = tuple(
+        each for each in forms if each.form.title is not None or each.form.parts
+    )  # hidden code alone is no form
     if as_json:
-        echo_record(tuple(map(FormView.of, found)))
+        echo_record(tuple(map(FormView.of, shown)))
     else:
-        show_forms(notebook, found, console())
+        show_forms(notebook, shown, console())

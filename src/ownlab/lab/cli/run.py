@@ -15,10 +15,10 @@ from ownlab.cli.options import json_option
 from ownlab.errors import InputError, OwnlabError, UsageError
 
 if TYPE_CHECKING:
-    from ownlab.lab.runs.outcome import Outcome
+    from ownlab.lab.runs.records import Outcome
     from ownlab.lab.runs.reporter import Stop
-    from ownlab.lab.runs.validation import Ready
-    from ownlab.lab.terminal.run import RunTeller
+    from ownlab.lab.runs.validation import PreparedRun
+    from ownlab.lab.terminal.run import TerminalReporter
 
 # What runs a notebook is imported when it is called: so `--help` is quick, and while a kernel starts the rest comes.
 
@@ -82,22 +82,22 @@ def command(
     NOTEBOOK is not changed: a copy with the parameters and all outputs is written. Cells run in NOTEBOOK's folder. A lab
     that serves this folder shows the copy while it runs. Ctrl-C interrupts the cell and ends the run.
 
-    Exit codes: 0 done, 1 a cell failed, 2 wrong usage, 3 the notebook or the runtime cannot be used, 5 a cell took too long.
+    Exit codes: 0 done, 1 a cell failed, 2 wrong usage, 3 the notebook or the runtime cannot be used, 5 a cell format_elapsed too long.
     """
-    from ownlab.lab.runs.preparation import Asked
-    from ownlab.lab.runs.validation import get_ready
+    from ownlab.lab.runs.preparation import RunRequest
+    from ownlab.lab.runs.validation import prepare_run
 
     values = {**_read_parameters(file), **dict(_split(each) for each in parameters)}
-    ready = get_ready(Asked(notebook, parameters=values, type=kind, **rest))
+    ready = prepare_run(RunRequest(notebook, parameters=values, type=kind, **rest))
     return _in_background(ready, as_json) if detach else _run(ready, as_json)
 
 
-def _run(ready: Ready, as_json: bool) -> int:
+def _run(ready: PreparedRun, as_json: bool) -> int:
     from ownlab.lab.runs.reporter import Stop
-    from ownlab.lab.terminal.run import RunTeller, describe_end
+    from ownlab.lab.terminal.run import TerminalReporter, describe_end
 
     stop = Stop()
-    outcome = _to_the_end(ready, RunTeller(sys.stderr), stop)
+    outcome = _run_to_end(ready, TerminalReporter(sys.stderr), stop)
     if as_json:
         from ownlab.render.documents import echo_record
 
@@ -107,20 +107,22 @@ def _run(ready: Ready, as_json: bool) -> int:
     return 128 + stop.signum if stop.signum else outcome.exit_code
 
 
-def _to_the_end(ready: Ready, teller: RunTeller, stop: Stop) -> Outcome:
+def _run_to_end(ready: PreparedRun, reporter: TerminalReporter, stop: Stop) -> Outcome:
     from ownlab.lab.runs.run import run
 
-    outcome = run(ready, teller, stop, signals=_STOPS, elsewhere=_elsewhere)
-    teller.ended(outcome, f"ownlab run {shlex.quote(ready.asked.notebook)} --from-failed")
+    outcome = run(ready, reporter, stop, signals=_STOPS, update_elsewhere=_update_elsewhere)
+    reporter.ended(outcome, f"ownlab run {shlex.quote(ready.request.notebook)} --from-failed")
     return outcome
 
 
-def _in_background(ready: Ready, as_json: bool) -> int:
+def _in_background(ready: PreparedRun, as_json: bool) -> int:
     from ownlab.lab.runs.background import detach
     from ownlab.lab.runs.reporter import Stop
-    from ownlab.lab.terminal.run import DetachedTeller, describe_start
+    from ownlab.lab.terminal.run import BackgroundReporter, describe_start
 
-    report = detach(ready.runtime, lambda say: _to_the_end(ready, DetachedTeller(sys.stderr, say), Stop()).exit_code)
+    report = detach(
+        ready.runtime, lambda say: _run_to_end(ready, BackgroundReporter(sys.stderr, say), Stop()).exit_code
+    )
     if as_json:
         from ownlab.render.documents import echo_record
 
@@ -130,11 +132,11 @@ def _in_background(ready: Ready, as_json: bool) -> int:
     return 0
 
 
-def _elsewhere(notebook: str) -> bool:
+def _update_elsewhere(notebook: str) -> bool:
     """A lab that is up may have the output open."""
-    from ownlab.lab.service.notebook_writer import written_by_lab
+    from ownlab.lab.service.http_client import update_through_lab
 
-    return written_by_lab(notebook)
+    return update_through_lab(notebook)
 
 
 def _split(given: str) -> tuple[str, str]:

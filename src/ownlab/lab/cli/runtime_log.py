@@ -1,4 +1,4 @@
-"""`ownlab runtimes log`: what a notebook printed, from its runtime's journal; needs no server."""
+"""`ownlab runtimes log`: the output of a notebook, read from its journal. Needs no server."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from ownlab.lab.journal.storage import JournalInfo, all_journals
 from ownlab.lab.runtimes.journals import Journal
 from ownlab.lab.terminal.runtime_log import LogTeller
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 
 __all__ = ["CellLog", "RuntimeLog", "command"]
 
-# Seconds between two looks at the journal of a runtime that is followed.
-_EVERY = 0.3
+# Seconds between two reads of the journal with --follow.
+_INTERVAL = 0.3
 
 
 @click.command("log")
 @click.argument("runtime")
 @json_option
 @click.pass_obj
-@click.option("-f", "--follow", is_flag=True, help="Go on until the runtime ends.")
-@click.option("--cell", metavar="ID", help="Only what this cell printed; the beginning of its id is enough.")
-@click.option("--notebook", "target", metavar="FILE", help="Write the notebook with all that it shows into FILE.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the runtime ends.")
+@click.option("--cell", metavar="ID", help="Only the output of this cell; the beginning of its id is enough.")
+@click.option("--notebook", "target", metavar="FILE", help="Write the notebook with all its outputs to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def command(
     outer_json: bool, runtime: str, as_json: bool, follow: bool, cell: str | None, target: str | None, force: bool
 ) -> None:
-    """Print what the notebook of RUNTIME printed, whether or not a page was open.
+    """Print the output of the notebook of RUNTIME, whether or not a page was open.
 
-    RUNTIME is the beginning of an id, or a notebook. Runtimes that have ended are found as long as their journal is kept
-    ([journal] keep_days). Pictures are named, not shown.
+    RUNTIME is the beginning of an id, or a notebook. Ended runtimes are found as long as their journal is kept ([journal]
+    keep_days). Images are named, not shown.
     """
     as_json = as_json or outer_json
     if follow and (as_json or target):
-        raise UsageError("--follow prints text: it goes with neither --json nor --notebook")
+        raise UsageError(text("--follow cannot be combined with --json or --notebook."))
     about = _find(runtime)
     journal = Journal(about.runtime)
     if target is not None:
@@ -51,12 +52,12 @@ def command(
         with journal.current() as fold:
             echo_record(_document(about, fold, cell))
     elif target is not None:
-        click.echo(f"Written to {target}.")
+        click.echo(text("Written to {path}.", path=target))
     else:
-        _tell(journal, cell, follow)
+        _print_log(journal, cell, follow)
 
 
-def _tell(journal: Journal, cell: str | None, follow: bool) -> None:
+def _print_log(journal: Journal, cell: str | None, follow: bool) -> None:
     teller = LogTeller(cell)
     while True:
         with journal.current() as fold:
@@ -65,25 +66,30 @@ def _tell(journal: Journal, cell: str | None, follow: bool) -> None:
             click.echo("\n".join(lines))
         if ended or not follow:
             return
-        time.sleep(_EVERY)
+        time.sleep(_INTERVAL)
 
 
 def _find(name: str) -> JournalInfo:
-    """By the beginning of an id, or the notebook: of several runtimes of one notebook the newest."""
+    """Find a journal by the beginning of its id or by its notebook; of several of one notebook the newest."""
     journals = all_journals()
-    found = [one for one in journals if one.runtime == name]
-    found = found or [one for one in journals if name and one.runtime.startswith(name)]
+    matches = [about for about in journals if about.runtime == name]
+    matches = matches or [about for about in journals if name and about.runtime.startswith(name)]
     for notebook in (name, f"{name}.ipynb"):
-        named = [one for one in journals if name and _is_notebook(one.notebook, notebook)]
-        found = found or ([named[-1]] if len({one.notebook for one in named}) == 1 else named)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        listed = ", ".join(f"{one.runtime[:8]} ({one.notebook or one.type})" for one in found)
-        raise LabError(f"{name} may be any of these runtimes: {listed}", hint="Name one by the beginning of its id.")
+        named = [about for about in journals if name and _is_notebook(about.notebook, notebook)]
+        matches = matches or ([named[-1]] if len({about.notebook for about in named}) == 1 else named)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        runtimes = ", ".join(f"{about.runtime[:8]} ({about.notebook or about.type})" for about in matches)
+        raise LabError(
+            text("{name} matches several runtimes: {runtimes}.", name=name, runtimes=runtimes),
+            hint=text("Name one by the beginning of its id."),
+        )
     raise LabError(
-        f"there is no journal of a runtime {name}",
-        hint="Runtimes of a lab have one, until some days after their end. `ownlab runtimes` lists those that run.",
+        text("There is no journal of a runtime {name}.", name=name),
+        hint=text(
+            "Journals of a lab's runtimes are kept for some days after their end. `ownlab runtimes` lists the running ones."
+        ),
     )
 
 
@@ -113,20 +119,20 @@ def _document(about: JournalInfo, fold: JournalState, cell: str | None) -> Runti
 
 
 def _write_notebook(about: JournalInfo, journal: Journal, target: str, force: bool) -> None:
-    import nbformat  # half the time of this command, where it is not needed
+    import nbformat  # takes half the time of this command; seldom needed
 
     notebook = _notebook(about, journal)
     try:
         with open(target, "w" if force else "x", encoding="utf-8") as file:
-            file.write(nbformat.writes(nbformat.from_dict(notebook)))  # type: ignore[no-untyped-call]  # as it is
+            file.write(nbformat.writes(nbformat.from_dict(notebook)))  # type: ignore[no-untyped-call]  # nbformat is untyped
     except FileExistsError as exc:
-        raise UsageError(f"{target} is there already", hint="Overwrite it with --force.") from exc
+        raise UsageError(text("{path} exists already.", path=target), hint=text("Overwrite it with --force.")) from exc
     except OSError as exc:
-        raise InputError(f"{target} cannot be written: {exc.strerror}") from exc
+        raise InputError(text("Cannot write {path}: {reason}.", path=target, reason=exc.strerror)) from exc
 
 
 def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
-    """The notebook's file with what it does not hold yet; where there is none (any more), the cells that were executed."""
+    """Return the notebook merged with its journals; without a file, a notebook of the executed cells."""
     from ownlab.lab.notebooks.merging import merge_journals
     from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat
     from ownlab.lab.runtimes.journals import Journals
@@ -135,13 +141,13 @@ def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
         with open(about.notebook, "rb") as file:
             notebook = parse_with_nbformat(file.read())
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
-        return _made_of(journal)
+        return _notebook_of_executions(journal)
     assign_cell_ids(notebook)
     merge_journals(notebook, Journals().of_notebook(about.notebook), logging.getLogger("ownlab"))
     return notebook
 
 
-def _made_of(journal: Journal) -> dict[str, Any]:
+def _notebook_of_executions(journal: Journal) -> dict[str, Any]:
     with journal.current() as fold:
         cells = [
             {

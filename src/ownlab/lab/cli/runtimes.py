@@ -1,4 +1,4 @@
-"""`ownlab runtimes`: who holds which card, for how long, at what cost."""
+"""`ownlab runtimes`: who uses which card, for how long, at what cost."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_ru
 from ownlab.lab.runtimes.records import RuntimeChange
 from ownlab.lab.runtimes.usage_report import usage_report
 from ownlab.lab.server.machine_reader import Sight, open_store
-from ownlab.lab.service.down import await_end
+from ownlab.lab.service.down import wait_for_end
 from ownlab.lab.service.overview import lab_folder
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.terminal.runtimes import short_id, short_path, show_runtimes, show_usage
 from ownlab.lab.transport.journal_protocol import RELEASED
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 from ownlab.units import format_seconds
 
 __all__ = ["command"]
@@ -31,14 +32,14 @@ __all__ = ["command"]
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Show all runtimes of this machine, and its cards: who holds which, memory, time left, cost.
+    """Show all runtimes and cards of this machine: who uses which card, memory, time left, cost.
 
-    A runtime is named by the beginning of its id, or by its notebook.
+    Commands below name a runtime by the beginning of its id or by its notebook.
     """
-    context.obj = as_json  # `ownlab runtimes --json usage` is as good as `ownlab runtimes usage --json`
+    context.obj = as_json  # `ownlab runtimes --json usage` equals `ownlab runtimes usage --json`
     if context.invoked_subcommand is not None:
         return
-    with working("Looking at the runtimes"):
+    with working(text("Reading the runtimes")):
         sight = Sight()
         try:
             snapshot = sight.look()
@@ -54,21 +55,23 @@ def command(context: click.Context, as_json: bool) -> None:
 @click.argument("runtime")
 @json_option
 @click.pass_obj
-@click.option("--now", is_flag=True, help="At once: without the seconds in which functions given to on_end save.")
-@click.option("--released", is_flag=True, hidden=True)  # said by the runtime's own notebook
+@click.option("--now", is_flag=True, help="At once, without time for on_end functions to save.")
+@click.option("--released", is_flag=True, hidden=True)  # used by google.colab.runtime.unassign
 def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: bool) -> None:
-    """End RUNTIME; what it had not saved is lost."""
+    """Stop RUNTIME. What it has not saved is lost."""
     seconds = resolve_lab_options().on_end_seconds
     with open_store() as store:
-        row = stop_runtime(store, runtime, now=now, why=RELEASED if released else "it was stopped by hand")
-        with working("Ending it at once" if now else f"Ending it: it has {seconds:g} s to save"):
-            ended = await_end(store, [row], 0.0 if now else seconds)
+        row = stop_runtime(store, runtime, now=now, why=RELEASED if released else text("it was stopped by hand"))
+        saving = text("Stopping it: it has {seconds:g} s to save", seconds=seconds)
+        with working(text("Stopping it at once") if now else saving):
+            ended = wait_for_end(store, [row], 0.0 if now else seconds)
     if not ended:
-        raise DeadlineError(f"{_name(row)} has not ended in time", hint="At once: --now")
+        message = text("{runtime} did not stop in time.", runtime=_name(row))
+        raise DeadlineError(message, hint=text("Use --now to stop it at once."))
     if as_json or outer_json:
         echo_record(RuntimeChange(row.id, row.notebook, "stop"))
     else:
-        click.echo(f"{_name(row)} has ended.")
+        click.echo(text("{runtime} has stopped.", runtime=_name(row)))
 
 
 @command.command("extend")
@@ -76,7 +79,7 @@ def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: boo
 @json_option
 @click.pass_obj
 def extend(outer_json: bool, runtime: str, as_json: bool) -> None:
-    """Give RUNTIME more time, where a limit would end it."""
+    """Give RUNTIME more time before a limit ends it."""
     with open_store() as store:
         row = find_runtime(store, runtime)
         answer = extend_runtime(store, row.id)
@@ -84,18 +87,20 @@ def extend(outer_json: bool, runtime: str, as_json: bool) -> None:
     if as_json or outer_json:
         echo_record(RuntimeChange(row.id, row.notebook, "extend", ends_at))
     elif ends_at is None:
-        click.echo(f"{_name(row)}: no limit ends it.")
+        click.echo(text("{runtime} has no time limit.", runtime=_name(row)))
     else:
         left = format_seconds(max(1.0, ends_at - time.time()))
-        click.echo(f"{_name(row)} has {left} from now.")
+        click.echo(text("{runtime} has {duration} from now.", runtime=_name(row), duration=left))
 
 
 @command.command("usage")
 @json_option
 @click.pass_obj
-@click.option("--weeks", type=click.IntRange(1, 520), default=4, show_default=True, help="So many, this one included.")
+@click.option(
+    "--weeks", type=click.IntRange(1, 520), default=4, show_default=True, help="How many weeks, including this one."
+)
 def usage(outer_json: bool, as_json: bool, weeks: int) -> None:
-    """Show what was used, by week and person: hours, hours of cards, units."""
+    """Show usage by week and person: hours, card hours, units."""
     options = resolve_lab_options()
     with open_store(options) as store:
         report = usage_report(store, weeks, stricter(limits_of(options), store.limits()))

@@ -1,4 +1,4 @@
-"""`ownlab secrets`: tokens and passwords for notebooks, outside of notebooks."""
+"""`ownlab secrets`: tokens and passwords for notebooks, stored outside of them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from ownlab.lab.secrets.store import (
     set_secret,
 )
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 
 __all__ = ["command"]
 
-# termios(3): a terminal passes on no more than this of one line, and drops the rest without a word.
+# termios(3): a terminal silently drops the rest of a longer line.
 _TERMINAL_LINE = 4095
 
 
@@ -35,16 +36,16 @@ _TERMINAL_LINE = 4095
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Keep tokens and passwords for notebooks: `google.colab.userdata.get("NAME")` reads those granted to it.
+    """Store tokens and passwords for notebooks. `google.colab.userdata.get("NAME")` reads those granted to a notebook.
 
-    They are in the system's keyring where the Python package `keyring` is installed beside ownlab and finds one; else in
-    a file that only you can read. Grants keep notebooks apart that mean well: any code that runs as you can read what
-    you can read.
+    They are in the system's keyring if the Python package `keyring` is installed beside ownlab and finds one; otherwise in
+    a file that only you can read. Grants are no protection against malicious code: code that runs as you can read what you
+    can read.
 
     \b
-    ownlab secrets set HF_TOKEN                  asks for the value, and does not show it
-    ownlab secrets set KEY < key.json            takes it from a file or a pipe
-    ownlab secrets grant HF_TOKEN train.ipynb    from now on this notebook may read it
+    ownlab secrets set HF_TOKEN                  asks for the value without showing it
+    ownlab secrets set KEY < key.json            reads it from a file or a pipe
+    ownlab secrets grant HF_TOKEN train.ipynb    lets this notebook read it
     ownlab secrets list                          names and grants; values are never shown
     """
     json_below(context, as_json)
@@ -52,33 +53,37 @@ def command(context: click.Context, as_json: bool) -> None:
         _show(SecretList(list_secrets()), as_json)
 
 
-# Whatever stands behind the name is taken here, lest click repeat it in an error.
+# Further arguments are accepted here, so that click does not repeat a secret in its error message.
 @command.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("name")
 @click.argument("more", nargs=-1, metavar="")
 @json_option
 def set_(name: str, more: tuple[str, ...], as_json: bool) -> None:
-    """Set NAME to a value that is asked for, or comes from a pipe: never from the command line."""
+    """Set NAME to a value from a prompt or a pipe, never from the command line."""
     if more:
         raise UsageError(
-            "a value is not taken from the command line, where others can see it",
-            hint="It is asked for: ownlab secrets set NAME. If that was the value, it is in your shell's history now.",
+            text("A value is not accepted on the command line, where others can see it."),
+            hint=text(
+                "Run `ownlab secrets set NAME` and enter it at the prompt. If this was the value, it is now in your shell's history."
+            ),
         )
     check_name(name)
-    secret = set_secret(name, _typed(name) if sys.stdin.isatty() else _piped())
+    secret = set_secret(name, _read_prompt(name) if sys.stdin.isatty() else _read_pipe())
     if as_json:
         echo_record(SecretList((secret,)))
         return
-    where = "the system's keyring" if secret.where == "keyring" else "a file that only you can read"
-    click.echo(f"Set {name}, in {where}.")
+    if secret.where == "keyring":
+        click.echo(text("Stored {name} in the system's keyring.", name=name))
+    else:
+        click.echo(text("Stored {name} in a file that only you can read.", name=name))
     if not secret.notebooks:
-        click.echo(f"Let a notebook read it: ownlab secrets grant {shlex.quote(name)} NOTEBOOK")
+        click.echo(text("Let a notebook read it: ownlab secrets grant {name} NOTEBOOK", name=shlex.quote(name)))
 
 
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List names, and the notebooks to which they are granted."""
+    """List names and the notebooks they are granted to."""
     _show(SecretList(list_secrets()), as_json)
 
 
@@ -89,7 +94,7 @@ def list_(as_json: bool) -> None:
 def grant_(name: str, notebook: str, as_json: bool) -> None:
     """Let NOTEBOOK read the secret NAME."""
     secret = grant(name, notebook)
-    _tell(secret, f"{notebook} may read {name}.", as_json)
+    _report(secret, text("{notebook} may read {name}.", notebook=notebook, name=name), as_json)
 
 
 @command.command("revoke")
@@ -97,21 +102,21 @@ def grant_(name: str, notebook: str, as_json: bool) -> None:
 @click.argument("notebook", type=click.Path())
 @json_option
 def revoke_(name: str, notebook: str, as_json: bool) -> None:
-    """Take a grant back: NOTEBOOK may no longer read NAME. What it has read already, it has."""
+    """Revoke a grant: NOTEBOOK may no longer read NAME. Values that it has already read stay with it."""
     secret = revoke(name, notebook)
-    _tell(secret, f"{notebook} may no longer read {name}.", as_json)
+    _report(secret, text("{notebook} may no longer read {name}.", notebook=notebook, name=name), as_json)
 
 
 @command.command("remove")
 @click.argument("name")
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """Forget NAME, its value and its grants."""
+    """Remove NAME, its value and its grants."""
     remove_secret(name)
     if as_json:
         _show(SecretList(list_secrets()), as_json)
     else:
-        click.echo(f"Removed {name}.")
+        click.echo(text("Removed {name}.", name=name))
 
 
 @command.command("read", hidden=True)
@@ -119,44 +124,45 @@ def remove(name: str, as_json: bool) -> None:
 @click.option("--notebook", "notebooks", metavar="PATH", multiple=True, required=True)
 @json_option
 def read(name: str, notebooks: tuple[str, ...], as_json: bool) -> None:
-    """For kernels: the value of NAME, for a notebook to which it is granted."""
+    """Print the value of NAME for a notebook it is granted to. For kernels."""
     echo_record(read_secret(name, notebooks))
 
 
-def _typed(name: str) -> str:
+def _read_prompt(name: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error", getpass.GetPassWarning)
         try:
-            value = getpass.getpass(f"Value of {name} (it is not shown): ")
+            value = getpass.getpass(text("Value of {name} (not shown): ", name=name))
         except getpass.GetPassWarning:
             raise UsageError(
-                "this terminal would show what you type", hint=f"Pipe it: ownlab secrets set {shlex.quote(name)} < FILE"
+                text("This terminal would show what you type."),
+                hint=text("Use a file: ownlab secrets set {name} < FILE", name=shlex.quote(name)),
             ) from None
         except EOFError:
             raise click.Abort from None
-    # Of what is pasted only the first line comes here.
+    # Only the first line of pasted text arrives here.
     if len(value.encode()) >= _TERMINAL_LINE or value.strip() in ("{", "[") or value.startswith("-----BEGIN"):
         raise UsageError(
-            "a terminal cannot take this whole: it is too long, or has several lines",
-            hint=f"Put it into a file: ownlab secrets set {shlex.quote(name)} < FILE",
+            text("The value is too long for a terminal, or has several lines."),
+            hint=text("Use a file: ownlab secrets set {name} < FILE", name=shlex.quote(name)),
         )
     return value
 
 
-def _piped() -> str:
+def _read_pipe() -> str:
     data = sys.stdin.buffer.read(4 * MAX_LENGTH + 1)  # no character has more than four bytes
     try:
-        text = data.decode("utf-8-sig")
+        value = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError("the value is no text in UTF-8") from None
-    return text.removesuffix("\n").removesuffix("\r")  # of the line that `echo` and editors end
+        raise InputError(text("The value is not UTF-8 text.")) from None
+    return value.removesuffix("\n").removesuffix("\r")  # `echo` and editors add a line end
 
 
-def _tell(secret: Secret, words: str, as_json: bool) -> None:
+def _report(secret: Secret, message: str, as_json: bool) -> None:
     if as_json:
         echo_record(SecretList((secret,)))
     else:
-        click.echo(words)
+        click.echo(message)
 
 
 def _show(found: SecretList, as_json: bool) -> None:

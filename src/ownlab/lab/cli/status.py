@@ -1,4 +1,4 @@
-"""`ownlab status`: the labs that are up."""
+"""`ownlab status`: the running labs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ownlab.lab.store.location import choose_store
 from ownlab.lab.terminal.labs import show_labs
 from ownlab.render.console import console
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 
 __all__ = ["command"]
 
@@ -25,21 +26,22 @@ __all__ = ["command"]
 @click.argument("folder", required=False)
 @json_option
 def command(folder: str | None, as_json: bool) -> None:
-    """Show your labs that are up, or the one of FOLDER: address, token, pid, runtimes.
+    """Show your running labs, or the lab of FOLDER: address, token, pid, runtimes.
 
-    Exit code 3 where FOLDER is given and no lab of it is up.
+    Exit code 3 if FOLDER is given and its lab is not running.
     """
     store = choose_store(resolve_lab_options()).folder
     if folder is None:
-        found = [lab for lab in labs() if is_up(lab)]
+        running = [lab for lab in labs() if is_up(lab)]
     else:
         lab = read_lab(os.path.expanduser(folder))
         if lab is None or not is_up(lab):
             raise LabError(
-                f"no lab of {os.path.realpath(folder)} is up", hint=f"Start it: ownlab up {shlex.quote(folder)}"
+                text("The lab of {folder} is not running.", folder=os.path.realpath(folder)),
+                hint=text("Start it: ownlab up {folder}", folder=shlex.quote(folder)),
             )
-        found = [lab]
-    states = LabStates(tuple(lab_state(lab, store) for lab in found))
+        running = [lab]
+    states = LabStates(tuple(lab_state(lab, store) for lab in running))
     if as_json:
         echo_record(states)
     else:

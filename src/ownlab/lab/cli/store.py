@@ -1,4 +1,4 @@
-"""`ownlab store`: where runtimes and leases are recorded, and who shares that."""
+"""`ownlab store`: where runtimes and leases are recorded, and who shares them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ownlab.lab.store.location import SHARED_FOLDER, StoreChoice, choose_store, 
 from ownlab.lab.terminal.config import show_store
 from ownlab.render.console import console
 from ownlab.render.documents import echo_record
+from ownlab.text import text
 
 __all__ = ["command"]
 
@@ -26,10 +27,10 @@ __all__ = ["command"]
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Show where it is recorded who holds which card.
+    """Show where the leases of cards are recorded.
 
-    Everyone who uses the same store sees the others' runtimes, and no card is given twice. By default the store is your
-    own. An administrator can make one for everyone on this machine: ownlab store init --shared
+    Everyone who uses the same store sees the others' runtimes, and no card is leased twice. By default the store is your
+    own. An administrator can create one for everyone on this machine: ownlab store init --shared
     """
     json_below(context, as_json)
     if context.invoked_subcommand is None:
@@ -37,35 +38,38 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 @command.command("init")
-@click.option("--shared", is_flag=True, help="For everyone on this machine; needs an administrator's rights.")
-@click.option("--folder", default=SHARED_FOLDER, show_default=True, metavar="PATH", help="On a local disk.")
+@click.option("--shared", is_flag=True, help="For everyone on this machine; needs administrator rights.")
+@click.option("--folder", default=SHARED_FOLDER, show_default=True, metavar="PATH", help="A folder on a local disk.")
 @click.option("--group", metavar="NAME", help="Only members of this group may use it. Default: every user.")
 @click.option(
-    "--limits", type=click.Choice(list(PRESETS)), default="none", show_default=True, help="What holds for everyone."
+    "--limits", type=click.Choice(list(PRESETS)), default="none", show_default=True, help="Limits for everyone."
 )
 @json_option
 def init(shared: bool, folder: str, group: str | None, limits: str, as_json: bool) -> None:
-    """Make a store that several people share.
+    """Create a store that several people share.
 
-    Limits that are laid down here hold for everyone; a person's own configuration can only be stricter. The file
-    policy.json in the folder has them, in seconds.
+    These limits apply to everyone; a person's own configuration can only be stricter. They are in the file policy.json in
+    the folder, in seconds.
     """
     if not shared:
         raise UsageError(
-            "your own store is made by itself, with the first runtime",
-            hint=f"One for everyone on this machine, by its administrator: {_as_administrator(folder, group, limits)}",
+            text("Your own store is created automatically with the first runtime."),
+            hint=text(
+                "For a store for everyone on this machine, the administrator runs: {command}",
+                command=_as_administrator(folder, group, limits),
+            ),
         )
     _refuse_without_rights(folder, _as_administrator(folder, group, limits))
-    # Imported here: whoever only looks needs no database.
+    # Imported here: showing the store needs no database.
     from ownlab.lab.store.setup import init_shared
 
     init_shared(folder, group=group, limits=_limits(limits))
-    notice = "" if folder == SHARED_FOLDER else "It is used by whoever has it in OWNLAB_STORE, or as store.folder."
-    _show(StoreChoice(os.path.abspath(folder), True, "named by --folder", notice), as_json)
+    notice = "" if folder == SHARED_FOLDER else text("To use it, set OWNLAB_STORE or store.folder to this folder.")
+    _show(StoreChoice(os.path.abspath(folder), True, text("named by --folder"), notice), as_json)
 
 
 def _as_administrator(folder: str, group: str | None, limits: str) -> str:
-    """The command in full: sudo looks for programs in folders of its own, not in an environment's bin."""
+    """Return the full command: sudo does not search the bin folder of an environment."""
     program = os.path.join(os.path.dirname(sys.executable), "ownlab")
     words = ["sudo", program] if os.path.exists(program) else ["sudo", sys.executable, "-m", "ownlab"]
     words += ["store", "init", "--shared"]
@@ -80,11 +84,11 @@ def _as_administrator(folder: str, group: str | None, limits: str) -> str:
 
 def _refuse_without_rights(folder: str, command: str) -> None:
     path = Path(os.path.abspath(folder))
-    nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
+    nearest = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
     if not os.access(nearest, os.W_OK):
         raise LabError(
-            f"a store for everyone needs this machine's administrator: {nearest} is not yours to write",
-            hint=f"Run, or have the administrator run: {command}",
+            text("Only the administrator can create a shared store: you cannot write to {folder}.", folder=nearest),
+            hint=text("Run, or ask the administrator to run: {command}", command=command),
         )
 
 

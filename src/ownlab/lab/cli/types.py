@@ -1,4 +1,4 @@
-"""`ownlab types`: the kinds of runtime that can be started here."""
+"""`ownlab types`: the runtime types of this machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ownlab.lab.runtimes.runtime_types import list_types, refresh_specs
 from ownlab.lab.terminal.types import show_types
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
+from ownlab.text import plural, text
 
 __all__ = ["command"]
 
@@ -20,10 +21,10 @@ __all__ = ["command"]
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """List the runtime types: Python on the CPU, on a whole card, on a part of one, on several.
+    """List the runtime types: Python on the CPU, on a whole card, on a part of a card, or on several cards.
 
-    Each is a kernel for Jupyter, so that the same types are in JupyterLab's launcher, in VS Code, and can be named to
-    `jupyter execute` and papermill. The list follows the hardware: `ownlab up` writes it, `ownlab types refresh` too.
+    Each is a Jupyter kernelspec: JupyterLab's launcher and VS Code list the same types, and `jupyter execute` and papermill
+    accept their names. `ownlab up` and `ownlab types refresh` update the list to the current hardware.
     """
     json_below(context, as_json)
     if context.invoked_subcommand is None:
@@ -33,28 +34,35 @@ def command(context: click.Context, as_json: bool) -> None:
 @command.command("refresh")
 @json_option
 def refresh(as_json: bool) -> None:
-    """Write the list for Jupyter anew, as the cards and environments are now."""
-    with working("Looking at the cards"):
+    """Update the kernelspecs to the current cards and environments."""
+    with working(text("Reading the cards")):
         changed = refresh_specs()
     if not as_json:
-        click.echo("The list has changed." if changed else "Nothing has changed.", err=True)
+        click.echo(text("The list has changed.") if changed else text("Nothing has changed."), err=True)
     _show(as_json)
 
 
 @command.command("remove")
 @json_option
 def remove(as_json: bool) -> None:
-    """Remove all that ownlab wrote for Jupyter. Other kernels are left alone; `ownlab up` writes ours anew."""
+    """Remove all kernelspecs of ownlab. Others are not changed. `ownlab up` writes them again."""
     folder = kernels_folder()
     removed = remove_specs(folder)
     if as_json:
         echo_record(RemovedTypes(str(folder), removed))
     else:
-        click.echo(f"Removed {removed} runtime type{'' if removed == 1 else 's'} from {folder}.")
+        click.echo(
+            plural(
+                removed,
+                "Removed 1 runtime type from {folder}.",
+                "Removed {n} runtime types from {folder}.",
+                folder=folder,
+            )
+        )
 
 
 def _show(as_json: bool) -> None:
-    with working("Looking at the cards"):
+    with working(text("Reading the cards")):
         found = list_types()
     if as_json:
         echo_record(found)

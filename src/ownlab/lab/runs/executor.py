@@ -1,4 +1,4 @@
-"""Sends a notebook's cells to its runtime, one after the other, and hears how each of them ends."""
+"""Sends a notebook's cells to its runtime, one after the other, and waits for each to end."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from ownlab.lab.journal.json_parts import parse_header, parse_object
 from ownlab.lab.journal.records import EVENT, Record
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellError, CellReport, CellStatus, RunStatus
-from ownlab.lab.runs.reporter import Stop, Teller
+from ownlab.lab.runs.reporter import Reporter, Stop
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import is_alive, read_state
 from ownlab.lab.transport.control import send_command
 from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
 from ownlab.lab.transport.journal_protocol import RELEASED
+from ownlab.text import plural, text
 
-__all__ = ["Driven", "Driver", "Policy"]
+__all__ = ["ExecutionResult", "Executor", "Policy"]
 
 # Seconds.
-_HEED = 10.0  # that a cell has to heed an interrupt
-_TICK = 1.0
-_WRITE = 4.0  # between two writings of the output, at least
-_SHARE = 20  # and so many times what the last one took
-# Somebody else's cell failed in the same kernel, and took ours along before it began.
-_AGAIN, _TRIES = 0.2, 50
+_INTERRUPT_SECONDS = 10.0  # for a cell to react to an interrupt
+_TICK_SECONDS = 1.0
+_WRITE_SECONDS = 4.0  # between two writes of the output, at least
+_WRITE_SHARE = 20  # and so many times what the last one format_elapsed
+# Somebody else's cell failed in the same kernel, and format_elapsed ours along before it began.
+_RETRY_SECONDS, _TRIES = 0.2, 50
 
 _What = Literal["done", "gone", "late", "told", "deaf"]
 
@@ -44,17 +45,17 @@ class Policy(NamedTuple):
     allow_errors: bool = False
 
 
-class Driven(NamedTuple):
-    """How far it came."""
+class ExecutionResult(NamedTuple):
+    """How far the run came."""
 
     cells: tuple[CellReport, ...]
     status: RunStatus
     reason: str  # why it is not done
-    alive: bool  # the kernel is there, and rests
+    alive: bool  # the kernel is alive and idle
 
 
 class _Request:
-    """An execution, until both its reply and its idle are there."""
+    """An execution; it is over when both its reply and its idle status have arrived."""
 
     def __init__(self, over: asyncio.Future[_What]) -> None:
         self.msg_id = uuid.uuid4().hex
@@ -67,76 +68,91 @@ class _Request:
             self.over.set_result(what)
 
 
-class Driver:
-    """One for a run, in a loop of its own."""
+class Executor:
+    """Runs the cells of one run, in its own event loop."""
 
-    def __init__(self, plan: Plan, policy: Policy, teller: Teller, write: Callable[[], None], stop: Stop) -> None:
-        self._plan, self._policy, self._teller, self._write, self._stop = plan, policy, teller, write, stop
+    def __init__(self, plan: Plan, policy: Policy, reporter: Reporter, write: Callable[[], None], stop: Stop) -> None:
+        self._plan, self._policy, self._reporter, self._write, self._stop = plan, policy, reporter, write, stop
         self._session = uuid.uuid4().hex
         self._supervisor = (read_state(plan.home) or {}).get("supervisor")
         self._request: _Request | None = None
-        self._gone = ""  # why there is no kernel any more
-        self._left = False  # a cell called exit() or runtime.unassign(): that is the end, and none of failure
-        self._deaf = False
+        self._kernel_end = ""  # why the kernel ended
+        self._released = False  # a cell called exit() or runtime.unassign(): a normal end
+        self._ignored_interrupt = False
 
-    async def run(self, steps: Sequence[Step], signals: Iterable[int] = ()) -> Driven:
-        """Until the last cell is done, or one of them ends the run."""
+    async def run(self, steps: Sequence[Step], signals: Iterable[int] = ()) -> ExecutionResult:
+        """Run until the last cell is done, or a cell ends the run."""
         loop = asyncio.get_running_loop()
-        handled = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]  # as nohup leaves it
+        handled = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]  # ignored under nohup
         before = {number: signal.getsignal(number) for number in handled}
         for number in handled:
-            loop.add_signal_handler(number, self._stop.tell, number)
-        # From whichever thread, or signal, it is told to stop.
-        self._stop.on_told(lambda: loop.call_soon_threadsafe(self._wake, "told"))
-        self._line = JournalClient(self._plan.sockets, self._hear, only=("status",))
-        beat = loop.create_task(self._beat())
+            loop.add_signal_handler(number, self._stop.request, number)
+        # The request may come from any thread or signal handler.
+        self._stop.on_request(lambda: loop.call_soon_threadsafe(self._wake, "told"))
+        self._line = JournalClient(self._plan.sockets, self._receive, only=("status",))
+        beat = loop.create_task(self._heartbeat())
         try:
             return await self._run(steps)
         finally:
             beat.cancel()
             await asyncio.gather(beat, return_exceptions=True)
             self._line.close()
-            self._stop.on_told(lambda: None)
+            self._stop.on_request(lambda: None)
             for number in handled:
                 loop.remove_signal_handler(number)
                 signal.signal(number, before[number] or signal.SIG_DFL)
 
-    async def _run(self, steps: Sequence[Step]) -> Driven:
+    async def _run(self, steps: Sequence[Step]) -> ExecutionResult:
         reports: list[CellReport] = []
         status: CellStatus = "done"
         reason = ""
         count, number = sum(not step.skipped for step in steps), 0
         for step in steps:
-            if step.skipped or status != "done" or self._left:
+            if step.skipped or status != "done" or self._released:
                 reports.append(_report(step, "skipped" if step.skipped else "not run"))
                 continue
             number += 1
-            self._teller.begun(step, number, count)
+            self._reporter.begun(step, number, count)
             report, reason = await self._cell(step)
             reports.append(report)
-            allowed = report.status == "failed" and not self._gone and (self._policy.allow_errors or step.may_fail)
-            self._teller.done(report, allowed=allowed)
+            allowed = (
+                report.status == "failed" and not self._kernel_end and (self._policy.allow_errors or step.may_fail)
+            )
+            self._reporter.done(report, allowed=allowed)
             status, reason = ("done", "") if allowed else (report.status, reason)
-        if self._left and number < count:
-            words = f"{count - number} of {count} cells were" if count - number > 1 else f"1 of {count} cells was"
-            self._teller.notice(f"The notebook ended its runtime by itself: {words} not run.")
-        return Driven(tuple(reports), _as_run(status), reason, alive=not self._gone and not self._deaf)
+        if self._released and number < count:
+            self._reporter.notice(
+                plural(
+                    count - number,
+                    "The notebook ended its runtime: 1 of {count} cells was not run.",
+                    "The notebook ended its runtime: {n} of {count} cells were not run.",
+                    count=count,
+                )
+            )
+        return ExecutionResult(
+            tuple(reports), _as_run(status), reason, alive=not self._kernel_end and not self._ignored_interrupt
+        )
 
     async def _cell(self, step: Step) -> tuple[CellReport, str]:
-        """How a cell went, and why the run ends with it where it does."""
+        """Return the report of a cell, and why the run ends with it (otherwise "")."""
         begun = time.monotonic()
         what, reply = await self._execute(step)
         report = _report(step, "done", time.monotonic() - begun, reply)
         if what == "told":
-            return _as(report, "interrupted"), "it was interrupted"
+            return _as(report, "interrupted"), text("it was interrupted")
         if what == "late":
-            heeded = "" if not self._deaf else ", and did not heed the interrupt"
-            return _as(report, "timeout"), f"it ran longer than {self._policy.timeout:g} s{heeded}"
-        if what == "gone" and not self._left:
-            return _as(report, "failed"), self._gone
+            return _as(report, "timeout"), self._timeout_reason()
+        if what == "gone" and not self._released:
+            return _as(report, "failed"), self._kernel_end
         if report.error is not None:
             return _as(report, "failed"), f"{report.error.name}: {report.error.value}"
         return report, ""
+
+    def _timeout_reason(self) -> str:
+        seconds = self._policy.timeout
+        if self._ignored_interrupt:
+            return text("it ran longer than {seconds:g} s and did not react to the interrupt", seconds=seconds)
+        return text("it ran longer than {seconds:g} s", seconds=seconds)
 
     async def _execute(self, step: Step) -> tuple[_What, dict[str, Any]]:
         what: _What = "done"
@@ -145,14 +161,14 @@ class Driver:
             what, reply = await self._send(step)
             if what != "done" or reply.get("status") != "aborted":
                 break
-            await asyncio.sleep(_AGAIN)
-        self._left = self._left or _asks_to_exit(reply)
+            await asyncio.sleep(_RETRY_SECONDS)
+        self._released = self._released or _asks_to_exit(reply)
         return what, reply
 
     async def _send(self, step: Step) -> tuple[_What, dict[str, Any]]:
         loop = asyncio.get_running_loop()
-        if self._gone or self._stop.signum:
-            return ("gone" if self._gone else "told"), {}
+        if self._kernel_end or self._stop.signum:
+            return ("gone" if self._kernel_end else "told"), {}
         request = self._request = _Request(loop.create_future())
         self._line.send("shell", self._message(request.msg_id, step))
         timer = loop.call_later(self._policy.timeout, request.wake, "late") if self._policy.timeout else None
@@ -164,18 +180,18 @@ class Driver:
         return what, request.reply or {}
 
     async def _interrupt(self, request: _Request) -> None:
-        """What it had to say to that is heard, and kept; one who does not heed it is ended later."""
+        """Interrupt the cell and keep what it still prints; a kernel that does not react is ended later."""
         request.over = asyncio.get_running_loop().create_future()
-        with suppress(LabError):  # it is gone: nobody has to be interrupted
+        with suppress(LabError):  # it has ended: nothing to interrupt
             await asyncio.to_thread(send_command, self._plan.sockets, "signal", signum=int(signal.SIGINT))
         if self._is_over(request):
             return
-        # Whoever asks a second time does not want to wait.
+        # A second request does not wait.
         try:
-            what = await asyncio.wait_for(request.over, _HEED)
+            what = await asyncio.wait_for(request.over, _INTERRUPT_SECONDS)
         except asyncio.TimeoutError:
             what = "deaf"
-        self._deaf = what in ("deaf", "told")
+        self._ignored_interrupt = what in ("deaf", "told")
 
     def _message(self, msg_id: str, step: Step) -> list[bytes]:
         header = {
@@ -197,30 +213,32 @@ class Driver:
         metadata = {"cellId": step.id, "recordTiming": True}
         return [json.dumps(part).encode() for part in (header, {}, metadata, content)]
 
-    # -- what is heard
+    # -- received messages
 
     def _wake(self, what: _What) -> None:
         if self._request is not None:
             self._request.wake(what)
 
-    def _hear(self, thing: Hello | Record | Duplicate) -> None:
+    def _receive(self, thing: Hello | Record | Duplicate) -> None:
         if isinstance(thing, Hello):
             if thing.execution_state == "dead":
-                self._lose("the kernel is gone")
+                self._kernel_lost(text("the kernel has ended"))
         elif isinstance(thing, Record):
             if thing.channel == EVENT:
                 self._event(parse_object(thing.parts[0]))
             elif not thing.to_kernel and len(thing.parts) >= 4:
                 self._message_from_kernel(thing)
 
-    def _event(self, said: dict[str, Any]) -> None:
-        if said.get("event") in ("kernel-ended", "ended"):
-            why = str(said.get("why"))
-            self._left = self._left or why == RELEASED
-            self._lose(why if why.startswith("the kernel") else f"its kernel was ended: {why}")
+    def _event(self, event: dict[str, Any]) -> None:
+        if event.get("event") in ("kernel-ended", "ended"):
+            why = str(event.get("why"))
+            self._released = self._released or why == RELEASED
+            self._kernel_lost(
+                why if why.startswith("the kernel") else text("its kernel was ended: {reason}", reason=why)
+            )
 
-    def _lose(self, why: str) -> None:
-        self._gone = self._gone or why
+    def _kernel_lost(self, why: str) -> None:
+        self._kernel_end = self._kernel_end or why
         self._wake("gone")
 
     def _message_from_kernel(self, record: Record) -> None:
@@ -241,29 +259,29 @@ class Driver:
     def _is_over(request: _Request) -> bool:
         return request.reply is not None and request.idle
 
-    # -- beside it
+    # -- in the background
 
-    async def _beat(self) -> None:
-        """Shows that time passes, writes the output now and then, and sees a supervisor die that could not say so."""
-        due = time.monotonic() + _WRITE
+    async def _heartbeat(self) -> None:
+        """Report the elapsed time, write the output from time to time, and notice a killed supervisor."""
+        due = time.monotonic() + _WRITE_SECONDS
         while True:
-            await asyncio.sleep(_TICK)
-            self._teller.tick()
+            await asyncio.sleep(_TICK_SECONDS)
+            self._reporter.tick()
             if self._supervisor is not None and not is_alive(self._supervisor):
-                self._bury()
+                self._supervisor_died()
             if (begun := time.monotonic()) >= due:
                 await asyncio.to_thread(self._write)
-                took = time.monotonic() - begun
-                due = begun + took + max(_WRITE, _SHARE * took)
+                format_elapsed = time.monotonic() - begun
+                due = begun + format_elapsed + max(_WRITE_SECONDS, _WRITE_SHARE * format_elapsed)
 
-    def _bury(self) -> None:
-        """The supervisor is gone. One that ended as it should has said why on the line, which may not have been heard yet."""
+    def _supervisor_died(self) -> None:
+        """Handle the end of the supervisor. After a normal end its last message may not have been read yet."""
         state = read_state(self._plan.home) or {}
         why = str(state.get("reason", ""))
         if state.get("state") in ("ending", "ended") and why == RELEASED:
             self._event({"event": "ended", "why": why})
         else:
-            self._lose("its supervisor died")
+            self._kernel_lost(text("its supervisor died"))
 
 
 def _report(
@@ -282,7 +300,7 @@ def _report(
 
 
 def _asks_to_exit(reply: dict[str, Any]) -> bool:
-    """`exit()` in a cell: ipykernel ends a moment after it has said so."""
+    """Whether a cell called `exit()`: ipykernel ends a moment later."""
     payload = reply.get("payload")
     told = payload if isinstance(payload, list) else []
     return any(isinstance(one, dict) and one.get("source") == "ask_exit" for one in told)

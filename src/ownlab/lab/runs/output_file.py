@@ -1,4 +1,4 @@
-"""The output of a run, brought up to date from its runtime's journal while it goes on, and at its end."""
+"""The output notebook of a run, updated from the journal during the run and at its end."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from ownlab.lab.notebooks.files import read_notebook, write_over
 from ownlab.lab.runtimes.journals import Journal
 from ownlab.lab.runtimes.state import is_runtime_alive
 
-__all__ = ["Written", "forget_past"]
+__all__ = ["OutputFile", "forget_past_outputs"]
 
 _WIDGETS = "application/vnd.jupyter.widget-state+json"
 _log = logging.getLogger("ownlab")
 
 
-class Written:
-    """A file that follows a journal. Somebody may edit it meanwhile, or give it another name."""
+class OutputFile:
+    """A file that follows a journal. It may be edited or renamed meanwhile."""
 
-    def __init__(self, runtime: str, path: str, elsewhere: Callable[[str], bool] = lambda path: False) -> None:
-        """`elsewhere` may write it in our place, and says whether it did: a lab has it open, perhaps."""
+    def __init__(self, runtime: str, path: str, update_elsewhere: Callable[[str], bool] = lambda path: False) -> None:
+        """`update_elsewhere` may write it instead of us and returns whether it did: a lab may have it open."""
         self._journal = Journal(runtime)
-        self._given, self._elsewhere = path, elsewhere
+        self._initial_path, self._update_elsewhere = path, update_elsewhere
         self._lock = threading.Lock()
         self.trouble = ""  # why it could not be written
 
     @property
     def path(self) -> str:
-        """Where it is now."""
+        """Its present path."""
         about = read_journal_info(self._journal.folder)
-        return about.notebook if about is not None and about.notebook else self._given
+        return about.notebook if about is not None and about.notebook else self._initial_path
 
-    def bring_up_to_date(self) -> None:
-        """Write what is new, if there is anything. Whatever goes wrong, the run goes on, and the journal has it all."""
+    def update(self) -> None:
+        """Write what is new. If that fails the run continues, and the journal still has everything."""
         with self._lock:
             try:
                 self.trouble = ""
                 self._write()
             except InputError as exc:
                 self.trouble = exc.message
-            except OSError as exc:  # of the journal
+            except OSError as exc:  # from the journal
                 self.trouble = str(exc)
 
     def _write(self) -> None:
         with self._journal.current() as fold:
             changed = fold.changed_at > self._journal.saved_position
-        if not changed or self._elsewhere(self.path):
+        if not changed or self._update_elsewhere(self.path):
             return
         from ownlab.lab.notebooks.merging import merge_journals
         from ownlab.lab.notebooks.parsing import assign_cell_ids
@@ -63,7 +63,7 @@ class Written:
         merged.mark_saved()
 
     def _keep_widgets(self, notebook: dict[str, Any]) -> bool:
-        """So that they are shown when the kernel is gone; whether there are any."""
+        """Save the state of widgets, so that they are shown without a kernel; whether there are any."""
         with self._journal.current() as fold:
             saved = fold.comms.saved()
         if saved is not None:
@@ -71,7 +71,7 @@ class Written:
         return saved is not None
 
 
-def forget_past(path: str) -> None:
-    """A file is written anew: what ended runtimes said of the cells that it had belongs to it no longer."""
+def forget_past_outputs(path: str) -> None:
+    """Forget the journals of ended runtimes: the file is about to be replaced."""
     if not any(is_runtime_alive(about.runtime) for about in journals_of_notebook(path)):
         forget_notebook(path)

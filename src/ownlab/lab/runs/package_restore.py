@@ -1,4 +1,4 @@
-"""Before a run: the packages that the notebook remembers are installed in its interpreter, where they are missing."""
+"""--restore-packages: installs the packages that a notebook recorded and its interpreter lacks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from ownlab.config.paths import kernels_folder
 from ownlab.errors import LabError
 from ownlab.guest_client import ask
 from ownlab.lab.journal.installed_packages import packages_of
-from ownlab.lab.runs.reporter import Teller
-from ownlab.lab.runs.validation import Ready
+from ownlab.lab.runs.reporter import Reporter
+from ownlab.lab.runs.validation import PreparedRun
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.start import find_type
+from ownlab.text import text
 
 __all__ = ["restore_packages"]
 
@@ -21,38 +22,43 @@ _SECONDS = 3600.0  # torch alone may be gigabytes
 
 
 class Lacking(Struct, frozen=True):
-    """What the interpreter answers before."""
+    """The answer of the interpreter: what is missing."""
 
     pip: tuple[str, ...]
     apt: tuple[str, ...]
 
 
 class Restored(Struct, frozen=True):
-    """And afterwards."""
+    """The answer of the interpreter: what was installed."""
 
     installed: tuple[str, ...]
     failed: str
 
 
-def restore_packages(ready: Ready, teller: Teller) -> None:
-    """Install what its interpreter lacks. LabError where that fails: nothing was started then."""
-    wanted = packages_of(ready.notebook)
+def restore_packages(prepared: PreparedRun, reporter: Reporter) -> None:
+    """Install what the interpreter lacks. LabError if that fails, before anything is started."""
+    wanted = packages_of(prepared.notebook)
     if not wanted:
-        teller.notice("The notebook remembers no packages: there is nothing to restore.")
+        reporter.notice(text("The notebook has recorded no packages: there is nothing to restore."))
         return
-    python = find_type(ready.type, read_specs(kernels_folder(ready.env))).python
+    python = find_type(prepared.type, read_specs(kernels_folder(prepared.env))).python
     arguments = json.dumps(wanted)
-    lacks = ask(python, "shell.packages", ["lacking", arguments], answer=Lacking, deadline=_SECONDS, env=ready.env)
+    lacks = ask(python, "shell.packages", ["lacking", arguments], answer=Lacking, deadline=_SECONDS, env=prepared.env)
     if not lacks.pip and not lacks.apt:
-        teller.notice("The packages that the notebook remembers are there.")
+        reporter.notice(text("All packages that the notebook recorded are installed."))
         return
-    # Somebody else may have written the list: whoever starts this sees what it takes, and from where.
-    teller.notice(f"Installing what the notebook remembers and is missing: {', '.join([*lacks.pip, *lacks.apt])}")
-    done = ask(python, "shell.packages", ["restore", arguments], answer=Restored, deadline=_SECONDS, env=ready.env)
+    # Somebody else may have written the list: it is shown before anything is installed.
+    missing = ", ".join([*lacks.pip, *lacks.apt])
+    reporter.notice(text("Installing the recorded packages that are missing: {packages}", packages=missing))
+    done = ask(python, "shell.packages", ["restore", arguments], answer=Restored, deadline=_SECONDS, env=prepared.env)
     if done.installed:
-        teller.notice(f"Installed what the notebook remembers: {', '.join(done.installed)}")
+        reporter.notice(text("Installed: {packages}", packages=", ".join(done.installed)))
     if done.failed:
         raise LabError(
-            f"the packages that {ready.asked.notebook} remembers cannot all be installed: {done.failed}",
-            hint="Run it without --restore-packages, or mend the list in its metadata (ownlab.packages).",
+            text(
+                "Cannot install all packages that {notebook} recorded: {reason}",
+                notebook=prepared.request.notebook,
+                reason=done.failed,
+            ),
+            hint=text("Run it without --restore-packages, or edit the list in its metadata (ownlab.packages)."),
         )

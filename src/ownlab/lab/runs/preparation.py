@@ -1,4 +1,4 @@
-"""Before a run: the notebook that is asked for, with its parameters in it, and the file that it will be written to."""
+"""Before a run: the notebook that is request for, with its parameters in it, and the file that it will be written to."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from ownlab.errors import InputError, UsageError
 from ownlab.lab.forms.grammar import parse_form
 from ownlab.lab.forms.notebook_forms import cell_source
 from ownlab.lab.notebooks.files import read_notebook, write_new
+from ownlab.text import text
 
-__all__ = ["Asked", "Output", "Step", "check_folders", "choose_output", "clear", "load", "steps_of"]
+__all__ = ["Output", "RunRequest", "Step", "check_folders", "choose_output", "clear", "load", "steps_of"]
 
 _TITLE = 200
 
 
-class Asked(NamedTuple):
-    """What somebody wants to be run, and how."""
+class RunRequest(NamedTuple):
+    """What to run, and how."""
 
     notebook: str
     output: str | None = None
     inplace: bool = False
-    force: bool = False  # an output that is there may be overwritten
+    force: bool = False  # overwrite an existing output
     parameters: Mapping[str, object] = {}
     type: str | None = None
     timeout: float | None = None  # seconds for each cell
@@ -36,7 +37,7 @@ class Asked(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One cell that is to be run."""
+    """One cell to run."""
 
     cell: int  # among all cells, from 0
     id: str
@@ -47,14 +48,14 @@ class Step(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The file that the run is written to."""
+    """The file that the run writes to."""
 
     path: str  # absolute
-    is_new: bool  # it was made for this run, and is of no use without it
+    is_new: bool  # it was created for this run
 
 
 def load(path: str) -> dict[str, Any]:
-    """The notebook that was given; each of its cells has an id."""
+    """Load the input notebook and give each cell an id."""
     notebook = read_notebook(path)
     from ownlab.lab.notebooks.parsing import assign_cell_ids
 
@@ -63,44 +64,46 @@ def load(path: str) -> dict[str, Any]:
 
 
 def clear(notebook: dict[str, Any]) -> None:
-    """Without what an earlier run left in it."""
+    """Remove the outputs of an earlier run."""
     for cell in notebook["cells"]:
         if cell.get("cell_type") == "code":
             cell["outputs"], cell["execution_count"] = [], None
             cell.setdefault("metadata", {}).pop("execution", None)
 
 
-def choose_output(asked: Asked, notebook: dict[str, Any]) -> Output:
-    """Make the file for the outputs; one that is there already stays as it is until the run begins."""
-    path = os.path.abspath(asked.notebook)
-    if asked.inplace:
+def choose_output(request: RunRequest, notebook: dict[str, Any]) -> Output:
+    """Create the output file. An existing one is not changed before the run begins."""
+    path = os.path.abspath(request.notebook)
+    if request.inplace:
         _check_writable(path)
         return Output(path, is_new=False)
-    if asked.output is None:
+    if request.output is None:
         return _beside(path, notebook)
-    target = os.path.abspath(asked.output)
+    target = os.path.abspath(request.output)
     if os.path.isdir(target):
-        raise UsageError(f"{asked.output} is a folder", hint="-o names a file.")
+        raise UsageError(text("{path} is a folder.", path=request.output), hint=text("-o takes a file."))
     if _make(target, notebook):
         return Output(target, is_new=True)
     if os.path.realpath(target) == os.path.realpath(path):
-        raise UsageError(f"{asked.output} is the notebook itself", hint="To write into it: --inplace.")
-    if not asked.force:
-        raise UsageError(f"{asked.output} is there already", hint="Overwrite it with --force.")
+        raise UsageError(
+            text("{path} is the notebook itself.", path=request.output), hint=text("Use --inplace to write into it.")
+        )
+    if not request.force:
+        raise UsageError(text("{path} exists already.", path=request.output), hint=text("Overwrite it with --force."))
     _check_writable(target)
     return Output(target, is_new=False)
 
 
 def steps_of(notebook: dict[str, Any]) -> tuple[Step, ...]:
-    """Every code cell that is not empty."""
-    found = []
+    """Return every code cell that is not empty."""
+    steps = []
     for number, cell in enumerate(notebook["cells"]):
         source = cell_source(cell) or ""
         if cell.get("cell_type") != "code" or not source.strip():
             continue
         tags = cell.get("metadata", {}).get("tags")
         tags = tags if isinstance(tags, list) else []
-        found.append(
+        steps.append(
             Step(
                 cell=number,
                 id=cell["id"],
@@ -110,29 +113,30 @@ def steps_of(notebook: dict[str, Any]) -> tuple[Step, ...]:
                 skipped="skip-execution" in tags,
             )
         )
-    return tuple(found)
+    return tuple(steps)
 
 
-def check_folders(asked: Asked) -> dict[str, str]:
-    """Where files.upload and files.download of a notebook find their files, as its environment says it."""
-    found = {}
-    if asked.uploads is not None:
-        if not os.path.isdir(asked.uploads):
-            raise InputError(f"{asked.uploads}, the folder of uploads, is not there")
-        found["OWNLAB_UPLOADS"] = os.path.abspath(asked.uploads)
-    if asked.outputs is not None:
+def check_folders(request: RunRequest) -> dict[str, str]:
+    """Return the environment variables for files.upload and files.download; InputError if a folder cannot be used."""
+    variables = {}
+    if request.uploads is not None:
+        if not os.path.isdir(request.uploads):
+            raise InputError(text("The folder of uploads, {folder}, does not exist.", folder=request.uploads))
+        variables["OWNLAB_UPLOADS"] = os.path.abspath(request.uploads)
+    if request.outputs is not None:
         try:
-            os.makedirs(asked.outputs, exist_ok=True)
+            os.makedirs(request.outputs, exist_ok=True)
         except OSError as exc:
-            raise InputError(f"the folder {asked.outputs} cannot be made: {exc.strerror}") from exc
-        if not os.access(asked.outputs, os.W_OK | os.X_OK):
-            raise InputError(f"the folder {asked.outputs} may not be written")
-        found["OWNLAB_OUTPUTS"] = os.path.abspath(asked.outputs)
-    return found
+            message = text("Cannot create the folder {folder}: {reason}.", folder=request.outputs, reason=exc.strerror)
+            raise InputError(message) from exc
+        if not os.access(request.outputs, os.W_OK | os.X_OK):
+            raise InputError(text("You cannot write to the folder {folder}.", folder=request.outputs))
+        variables["OWNLAB_OUTPUTS"] = os.path.abspath(request.outputs)
+    return variables
 
 
 def _beside(path: str, notebook: dict[str, Any]) -> Output:
-    """NAME-run.ipynb, NAME-run-2.ipynb …: the first that is not there. Two runs at once get two."""
+    """Create NAME-run.ipynb, NAME-run-2.ipynb …: the first that does not exist. Two runs at once get two files."""
     stem, suffix = os.path.splitext(path)
     number = 1
     while True:
@@ -143,21 +147,22 @@ def _beside(path: str, notebook: dict[str, Any]) -> Output:
 
 
 def _make(target: str, notebook: dict[str, Any]) -> bool:
-    """Write a file; False where something of that name is there."""
+    """Create a file; False if the name exists."""
     try:
         write_new(target, notebook)
     except FileExistsError:
         return False
     except FileNotFoundError as exc:
-        raise InputError(f"there is no folder {os.path.dirname(target)}") from exc
+        raise InputError(text("The folder {folder} does not exist.", folder=os.path.dirname(target))) from exc
     except OSError as exc:
-        raise InputError(f"{target} cannot be written: {exc.strerror}", hint="Another place: -o FILE.") from exc
+        message = text("Cannot write {path}: {reason}.", path=target, reason=exc.strerror)
+        raise InputError(message, hint=text("Choose another file with -o FILE.")) from exc
     return True
 
 
 def _check_writable(path: str) -> None:
     if not os.access(path, os.W_OK):
-        raise InputError(f"{path} may not be written", hint="Another place: -o FILE.")
+        raise InputError(text("You cannot write to {path}.", path=path), hint=text("Choose another file with -o FILE."))
 
 
 def _title(source: str) -> str:

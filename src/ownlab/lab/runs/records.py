@@ -1,20 +1,24 @@
-"""A run as records: what `ownlab run --json` prints, and what run_notebook returns."""
+"""The report of a run (`ownlab run --json`, run_notebook), and the error it ends with."""
 
 from __future__ import annotations
 
-from typing import Literal
+import os
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-__all__ = ["CellError", "CellReport", "CellStatus", "RunReport", "RunStatus"]
+from ownlab.errors import CellFailed, DeadlineError, OwnlabError
+from ownlab.text import sentences, text
+
+__all__ = ["CellError", "CellReport", "CellStatus", "Outcome", "RunReport", "RunStatus", "ended_by"]
 
 CellStatus = Literal["done", "failed", "timeout", "interrupted", "skipped", "not run"]
-# "running" and "waiting" (for a card) are said of a run that was sent to the background.
+# "running" and "waiting" (for a card): a run in the background.
 RunStatus = Literal["done", "failed", "timeout", "interrupted", "running", "waiting"]
 
 
 class CellError(Struct, frozen=True):
-    """What a cell failed with."""
+    """The exception of a cell."""
 
     name: str  # "ZeroDivisionError"
     value: str
@@ -34,14 +38,64 @@ class CellReport(Struct, frozen=True):
 
 
 class RunReport(Struct, frozen=True):
-    """How a run went."""
+    """The result of a run."""
 
     runtime: str
     type: str
-    notebook: str  # the one that was given; never changed, unless that was asked for
-    output: str  # the one with the outputs
+    notebook: str  # the one that was given; never changed, unless that was request for
+    output: str  # the notebook with the outputs
     status: RunStatus
-    reason: str  # why it is not "done", in words; "" where it is
+    reason: str  # why it is not "done"; otherwise ""
     seconds: float
-    kept: bool  # the runtime is still there, to go on from the cell that failed
+    kept: bool  # the runtime is kept, to continue from the failed cell
     cells: tuple[CellReport, ...]
+
+
+class Outcome(NamedTuple):
+    """A finished run."""
+
+    report: RunReport
+    trouble: str  # why the output is incomplete; otherwise ""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of `ownlab run`; a run that a signal stopped has that of the signal."""
+        return 0 if self.error is None else self.error.exit_code
+
+    @property
+    def ended_by(self) -> CellReport | None:
+        """The cell at which it stopped early."""
+        return ended_by(self.report)
+
+    @property
+    def error(self) -> OwnlabError | None:
+        """Why it is not done."""
+        report, cell = self.report, self.ended_by
+        if cell is None:
+            return None
+        values = {
+            "number": cell.cell + 1,
+            "notebook": os.path.basename(report.notebook),
+            "title": cell.title,
+            "reason": report.reason,
+        }
+        hint = text("The outputs so far: {output}", output=report.output)
+        stopped = text("Cell {number} of {notebook}, “{title}”: {reason}", **values)
+        if report.status == "timeout":
+            return DeadlineError(stopped, hint=hint)
+        if report.status == "interrupted":
+            return CellFailed(stopped, hint=hint, report=report)
+        failed = text("Cell {number} of {notebook}, “{title}”, failed: {reason}", **values)
+        return CellFailed(failed, hint=sentences(_memory_hint(report.reason), hint), report=report)
+
+
+def ended_by(report: RunReport) -> CellReport | None:
+    """Return the cell at which a run stopped early; None if it is done."""
+    ran = [cell for cell in report.cells if cell.status not in ("skipped", "not run")]
+    return ran[-1] if ran and report.status != "done" else None
+
+
+def _memory_hint(reason: str) -> str:
+    if "signal 9" not in reason:
+        return ""
+    return text("A kernel that is killed (signal 9) has usually run out of memory.")

@@ -1,4 +1,4 @@
-"""How a run is told of while it goes on, and how it is told to stop."""
+"""How a run reports its progress, and how it is stopped."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from collections.abc import Callable
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellReport, RunReport
 
-__all__ = ["Stop", "Teller"]
+__all__ = ["Reporter", "Stop"]
 
 
-class Teller:
-    """Hears how a run goes, from the run's own thread. This one tells nobody."""
+class Reporter:
+    """Receives the progress of a run, in the run's own thread. This base class ignores it."""
 
-    def notice(self, words: str) -> None:
-        """Something that whoever started it should know."""
+    def notice(self, message: str) -> None:
+        """A notice for the person who started the run."""
 
     def waiting(self, label: str, report: RunReport) -> None:
-        """No card is free for a runtime of this label; the report's reason says who has them, and how many wait before."""
+        """No card is free for a runtime of this label; the reason says who uses them and how many are waiting."""
 
     def started(self, report: RunReport) -> None:
-        """It has its runtime; the report is of nothing yet."""
+        """The runtime has started; no cell has run yet."""
 
     def begun(self, step: Step, number: int, count: int) -> None:
-        """A cell was sent: the `number`th, from 1, of `count`."""
+        """A cell was sent: number 1 to `count`."""
 
     def tick(self) -> None:
-        """Called every second or so while a cell runs."""
+        """Called about every second while a cell runs."""
 
     def done(self, cell: CellReport, *, allowed: bool) -> None:
-        """A cell is over, well or not; `allowed`: it failed, and the run goes on."""
+        """A cell has ended. `allowed`: it failed, and the run continues."""
 
 
 class Stop:
-    """Tells a run to stop, from any thread or signal handler. Told a second time, it does not wait for anybody."""
+    """Stops a run from any thread or signal handler. A second request does not wait for the cell."""
 
     def __init__(self) -> None:
-        self.signum = 0  # what it was told by; 0: go on
+        self.signum = 0  # the signal that requested it; 0: none
         self._wake: Callable[[], object] = lambda: None
 
-    def on_told(self, wake: Callable[[], object]) -> None:
-        """Called by the run: what wakes it."""
+    def on_request(self, wake: Callable[[], object]) -> None:
+        """Register the function that wakes the run."""
         self._wake = wake
         if self.signum:
             wake()
 
-    def tell(self, signum: int) -> None:
-        """As if this signal had come."""
+    def request(self, signum: int) -> None:
+        """Request a stop, as if this signal had arrived."""
         self.signum = self.signum or signum
         self._wake()

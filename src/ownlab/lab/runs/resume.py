@@ -1,6 +1,6 @@
-"""Runs that failed and whose runtimes were kept: what is known of them, and how one goes on from the cell that failed.
+"""Runs that failed and kept their runtime (--keep), and how they continue from the failed cell (--from-failed).
 
-It stands in the journal's folder: a runtime's own folder is removed by its keeper, which removes what it knows alone.
+The record is in the journal's folder, since the keeper removes the runtime's own folder.
 """
 
 from __future__ import annotations
@@ -22,36 +22,37 @@ from ownlab.lab.journal.storage import all_journals, journal_folder, remove_jour
 from ownlab.lab.runs.preparation import clear
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import is_runtime_alive, plan_of
+from ownlab.text import text
 
-__all__ = ["Kept", "find_kept", "forget_kept", "go_on", "retire_old", "write_kept"]
+__all__ = ["KeptRun", "find_kept_run", "forget_kept_run", "resume_cells", "retire_old", "save_kept_run"]
 
 _NAME = "run.json"
 _DAY = 86400.0
 
 
-class Kept(Struct, frozen=True):
-    """A run that stopped."""
+class KeptRun(Struct, frozen=True):
+    """A run that stopped at a failed cell."""
 
     runtime: str
     notebook: str  # the input
     output: str
     parameters: dict[str, Any]
-    done: tuple[str, ...]  # the ids of all cells before the one that failed
+    done: tuple[str, ...]  # the ids of all cells before the failed one
     failed: str  # its id
 
 
-def write_kept(kept: Kept) -> None:
-    """Remember it, for as long as its journal is there."""
+def save_kept_run(kept: KeptRun) -> None:
+    """Save the record for as long as its journal exists."""
     replace_file(str(journal_folder(kept.runtime) / _NAME), encode_json(kept).decode())
 
 
-def forget_kept(runtime: str) -> None:
-    """It goes on, or is over."""
+def forget_kept_run(runtime: str) -> None:
+    """Remove the record: the run continues, or is over."""
     (journal_folder(runtime) / _NAME).unlink(missing_ok=True)
 
 
-def find_kept(notebook: str) -> tuple[Kept, Plan]:
-    """The newest run of a notebook that failed and whose runtime is still there. LabError where there is none."""
+def find_kept_run(notebook: str) -> tuple[KeptRun, Plan]:
+    """Return the newest failed run of a notebook whose runtime is alive. LabError if there is none."""
     wanted = os.path.realpath(notebook)
     for about in reversed(all_journals()):
         kept = _read(journal_folder(about.runtime))
@@ -61,15 +62,15 @@ def find_kept(notebook: str) -> tuple[Kept, Plan]:
         if plan is not None and is_runtime_alive(about.runtime):
             return kept, plan
     raise LabError(
-        f"no run of {notebook} that failed has kept its runtime",
-        hint="`ownlab run --keep` keeps it where a cell fails; `ownlab runtimes` lists those that are there.",
+        text("There is no failed run of {notebook} with a kept runtime.", notebook=notebook),
+        hint=text("`ownlab run --keep` keeps the runtime if a cell fails; `ownlab runtimes` lists the running ones."),
     )
 
 
-def go_on(kept: Kept, source: dict[str, Any], output: dict[str, Any], given: Mapping[str, object]) -> int:
-    """Put the cells that are still to be run into the output, as they are now; where they begin.
+def resume_cells(kept: KeptRun, source: dict[str, Any], output: dict[str, Any], given: Mapping[str, object]) -> int:
+    """Copy the remaining cells, as they are now, into the output; return the number of the first.
 
-    That is behind the last cell that was done before, so that a cell which was put in before the failed one is run.
+    They begin after the last cell that was done, so that a cell inserted before the failed one is run too.
     """
     done = set(kept.done)
     begin = max((number + 1 for number, cell in enumerate(source["cells"]) if cell["id"] in done), default=0)
@@ -82,7 +83,7 @@ def go_on(kept: Kept, source: dict[str, Any], output: dict[str, Any], given: Map
 
 
 def retire_old(keep_days: float) -> None:
-    """Let go of the journals of runs that ended long ago, and that their notebooks hold: there may never be a lab."""
+    """Remove journals of runs that ended long ago and are saved in their notebooks; a lab that would do so may never run."""
     before = time.time() - keep_days * _DAY
     for about in all_journals():
         folder = journal_folder(about.runtime)
@@ -93,24 +94,24 @@ def retire_old(keep_days: float) -> None:
 def _fill(
     whole: dict[str, Any], rest: dict[str, Any], before: Mapping[str, object], given: Mapping[str, object]
 ) -> None:
-    """What was given for the first run still holds, where nothing else is given now."""
+    """Set parameters: values of the first run still apply unless they are given again."""
     left = {parameter.name for parameter in find_parameters(rest)}
     everywhere = {parameter.name for parameter in find_parameters(whole)}
     for name in given:
         if name in everywhere - left:
-            raise UsageError(f"{name} stands in a cell that was run already: it cannot be changed any more")
+            raise UsageError(text("{name} is set in a cell that has already run: it cannot be changed.", name=name))
     set_parameters(rest, {**{name: value for name, value in before.items() if name in left}, **given})
 
 
-def _read(folder: Path) -> Kept | None:
+def _read(folder: Path) -> KeptRun | None:
     try:
-        return msgspec.json.decode((folder / _NAME).read_bytes(), type=Kept)
+        return msgspec.json.decode((folder / _NAME).read_bytes(), type=KeptRun)
     except (OSError, msgspec.DecodeError):
         return None
 
 
 def _is_old(folder: Path, before: float) -> bool:
-    """Nothing was written lately, and the notebook's file was brought up to date after the last of it."""
+    """Whether the journal is old, and the notebook was updated after its last record."""
     try:
         with os.scandir(folder) as entries:
             times = {entry.name: entry.stat().st_mtime for entry in entries}

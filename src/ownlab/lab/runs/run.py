@@ -1,4 +1,4 @@
-"""A whole run: a notebook, a runtime for it, its cells one after the other, and what is left of it."""
+"""One run from start to end: the runtime, the cells one after the other, the output."""
 
 from __future__ import annotations
 
@@ -13,86 +13,95 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ownlab.config.loader import resolve_lab_options
-from ownlab.lab.runs.outcome import Outcome, ended_by
-from ownlab.lab.runs.preparation import Asked
-from ownlab.lab.runs.records import RunReport
-from ownlab.lab.runs.reporter import Stop, Teller
-from ownlab.lab.runs.resume import Kept, retire_old, write_kept
+from ownlab.lab.runs.preparation import RunRequest
+from ownlab.lab.runs.records import Outcome, RunReport, ended_by
+from ownlab.lab.runs.reporter import Reporter, Stop
+from ownlab.lab.runs.resume import KeptRun, retire_old, save_kept_run
 from ownlab.lab.runs.runtime import RunRuntime
-from ownlab.lab.runs.validation import Ready, get_ready
+from ownlab.lab.runs.validation import PreparedRun, prepare_run
 from ownlab.lab.runtimes.content_files import remove_old_content
 from ownlab.lab.runtimes.kernel_variables import startup_failures
+from ownlab.text import text
 
 if TYPE_CHECKING:
-    from ownlab.lab.runs.executor import Driver
+    from ownlab.lab.runs.executor import Executor
 
 __all__ = ["run", "run_notebook"]
 
 
 def run(
-    ready: Ready,
-    teller: Teller,
+    prepared: PreparedRun,
+    reporter: Reporter,
     stop: Stop,
     *,
     signals: Iterable[int] = (),
-    elsewhere: Callable[[str], bool] = lambda path: False,
+    update_elsewhere: Callable[[str], bool] = lambda path: False,
 ) -> Outcome:
-    """Run it to its end. `signals` stop it, in the main thread; `elsewhere` may write the output in our place."""
-    if ready.notice:
-        teller.notice(ready.notice)
+    """Run a notebook to its end. `signals` stop it (main thread only). `update_elsewhere` may write the output instead of us."""
+    if prepared.notice:
+        reporter.notice(prepared.notice)
     try:
-        if ready.asked.restore_packages:
+        if prepared.request.restore_packages:
             from ownlab.lab.runs.package_restore import restore_packages
 
-            restore_packages(ready, teller)
-        runtime = RunRuntime(ready)
+            restore_packages(prepared, reporter)
+        runtime = RunRuntime(prepared)
     except BaseException:
-        ready.give_up()
+        prepared.give_up()
         raise
     with runtime:
         try:
-            # While the kernel starts, what is needed afterwards is imported.
-            from ownlab.lab.runs.executor import Driver, Policy
-            from ownlab.lab.runs.output_file import Written
+            # Imported while the kernel starts.
+            from ownlab.lab.runs.executor import Executor, Policy
+            from ownlab.lab.runs.output_file import OutputFile
 
-            runtime.wait(teller, stop)
-            ready.begin()
+            runtime.wait(reporter, stop)
+            prepared.begin()
         except BaseException:
             runtime.at_once = True
-            ready.give_up()
+            prepared.give_up()
             raise
         runtime.kept = False
-        teller.started(ready.report("running"))
-        written = Written(ready.runtime, ready.output.path, elsewhere)
-        policy = Policy(ready.asked.timeout, ready.asked.allow_errors)
+        reporter.started(prepared.report("running"))
+        output = OutputFile(prepared.runtime, prepared.output.path, update_elsewhere)
+        policy = Policy(prepared.request.timeout, prepared.request.allow_errors)
         try:
-            driver = Driver(runtime.plan, policy, teller, written.bring_up_to_date, stop)
-            report = _drive(ready, runtime, driver, signals)
-            for words in startup_failures(runtime.plan.home):
-                teller.notice(words)
+            executor = Executor(runtime.plan, policy, reporter, output.update, stop)
+            report = _execute_cells(prepared, runtime, executor, signals)
+            for failure in startup_failures(runtime.plan.home):
+                reporter.notice(failure)
         finally:
-            written.bring_up_to_date()
-            runtime.end("its run is over")
-            written.bring_up_to_date()  # what functions given to on_end said
+            output.update()
+            runtime.end(text("its run is over"))
+            output.update()  # the output of on_end functions
     options = resolve_lab_options()
     with suppress(OSError):
         retire_old(options.keep_days)
         remove_old_content(options.content_keep_days)
-    return Outcome(replace(report, output=written.path), written.trouble)
+    return Outcome(replace(report, output=output.path), output.trouble)
 
 
-def _drive(ready: Ready, runtime: RunRuntime, driver: Driver, signals: Iterable[int]) -> RunReport:
+def _execute_cells(prepared: PreparedRun, runtime: RunRuntime, executor: Executor, signals: Iterable[int]) -> RunReport:
     import asyncio
 
     begun = time.monotonic()
-    driven = asyncio.run(driver.run(ready.steps, signals))
-    runtime.at_once = not driven.alive
-    report = ready.report(driven.status, driven.reason, time.monotonic() - begun, driven.cells)
+    result = asyncio.run(executor.run(prepared.steps, signals))
+    runtime.at_once = not result.alive
+    report = prepared.report(result.status, result.reason, time.monotonic() - begun, result.cells)
     ended = ended_by(report)
-    if ended is None or not (ready.asked.keep or ready.kept) or not driven.alive or driven.status == "interrupted":
+    if (
+        ended is None
+        or not (prepared.request.keep or prepared.kept)
+        or not result.alive
+        or result.status == "interrupted"
+    ):
         return report
-    before = tuple(cell["id"] for cell in ready.notebook["cells"][: ended.cell])
-    write_kept(Kept(ready.runtime, ready.input, ready.output.path, dict(ready.parameters), before, failed=ended.id))
+    before = tuple(cell["id"] for cell in prepared.notebook["cells"][: ended.cell])
+    save_kept_run(
+        KeptRun(
+            prepared.runtime, prepared.input, prepared.output.path, dict(prepared.parameters), before, failed=ended.id
+        )
+    )
     runtime.kept = True
     return replace(report, kept=True)
 
@@ -110,12 +119,12 @@ def run_notebook(
     outputs: str | os.PathLike[str] | None = None,
     restore_packages: bool = False,
 ) -> RunReport:
-    """Run a notebook in a runtime of its own, and return how it went; CellFailed where a cell failed.
+    """Run a notebook in its own runtime and return the report; raise CellFailed if a cell failed.
 
-    As `ownlab run` does it: `parameters` are checked against the notebook's forms. `output` is overwritten where it is
-    there; without it, NAME-run.ipynb beside the notebook is written, or NAME-run-2.ipynb, and so on.
+    Works as `ownlab run`: `parameters` are checked against the notebook's forms. An existing `output` is overwritten; by
+    default NAME-run.ipynb beside the notebook is written, or NAME-run-2.ipynb, and so on.
     """
-    asked = Asked(
+    request = RunRequest(
         notebook=os.fspath(notebook),
         output=None if output is None else os.fspath(output),
         force=True,
@@ -129,29 +138,29 @@ def run_notebook(
         restore_packages=restore_packages,
     )
     stop = Stop()
-    outcome = _in_thread(lambda: run(get_ready(asked), Teller(), stop), stop)
+    outcome = _in_thread(lambda: run(prepare_run(request), Reporter(), stop), stop)
     if outcome.error is not None:
         raise outcome.error
     return outcome.report
 
 
 def _in_thread(work: Callable[[], Outcome], stop: Stop) -> Outcome:
-    """In a thread of its own there is no event loop yet, wherever this is called: in a notebook too."""
+    """Run in a new thread, which has no event loop yet, also when called from a notebook."""
     done: list[Outcome] = []
     failed: list[BaseException] = []
 
-    def do() -> None:
+    def work_in_thread() -> None:
         try:
             done.append(work())
-        except BaseException as exc:  # noqa: BLE001  # it is raised below
+        except BaseException as exc:  # noqa: BLE001  # raised below
             failed.append(exc)
 
-    thread = threading.Thread(target=do, name="ownlab-run", daemon=True)
+    thread = threading.Thread(target=work_in_thread, name="ownlab-run", daemon=True)
     thread.start()
     try:
         thread.join()
-    except BaseException:  # Ctrl-C: the cell is interrupted, what it said is written, and the runtime ends
-        stop.tell(signal.SIGINT)
+    except BaseException:  # Ctrl-C: the cell is interrupted, its output is written, and the runtime ends
+        stop.request(signal.SIGINT)
         thread.join()
         raise
     if failed:

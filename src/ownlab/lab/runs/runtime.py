@@ -1,4 +1,4 @@
-"""The runtime of a run: started for it, or kept from the last one; and ended with it."""
+"""The runtime of a run: started for it or kept from the last one, and ended with it."""
 
 from __future__ import annotations
 
@@ -10,69 +10,70 @@ from contextlib import suppress
 from types import TracebackType
 
 from ownlab.errors import LabError
-from ownlab.lab.runs.reporter import Stop, Teller
-from ownlab.lab.runs.validation import Ready
+from ownlab.lab.runs.reporter import Reporter, Stop
+from ownlab.lab.runs.validation import PreparedRun
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.transport.control import send_command
+from ownlab.text import text
 
 __all__ = ["RunRuntime"]
 
 # Seconds.
 _START = 60.0
-_LOOK = 0.3  # between two looks at the queue
-_ENDS = 5.0  # beyond what functions given to on_end have
+_POLL = 0.3  # between two reads of the queue
+_ENDS = 5.0  # in addition to the time of on_end functions
 
 
 class RunRuntime:
-    """Ends where its block is left, unless it is kept."""
+    """A context manager that ends the runtime, unless it is kept."""
 
-    def __init__(self, ready: Ready) -> None:
-        self._ready = ready
+    def __init__(self, prepared: PreparedRun) -> None:
+        self._prepared = prepared
         self._child: subprocess.Popen[bytes] | None = None
-        self.plan = ready.kept or _plan(ready)
-        if ready.kept is None:
-            self._child = _spawn(self.plan, ready.env)
-        self.kept = ready.kept is not None  # it stays
-        self.at_once = False  # nobody waits for functions given to on_end
+        self.plan = prepared.kept or _plan(prepared)
+        if prepared.kept is None:
+            self._child = _spawn(self.plan, prepared.env)
+        self.kept = prepared.kept is not None  # it outlives the run
+        self.at_once = False  # without time for on_end functions
 
     def __enter__(self) -> RunRuntime:
         return self
 
-    def wait(self, teller: Teller, stop: Stop) -> None:
-        """Until it has its kernel. CardsTaken or LabError where it does not get one."""
-        if self._ready.kept is not None:
+    def wait(self, reporter: Reporter, stop: Stop) -> None:
+        """Wait until it has its kernel. CardsTaken or LabError if it gets none."""
+        if self._prepared.kept is not None:
             return
-        told = ""
+        shown = ""
         while True:
             now = start.wait_until_started(self.plan, _START, self._child)
             if now["state"] != "waiting":
                 return
-            if now["reason"] != told:
-                told = now["reason"]
-                teller.waiting(self.plan.label, self._ready.report("waiting", told))
+            if now["reason"] != shown:
+                shown = now["reason"]
+                reporter.waiting(self.plan.label, self._prepared.report("waiting", shown))
             if stop.signum:
                 raise KeyboardInterrupt
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
 
     def end(self, why: str) -> None:
-        """End it, unless it is kept: after functions given to on_end had their time. Nothing of it is left."""
+        """End it, unless it is kept, after on_end functions had their time. No process is left."""
         if self.kept:
             return
         try:
             if not self.at_once:
-                with suppress(LabError):  # it has ended by itself
+                with suppress(LabError):  # it has already ended
                     send_command(self.plan.sockets, "end", why=why, now=False)
-                    operations.wait_until(self.plan.limits.on_end + _ENDS, self._is_gone)
+                    operations.wait_until(self.plan.limits.on_end + _ENDS, self._has_ended)
         finally:
             operations.end_runtime(self.plan, self._child, why)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.end("its run is over")
+        self.end(text("its run is over"))
 
-    def _is_gone(self) -> bool:
+    def _has_ended(self) -> bool:
         if self._child is not None:
             return self._child.poll() is not None
         return not os.path.exists(self.plan.home)
@@ -86,15 +87,15 @@ def _spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         raise
 
 
-def _plan(ready: Ready) -> Plan:
+def _plan(prepared: PreparedRun) -> Plan:
     return start.make_plan(
-        ready.type,
-        runtime=ready.runtime,
-        cwd=os.path.dirname(ready.input),
-        env=ready.env,
-        # One that may be kept has to outlive us; any other ends with us, however that happens.
-        detached=ready.asked.keep,
-        wait=ready.asked.wait,
+        prepared.type,
+        runtime=prepared.runtime,
+        cwd=os.path.dirname(prepared.input),
+        env=prepared.env,
+        # A runtime that may be kept must outlive us; any other ends with us in any case.
+        detached=prepared.request.keep,
+        wait=prepared.request.wait,
         journal=True,
-        notebook=ready.output.path,
+        notebook=prepared.output.path,
     )

@@ -1,4 +1,4 @@
-"""Which runtime type a notebook is run on."""
+"""The runtime type that a notebook runs on."""
 
 from __future__ import annotations
 
@@ -14,54 +14,55 @@ from ownlab.lab.runtimes.accelerator import Proposal, propose
 from ownlab.lab.runtimes.kernelspecs import read_specs
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.lab.runtimes.runtime_types import refresh_specs
+from ownlab.text import text
 
-__all__ = ["Kind", "choose_kind"]
+__all__ = ["TypeChoice", "choose_type"]
 
 _PREFIX = "ownlab-"
 _PLAIN = ("python", "python3")
 
 
-class Kind(NamedTuple):
-    """A type, and what is to be said about the choice."""
+class TypeChoice(NamedTuple):
+    """A runtime type, and a notice about the choice."""
 
     type: RuntimeType
     notice: str = ""
 
 
-def choose_kind(path: str, notebook: Mapping[str, Any], given: str | None, env: Mapping[str, str]) -> Kind:
-    """The type that was asked for, or the one that the notebook names, or was made for on Colab; else the CPU.
+def choose_type(path: str, notebook: Mapping[str, Any], given: str | None, env: Mapping[str, str]) -> TypeChoice:
+    """The type that was request for, or the one that the notebook names, or was made for on Colab; else the CPU.
 
-    Nothing waits for a card that nobody has asked for: where those of the last kind are taken, it is the CPU too.
+    Nothing waits for a card that nobody has request for: where those of the last kind are taken, it is the CPU too.
     """
     metadata = notebook.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     spec = metadata.get("kernelspec")
     spec = spec if isinstance(spec, dict) else {}
     if given is not None:
-        return Kind(_find(given, env))
+        return TypeChoice(_find(given, env))
     _check_language(path, metadata, spec)
     name = str(spec.get("name") or "")
     if name.startswith(_PREFIX):
-        return Kind(_find(name, env))
+        return TypeChoice(_find(name, env))
     proposal = propose(notebook, _types_now(env), CPU_TYPE) if accelerator_of(notebook) else None
     if proposal is None:
-        return Kind(_find(CPU_TYPE, env), _notice(name))
-    return Kind(_find(proposal.type if proposal.type and proposal.free else CPU_TYPE, env), _notice_of(proposal))
+        return TypeChoice(_find(CPU_TYPE, env), _notice(name))
+    return TypeChoice(_find(proposal.type if proposal.type and proposal.free else CPU_TYPE, env), _notice_of(proposal))
 
 
 def _find(name: str, env: Mapping[str, str]) -> RuntimeType:
-    """By its name, also without `ownlab-`. The list on disk may be older than what is wanted, or not be there yet."""
+    """Find a type by its name, with or without `ownlab-`. The list on disk may be outdated or missing."""
     whole = name if name.startswith(_PREFIX) else _PREFIX + name
     types = _by_name(env)
     if whole not in types:
         refresh_specs(env)
-        types = _by_name(env)  # in any case: another run may have written them just now
+        types = _by_name(env)  # always: another run may have just written them
     if whole not in types:
         near = closest_match(whole, list(types))
-        raise UsageError(
-            f"there is no runtime type {name} here." + (f" Did you mean {near}?" if near else ""),
-            hint=f"Choose one with -t: {', '.join(types)}.",
-        )
+        hint = text("Choose one with -t: {types}.", types=", ".join(types))
+        if near:
+            raise UsageError(text("Unknown runtime type {name}. Did you mean {near}?", name=name, near=near), hint=hint)
+        raise UsageError(text("Unknown runtime type {name}.", name=name), hint=hint)
     return types[whole]
 
 
@@ -73,10 +74,15 @@ def _check_language(path: str, metadata: Mapping[str, Any], spec: Mapping[str, A
     info = metadata.get("language_info")
     language = str(spec.get("language") or (info.get("name") if isinstance(info, dict) else "") or "python")
     if not language.lower().startswith(("python", "ipython")):
-        kernel = f" (kernel {spec['name']})" if spec.get("name") else ""
+        kernel = spec.get("name") or text("unknown")
         raise InputError(
-            f"{path} is written in {language}{kernel}: only Python can be run here",
-            hint="If it is Python all the same, say on what to run it: -t ownlab-cpu.",
+            text(
+                "{path} is written in {language} (kernel {kernel}). Only Python notebooks can be run.",
+                path=path,
+                language=language,
+                kernel=kernel,
+            ),
+            hint=text("If it is Python nevertheless, choose a type: -t ownlab-cpu."),
         )
 
 
@@ -94,13 +100,25 @@ def _types_now(env: Mapping[str, str]) -> tuple[RuntimeType, ...]:
 
 def _notice_of(proposal: Proposal) -> str:
     if proposal.type is None:
-        return f"{proposal.words} It is run on the CPU."
+        return text("{proposal} It runs on the CPU.", proposal=proposal.words)
     if proposal.free:
-        return f"{proposal.made_for}: it is run on {proposal.offer}. Elsewhere: -t TYPE (on the CPU: -t cpu)."
-    return f"{proposal.words} It is run on the CPU. To wait: -t {proposal.type.removeprefix(_PREFIX)}."
+        return text(
+            "{made_for}: it runs on {offer}. Choose another type with -t TYPE (the CPU: -t cpu).",
+            made_for=proposal.made_for,
+            offer=proposal.offer,
+        )
+    return text(
+        "{proposal} It runs on the CPU. To wait for a card: -t {type}.",
+        proposal=proposal.words,
+        type=proposal.type.removeprefix(_PREFIX),
+    )
 
 
 def _notice(name: str) -> str:
     if name and name not in _PLAIN:
-        return f"The notebook names a kernel {name}, and is run on {CPU_TYPE}. Another one: -t TYPE."
+        return text(
+            "The notebook names the kernel {kernel}; it runs on {type}. Choose another type with -t TYPE.",
+            kernel=name,
+            type=CPU_TYPE,
+        )
     return ""

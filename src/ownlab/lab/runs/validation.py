@@ -1,4 +1,4 @@
-"""Everything that can be refused is refused here, before anything is started."""
+"""Checks a request completely before anything is started."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any, NamedTuple
 from ownlab.errors import UsageError
 from ownlab.lab.forms.parameters import set_parameters
 from ownlab.lab.notebooks.files import write_over
-from ownlab.lab.runs.output_file import forget_past
-from ownlab.lab.runs.preparation import Asked, Output, Step, check_folders, choose_output, clear, load, steps_of
+from ownlab.lab.runs.output_file import forget_past_outputs
+from ownlab.lab.runs.preparation import Output, RunRequest, Step, check_folders, choose_output, clear, load, steps_of
 from ownlab.lab.runs.records import CellReport, RunReport, RunStatus
-from ownlab.lab.runs.resume import find_kept, forget_kept, go_on
-from ownlab.lab.runs.runtime_type import choose_kind
+from ownlab.lab.runs.resume import find_kept_run, forget_kept_run, resume_cells
+from ownlab.lab.runs.runtime_type import choose_type
 from ownlab.lab.runtimes.plan import Plan
+from ownlab.text import text
 
-__all__ = ["Ready", "get_ready"]
+__all__ = ["PreparedRun", "prepare_run"]
 
-# What is another runtime's alone, where a run is started inside of one.
-_A_RUNTIMES = (
+# Variables of a runtime, for the case that a run is started inside one.
+_RUNTIME_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "JPY_PARENT_PID",
     "JPY_SESSION_NAME",
@@ -32,29 +33,29 @@ _A_RUNTIMES = (
 )
 
 
-class Ready(NamedTuple):
+class PreparedRun(NamedTuple):
     """A run that can begin."""
 
-    asked: Asked
-    notebook: dict[str, Any]  # as it is written into the output
+    request: RunRequest
+    notebook: dict[str, Any]  # as it is written to the output
     steps: tuple[Step, ...]
     output: Output
     runtime: str
     type: str
-    env: Mapping[str, str]  # the kernel's
+    env: Mapping[str, str]  # of the kernel
     parameters: Mapping[str, object]
     notice: str = ""
-    kept: Plan | None = None  # of the runtime in which it goes on; None: it gets one of its own
+    kept: Plan | None = None  # of the kept runtime in which it continues; None: it gets a new one
 
     @property
     def input(self) -> str:
-        """The notebook that was given, as an absolute path."""
-        return os.path.abspath(self.asked.notebook)
+        """The absolute path of the input notebook."""
+        return os.path.abspath(self.request.notebook)
 
     def report(
         self, status: RunStatus, reason: str = "", seconds: float = 0.0, cells: tuple[CellReport, ...] = ()
     ) -> RunReport:
-        """How it stands."""
+        """Return the report of the run as it is now."""
         return RunReport(
             runtime=self.runtime,
             type=self.type,
@@ -68,79 +69,81 @@ class Ready(NamedTuple):
         )
 
     def begin(self) -> None:
-        """Write the output where that was not done: once it is certain that the run begins."""
+        """Write the output, unless it was created for this run. Called once it is certain that the run begins."""
         if self.output.is_new:
             return
         if self.kept is None:
-            forget_past(self.output.path)
+            forget_past_outputs(self.output.path)
         write_over(self.output.path, self.notebook)
         if self.kept is not None:
-            forget_kept(self.runtime)
+            forget_kept_run(self.runtime)
 
     def give_up(self) -> None:
-        """It has not begun: an output that was made for it is of no use."""
+        """Remove an output that was created for this run, which did not begin."""
         if self.output.is_new:
             with suppress(OSError):
                 os.unlink(self.output.path)
 
 
-def get_ready(asked: Asked) -> Ready:
-    """Look at all that is asked for. UsageError or InputError where it cannot be."""
-    if asked.inplace and asked.output is not None:
-        raise UsageError("--inplace and --output exclude each other")
-    return _again(asked) if asked.from_failed else _anew(asked)
+def prepare_run(request: RunRequest) -> PreparedRun:
+    """Look at all that is request for. UsageError or InputError where it cannot be."""
+    if request.inplace and request.output is not None:
+        raise UsageError(text("--inplace cannot be combined with --output."))
+    return _resume(request) if request.from_failed else _start_fresh(request)
 
 
-def _anew(asked: Asked) -> Ready:
-    env = {**_environment(), **check_folders(asked)}
-    notebook = load(asked.notebook)
-    set_parameters(notebook, asked.parameters)
-    kind = choose_kind(asked.notebook, notebook, asked.type, env)
+def _start_fresh(request: RunRequest) -> PreparedRun:
+    env = {**_environment(), **check_folders(request)}
+    notebook = load(request.notebook)
+    set_parameters(notebook, request.parameters)
+    choice = choose_type(request.notebook, notebook, request.type, env)
     clear(notebook)
-    output = choose_output(asked, notebook)
-    return Ready(
-        asked=asked,
+    output = choose_output(request, notebook)
+    return PreparedRun(
+        request=request,
         notebook=notebook,
         steps=steps_of(notebook),
         output=output,
         runtime=str(uuid.uuid4()),
-        type=kind.type.name,
-        # What a person granted to the notebook holds for its runs.
-        env={**env, "JPY_SESSION_NAME": output.path, "OWNLAB_NOTEBOOK": os.path.abspath(asked.notebook)},
-        parameters=dict(asked.parameters),
-        notice=kind.notice,
+        type=choice.type.name,
+        # Secrets granted to the notebook are granted to its runs.
+        env={**env, "JPY_SESSION_NAME": output.path, "OWNLAB_NOTEBOOK": os.path.abspath(request.notebook)},
+        parameters=dict(request.parameters),
+        notice=choice.notice,
     )
 
 
-def _again(asked: Asked) -> Ready:
+def _resume(request: RunRequest) -> PreparedRun:
     fixed = {
-        "--type": asked.type,
-        "--output": asked.output,
-        "--inplace": asked.inplace,
-        "--uploads": asked.uploads,
-        "--outputs": asked.outputs,
-        "--restore-packages": asked.restore_packages,
+        "--type": request.type,
+        "--output": request.output,
+        "--inplace": request.inplace,
+        "--uploads": request.uploads,
+        "--outputs": request.outputs,
+        "--restore-packages": request.restore_packages,
     }
     for name, value in fixed.items():
         if value:
-            raise UsageError(f"--from-failed goes on as the run was begun: it does not take {name}")
-    source = load(asked.notebook)
-    kept, plan = find_kept(asked.notebook)
+            raise UsageError(
+                text("--from-failed cannot be combined with {option}: it continues the same run.", option=name)
+            )
+    source = load(request.notebook)
+    kept, plan = find_kept_run(request.notebook)
     notebook = load(kept.output)
-    begin = go_on(kept, source, notebook, asked.parameters)
-    return Ready(
-        asked=asked,
+    begin = resume_cells(kept, source, notebook, request.parameters)
+    return PreparedRun(
+        request=request,
         notebook=notebook,
         steps=tuple(step for step in steps_of(notebook) if step.cell >= begin),
         output=Output(kept.output, is_new=False),
         runtime=kept.runtime,
         type=plan.type,
         env={},
-        parameters={**kept.parameters, **asked.parameters},
+        parameters={**kept.parameters, **request.parameters},
         kept=plan,
     )
 
 
 def _environment() -> dict[str, str]:
     inside = "OWNLAB_RUNTIME" in os.environ
-    return {name: value for name, value in os.environ.items() if not (inside and name in _A_RUNTIMES)}
+    return {name: value for name, value in os.environ.items() if not (inside and name in _RUNTIME_VARIABLES)}

@@ -17,7 +17,7 @@ import msgspec
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import LabError, OwnlabError, UsageError
 from ownlab.lab.runtimes.records import CPU_TYPE
-from ownlab.lab.service.labs import Lab, holder, lab_id, labs_folder, take, write_lab
+from ownlab.lab.service.labs import Lab, lab_id, labs_folder, lock_holder, take_lock, write_lab
 from ownlab.lab.service.ports import HOST, is_free
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ def _serve(folder: str, port: int, token: str) -> int:
     if not os.path.isdir(folder):
         raise LabError(f"there is no folder {folder}")
     # One server for each lab: whoever holds this lock may adopt the lab's runtimes.
-    lock = take(folder)
+    lock = take_lock(folder)
     if lock is None:
-        other = holder(folder)
+        other = lock_holder(folder)
         raise LabError(f"{folder} is served already" + (f" by process {other.pid} on {other.host}" if other else ""))
     with lock:
         if not is_free(port):

@@ -1,1 +1,14 @@
-"""A lab seen from outside: its record and its lock, its watchdog, its opening and its end. Knows nothing of Jupyter."""
+"""A lab as seen from outside the server: `ownlab up`, `down`, `open` and `status`. Does not import Jupyter.
+
+labs.py          the record and the locks of a lab (a folder that is served)
+up.py            checks before a server is started, and waiting for it
+watchdog.py      starts the server, and starts it again when it crashes
+crash_report.py  why a server ended, from its log and its exit code
+down.py          stops labs and runtimes
+http_client.py   requests to a lab's server
+ports.py         the port of a lab
+browser.py       opens the browser without the token on a command line
+overview.py      labs and runtimes as the command line shows them
+records.py       the JSON documents of these commands
+welcome/         the notebook in a new lab
+"""

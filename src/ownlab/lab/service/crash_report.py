@@ -1,4 +1,4 @@
-"""What a server said before it ended, and the known cause in it."""
+"""Why a server ended: its last log lines, a known cause in them, and its exit code."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import re
 import signal
 from pathlib import Path
 
-__all__ = ["how_it_ended", "known_cause", "last_lines"]
+from ownlab.text import text
 
-# What the log shows -> what it means and what to do. The first that fits is told.
+__all__ = ["describe_exit", "known_cause", "last_lines"]
+
+# Pattern in the log -> what it means and what to do. The first match is used.
 _CAUSES = (
     (
         re.compile(r"address already in use|port \d+ is (?:already )?in use", re.IGNORECASE),
-        "Another program took the port in that moment. Try again, or give another one with --port.",
+        "Another program took the port. Try again, or choose another port with --port.",
     ),
     (
         re.compile(r"(?:Exception|Error) while loading config|error loading config|ConfigFileNotFound", re.IGNORECASE),
-        "A configuration file of Jupyter's cannot be read; the lines below name it.",
+        "A Jupyter configuration file cannot be read; the lines below name it.",
     ),
     (
         re.compile(r"No module named '?([\w.]+)|cannot import name", re.IGNORECASE),
-        "The installation is incomplete. Install ownlab again in its environment: pip install --force-reinstall ownlab",
+        "The installation is incomplete. Reinstall ownlab in its environment: pip install --force-reinstall ownlab",
     ),
     (
         re.compile(r"No space left on device|database or disk is full|Disk quota exceeded", re.IGNORECASE),
@@ -28,17 +30,17 @@ _CAUSES = (
     ),
     (
         re.compile(r"Read-only file system|Permission denied|readonly database", re.IGNORECASE),
-        "A folder that the lab needs may not be written; the lines below name it.",
+        "A folder that the lab needs is not writable; the lines below name it.",
     ),
     (
         re.compile(r"MemoryError|Cannot allocate memory", re.IGNORECASE),
-        "There was no memory left. `ownlab runtimes` shows what runs.",
+        "The machine ran out of memory. `ownlab runtimes` shows what is running.",
     ),
 )
 
 
 def last_lines(log: Path, count: int = 15) -> str:
-    """The end of a log file, short enough for a terminal."""
+    """Return the end of a log file, short enough for a terminal."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 20_000))
@@ -48,23 +50,23 @@ def last_lines(log: Path, count: int = 15) -> str:
     return "\n".join(line[:300] for line in lines[-count:])
 
 
-def known_cause(text: str, exit_code: int | None) -> str:
-    """What the end of a log means, in words; "" where it is nothing that we know."""
+def known_cause(log_lines: str, exit_code: int | None) -> str:
+    """Explain the end of a log; "" if no known cause is found."""
     for pattern, meaning in _CAUSES:
-        if pattern.search(text):
-            return meaning
+        if pattern.search(log_lines):
+            return text(meaning)
     if exit_code == -signal.SIGKILL:
-        return "Somebody killed it, or the system did for want of memory (`dmesg` would say so)."
+        return text("It was killed by somebody, or by the system for lack of memory (see `dmesg`).")
     return ""
 
 
-def how_it_ended(exit_code: int | None) -> str:
+def describe_exit(exit_code: int | None) -> str:
     """-9 -> "was killed (SIGKILL)"."""
     if exit_code is None:
-        return "is gone"
+        return text("has ended")
     if exit_code >= 0:
-        return f"ended with exit code {exit_code}"
+        return text("ended with exit code {code}", code=exit_code)
     try:
-        return f"was killed ({signal.Signals(-exit_code).name})"
+        return text("was killed ({signal})", signal=signal.Signals(-exit_code).name)
     except ValueError:
-        return f"was killed (signal {-exit_code})"
+        return text("was killed (signal {signal})", signal=-exit_code)

@@ -1,27 +1,38 @@
-"""One request to a lab's server, with its token."""
+"""Requests to a lab's server, with its token: whether it answers, and the update of a notebook that it may have open."""
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ownlab.lab.service.labs import Lab
+from ownlab.errors import DeadlineError, LabError
+from ownlab.lab.service.labs import Lab, is_up, labs
+from ownlab.text import text
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["call"]
+__all__ = ["READY_SECONDS", "call", "is_answering", "update_through_lab", "wait_for_lab"]
+
+# From start to first answer: usually two seconds; twenty with a cold network disk.
+READY_SECONDS = 60.0
+# Writing a large notebook takes a while.
+_UPDATE_SECONDS = 60.0
 
 
 def call(lab: Lab, method: str, path: str, body: str | None = None, *, timeout: float = 5.0) -> int | None:
-    """The status that it answers with; None where nobody answers."""
+    """Send a request and return the HTTP status; None if nothing answers."""
     import http.client  # a third of what `ownlab up` imports: not before the server has been started
 
     where = urlsplit(lab.url)
     address = (where.hostname or "127.0.0.1", lab.port)
-    if where.scheme == "https":  # a certificate from the person's own Jupyter configuration
+    if where.scheme == "https":  # a certificate from the user's own Jupyter configuration
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            *address, timeout=timeout, context=_trusting()
+            *address, timeout=timeout, context=_unverified_context()
         )
     else:
         connection = http.client.HTTPConnection(*address, timeout=timeout)
@@ -29,16 +40,53 @@ def call(lab: Lab, method: str, path: str, body: str | None = None, *, timeout: 
         connection.request(method, where.path + path, body, {"Authorization": f"token {lab.token}"})
         return connection.getresponse().status
     except (OSError, http.client.HTTPException):
-        return None  # nobody listens, or it is busy
+        return None  # nothing listens, or it is busy
     finally:
         connection.close()
 
 
-def _trusting() -> ssl.SSLContext:
-    """On the loopback, with a token of our own: whose certificate it is does not matter, and it names another host."""
+def _unverified_context() -> ssl.SSLContext:
+    """Return a context without verification: the connection is local, and the certificate names another host."""
     import ssl
 
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def is_answering(lab: Lab, *, timeout: float = 5.0) -> bool:
+    """Whether the lab's server answers and accepts the lab's token."""
+    status = call(lab, "GET", "api/status", timeout=timeout)
+    if status in (401, 403):
+        raise LabError(
+            text("The server on port {port} is not this lab: it refused the lab's token.", port=lab.port),
+            hint=text("Choose another port with --port."),
+        )
+    return status == 200
+
+
+def wait_for_lab(
+    find: Callable[[], Lab | None], alive: Callable[[], bool], *, seconds: float = READY_SECONDS
+) -> Lab | None:
+    """Wait until a lab's record exists and its server answers; None if the process that starts it has ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        lab = find()
+        if lab is not None and is_answering(lab):
+            return lab
+        if not alive():
+            return None
+        time.sleep(0.03)
+    raise DeadlineError(text("The lab's server did not answer within {seconds:.0f} s.", seconds=seconds))
+
+
+def update_through_lab(notebook: str) -> bool:
+    """Ask the labs that serve a notebook to update its file, so that open pages see no conflict; False if none did."""
+    path, updated = os.path.realpath(notebook), False
+    for lab in labs():
+        if path.startswith(os.path.join(os.path.realpath(lab.folder), "")) and is_up(lab):
+            body = json.dumps({"notebook": path})
+            status = call(lab, "POST", "ownlab/api/notebooks/catch-up", body, timeout=_UPDATE_SECONDS)
+            updated = status == 200 or updated
+    return updated

@@ -1,9 +1,12 @@
-"""The record and the locks of a lab: a lab is a folder that is served. The command line reads it without Jupyter.
+"""The record and the locks of a lab. A lab is a folder that is served. The command line reads it without Jupyter.
 
-In <state>/labs (0700), named after the folder's id: ID.json, the record (it stays when the lab is down, so that the next
-`ownlab up` takes the same port and token, and pages that are still open find their server again); ID.lock, held by the
-server for its life; ID.watchdog.lock, held by the watchdog for its life; both with the pid and the host of their holder,
-for a home may be shared by several hosts; ID.log, what the server said.
+Files in <state>/labs (mode 0700), named after the id of the folder:
+ID.json           the record; it remains when the lab is down, so that the next `ownlab up` uses the same port and token and
+                  open pages find their server again
+ID.lock           held by the server while it lives
+ID.watchdog.lock  held by the watchdog while it lives; both contain the pid and the host of the lock_holder, since several hosts
+                  may share a home
+ID.log            the server's log
 """
 
 from __future__ import annotations
@@ -25,28 +28,29 @@ from ownlab.errors import LabError
 from ownlab.file_lock import try_lock
 from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
+from ownlab.text import text
 
 __all__ = [
     "Holder",
     "Lab",
     "LabLock",
     "Role",
-    "holder",
     "is_up",
     "lab_id",
     "labs",
     "labs_folder",
+    "lock_holder",
     "log_file",
     "read_lab",
-    "take",
+    "take_lock",
     "write_lab",
 ]
 
 # Who holds a lock: the server, or the watchdog that starts it again.
 Role = Literal["server", "watchdog"]
 
-# Looking whether a lock is held takes it for a moment; who wants it for good tries again for so long.
-_PATIENCE = 0.5
+# Testing a lock takes it for a moment: whoever wants to keep it tries again for this long.
+_RETRY_SECONDS = 0.5
 
 
 class Holder(NamedTuple):
@@ -62,7 +66,7 @@ class Holder(NamedTuple):
 
 
 class Lab(Struct, frozen=True):
-    """A lab as it was last: whether it is up now, `is_up` says."""
+    """The last known state of a lab; `is_up` tells whether it runs now."""
 
     id: str
     folder: str
@@ -74,18 +78,18 @@ class Lab(Struct, frozen=True):
     state: Literal["starting", "ready", "down"] = "starting"
 
     def address(self, page: str = "lab") -> str:
-        """What a browser is given."""
+        """Return the address for a browser, with the token."""
         return f"{self.url}{page}?token={self.token}"
 
 
 class LabLock:
-    """A lock that is held until `release`, or until the process ends in any way."""
+    """A lock that is held until `release` or the end of the process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     def release(self) -> None:
-        """Give it up. A second call does nothing."""
+        """Release the lock. A second call does nothing."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -99,44 +103,44 @@ class LabLock:
         self.release()
 
     def inherit(self) -> int:
-        """The descriptor, for a child (`pass_fds`) that goes on holding the lock after us."""
-        assert self._descriptor is not None, "a lock that was given up cannot be passed on"
+        """Return the descriptor, for a child (`pass_fds`) that keeps the lock."""
+        assert self._descriptor is not None, "a released lock cannot be inherited"
         return self._descriptor
 
     def sign(self) -> None:
-        """Write down that this process holds it."""
+        """Record this process as the holder."""
         descriptor = self.inherit()
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
 
 
 def lab_id(folder: str | Path) -> str:
-    """The same for every path that leads to a folder."""
+    """Return the id of a folder, the same for every path to it."""
     return hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:12]
 
 
 def labs_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the records are; made where it is missing."""
+    """Return the folder of the records; create it if necessary."""
     folder = state_folder(environ) / "labs"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise LabError(
-            f"the folder for the labs' records cannot be made: {exc}",
-            hint="Set OWNLAB_HOME to a folder that you may write.",
+            text("Cannot create the folder for the records of labs: {reason}", reason=exc),
+            hint=text("Set OWNLAB_HOME to a folder that you can write."),
         ) from exc
     return folder
 
 
 def log_file(folder: str | Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """What the server of a folder says goes here."""
+    """Return the log file of a folder's server."""
     return labs_folder(environ) / f"{lab_id(folder)}.log"
 
 
-def take(folder: str | Path, role: Role = "server", *, environ: Mapping[str, str] = os.environ) -> LabLock | None:
-    """The lock of a folder's server or watchdog, signed by us; None where another process holds it."""
+def take_lock(folder: str | Path, role: Role = "server", *, environ: Mapping[str, str] = os.environ) -> LabLock | None:
+    """Take the lock of a folder's server or watchdog; None if another process holds it."""
     path = _lock_file(lab_id(folder), role, environ)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _RETRY_SECONDS
     try:
         lock = LabLock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         while not try_lock(lock.inherit()):
@@ -146,37 +150,37 @@ def take(folder: str | Path, role: Role = "server", *, environ: Mapping[str, str
             time.sleep(0.01)
         lock.sign()
     except OSError as exc:
-        raise LabError(f"the lock of the lab cannot be taken: {exc}") from exc
+        raise LabError(text("Cannot take the lock of the lab: {reason}", reason=exc)) from exc
     return lock
 
 
-def holder(folder: str | Path, role: Role = "server", *, environ: Mapping[str, str] = os.environ) -> Holder | None:
-    """Who holds a lock now; None where nobody does."""
+def lock_holder(folder: str | Path, role: Role = "server", *, environ: Mapping[str, str] = os.environ) -> Holder | None:
+    """Return the holder of a lock; None if nobody holds it."""
     return _holder(_lock_file(lab_id(folder), role, environ))
 
 
 def is_up(lab: Lab, *, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a server serves it now."""
+    """Whether a server is running for it."""
     return _holder(_lock_file(lab.id, "server", environ)) is not None
 
 
 def write_lab(lab: Lab, *, environ: Mapping[str, str] = os.environ) -> None:
-    """Replace the record of a lab. It holds the token: only its owner may read it."""
+    """Replace the record of a lab. It contains the token, so only its owner may read it."""
     try:
         replace_file(str(labs_folder(environ) / f"{lab.id}.json"), encode_json(lab).decode())
     except OSError as exc:
-        raise LabError(f"the record of the lab cannot be written: {exc}") from exc
+        raise LabError(text("Cannot write the record of the lab: {reason}", reason=exc)) from exc
 
 
 def read_lab(folder: str | Path, *, environ: Mapping[str, str] = os.environ) -> Lab | None:
-    """The lab of a folder as it was last; None where there never was one, or its record is damaged."""
+    """Return the last known state of a folder's lab; None if there was none, or its record is damaged."""
     return _read(labs_folder(environ) / f"{lab_id(folder)}.json")
 
 
 def labs(environ: Mapping[str, str] = os.environ) -> tuple[Lab, ...]:
-    """Every lab of this user that there ever was, the latest first."""
-    found = [lab for path in labs_folder(environ).glob("*.json") if (lab := _read(path)) is not None]
-    return tuple(sorted(found, key=lambda lab: lab.started, reverse=True))
+    """Return every recorded lab of this user, the latest first."""
+    known = [lab for path in labs_folder(environ).glob("*.json") if (lab := _read(path)) is not None]
+    return tuple(sorted(known, key=lambda lab: lab.started, reverse=True))
 
 
 def _read(path: Path) -> Lab | None:
@@ -185,7 +189,7 @@ def _read(path: Path) -> Lab | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError):
-        # Nothing depends on it but the memory of a port and a token: a damaged one is as good as none.
+        # It only holds a port and a token: a damaged record is treated as missing.
         return None
 
 
@@ -207,7 +211,7 @@ def _holder(path: Path) -> Holder | None:
 
 
 def _signature(words: list[str]) -> Holder:
-    """What `sign` wrote; pid 0 in the moment before it has."""
+    """Parse what `sign` wrote; pid 0 before it has."""
     if len(words) == 2 and words[0].isdigit():
         return Holder(int(words[0]), words[1])
     return Holder(0, socket.gethostname())

@@ -1,32 +1,33 @@
-"""Labs and their runtimes as the command line tells of them."""
+"""Labs and their runtimes as the command line shows them."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from ownlab.lab.service.labs import Lab, holder, labs, log_file
-from ownlab.lab.service.records import LabState, RuntimeWord
+from ownlab.lab.service.labs import Lab, labs, lock_holder, log_file
+from ownlab.lab.service.records import LabState, RuntimeSummary
 from ownlab.lab.store.layout import read_layout
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.store.store import Store
+from ownlab.text import text
 from ownlab.units import format_seconds
 
-__all__ = ["lab_folder", "lab_state", "runtime_word", "still_running"]
+__all__ = ["lab_folder", "lab_state", "runtime_summary", "still_running"]
 
 
 def still_running(store_folder: str, lab: str | None = None) -> list[RuntimeRow]:
-    """The living runtimes that labs of this person started; with `lab`, an id, those of that lab alone."""
+    """Return the living runtimes that this user's labs started; with `lab` (an id), only those of that lab."""
     if read_layout(store_folder) is None:
-        return []  # nothing ever ran here
+        return []  # nothing has ever run here
     with Store.open(store_folder, create=False) as store:
         rows = [row for row in store.runtimes() if row.uid == os.geteuid() and row.lab is not None]
         return [row for row in rows if lab in (None, row.lab) and store.is_alive(row.id)]
 
 
 def lab_state(lab: Lab, store_folder: str, page: str = "lab") -> LabState:
-    """A lab that is up."""
-    watchdog = holder(lab.folder, "watchdog")
+    """Describe a lab that is running."""
+    watchdog = lock_holder(lab.folder, "watchdog")
     return LabState(
         url=lab.url,
         token=lab.token,
@@ -41,13 +42,19 @@ def lab_state(lab: Lab, store_folder: str, page: str = "lab") -> LabState:
     )
 
 
-def runtime_word(row: RuntimeRow) -> RuntimeWord:
-    """A runtime of a lab in a few words."""
+def runtime_summary(row: RuntimeRow) -> RuntimeSummary:
+    """Describe a runtime of a lab briefly."""
     since = format_seconds(max(1.0, round(time.time() - row.changed_at)))
-    state = f"{'busy' if row.busy else 'idle'} for {since}" if row.state == "running" else row.state
-    return RuntimeWord(row.id, row.notebook, lab_folder(row), row.label, state)
+    state = _activity(row, since) if row.state == "running" else row.state
+    return RuntimeSummary(row.id, row.notebook, lab_folder(row), row.label, state)
+
+
+def _activity(row: RuntimeRow, since: str) -> str:
+    if row.busy:
+        return text("busy for {duration}", duration=since)
+    return text("idle for {duration}", duration=since)
 
 
 def lab_folder(row: RuntimeRow) -> str | None:
-    """The folder of the lab that started a runtime, where it is this person's."""
+    """Return the folder of the lab that started a runtime, if it is a lab of this user."""
     return next((lab.folder for lab in labs() if lab.id == row.lab), None)

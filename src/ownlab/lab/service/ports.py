@@ -1,4 +1,4 @@
-"""Which port a lab gets, and who has it where it is taken."""
+"""The port of a lab, and which program uses a port."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 from ownlab.errors import LabError
+from ownlab.text import text
 
 __all__ = ["HOST", "choose_port", "is_free", "who_listens"]
 
@@ -18,13 +19,14 @@ _LISTENS = "0A"  # the state of a socket in /proc/net/tcp
 
 
 def choose_port(asked: int, remembered: int | None) -> int:
-    """The port that was asked for (0: any), else the one of last time where it is free, else a free one."""
+    """Return the requested port (0: any), the last one if it is free, or any free one."""
     if asked:
         if not is_free(asked):
             who = who_listens(asked)
+            user = who or text("another program")
             raise LabError(
-                f"port {asked} is in use" + (f" by {who}" if who else " by another program"),
-                hint="Give another one with --port, or none: then a free one is taken.",
+                text("Port {port} is in use by {program}.", port=asked, program=user),
+                hint=text("Choose another port with --port. Without --port a free one is used."),
             )
         return asked
     if remembered and is_free(remembered):
@@ -36,15 +38,16 @@ def choose_port(asked: int, remembered: int | None) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Whether a server could listen on a port now."""
     with socket.socket() as trial:
-        # As the server does: without it, connections of the last server that are still winding down count as taken.
+        # As the server does: otherwise closing connections of the last server would count as in use.
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind((HOST, port))
         except PermissionError as exc:
             raise LabError(
-                f"port {port} may not be used by you: {exc.strerror}", hint="Ports below 1024 are the administrator's."
+                text("You are not allowed to use port {port}: {reason}.", port=port, reason=exc.strerror),
+                hint=text("Ports below 1024 are reserved for the administrator."),
             ) from exc
         except OSError:
             return False
@@ -52,28 +55,29 @@ def is_free(port: int) -> bool:
 
 
 def who_listens(port: int) -> str | None:
-    """The program that listens there, in words; None where the system does not tell (proc(5): /proc/net/tcp)."""
+    """Name the program that listens on a port; None if unknown (proc(5): /proc/net/tcp)."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):  # another system, or no IPv6
             for line in Path(table).read_text().splitlines()[1:]:
                 words = line.split()
                 if words[1].endswith(f":{port:04X}") and words[3] == _LISTENS:
-                    return _program(words[9]) or f"a program of {_name(int(words[7]))}"
+                    return _program(words[9]) or text("a program of {user}", user=_user_name(int(words[7])))
     return None
 
 
 def _program(socket_number: str) -> str | None:
-    """Whose open file this is. Those of other people cannot be seen."""
+    """Name the process that has a socket open. Processes of other users are not visible."""
     for link in glob.iglob("/proc/[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # it ended, or it is not ours
+        with contextlib.suppress(OSError):  # it ended, or belongs to another user
             if os.readlink(link) == f"socket:[{socket_number}]":
                 pid = link.split("/")[2]
-                return f"{Path(f'/proc/{pid}/comm').read_text().strip()} (pid {pid})"
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                return text("{name} (pid {pid})", name=name, pid=pid)
     return None
 
 
-def _name(uid: int) -> str:
+def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"user {uid}"
+        return text("user {uid}", uid=uid)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["LabDown", "LabState", "LabStates", "OpenedNotebook", "RuntimeWord"]
+__all__ = ["LabDown", "LabState", "LabStates", "OpenedNotebook", "RuntimeSummary"]
 
 
 class LabState(Struct, frozen=True):
-    """A lab that is up: `ownlab up --json`."""
+    """A running lab: `ownlab up --json`."""
 
     url: str  # without the token
     token: str
-    address: str  # what a browser is given: with the token
+    address: str  # for a browser, with the token
     pid: int  # of the server
-    watchdog: int | None  # pid of the process that starts the server again; None: there is none
+    watchdog: int | None  # pid of the process that restarts the server; None: there is none
     folder: str
     port: int
     started: float  # seconds since the epoch
-    runtimes: int  # how many the lab started that still run
+    runtimes: int  # started by this lab and still running
     log: str
 
 
 class LabStates(Struct, frozen=True):
-    """`ownlab status --json`: the labs of this person that are up."""
+    """`ownlab status --json`: the running labs of this user."""
 
     labs: tuple[LabState, ...]
 
@@ -32,18 +32,18 @@ class OpenedNotebook(Struct, frozen=True):
     """`ownlab open --json`."""
 
     notebook: str  # its path
-    source: str  # the address or the file that it came from; without what may be secret in an address
-    copied: bool  # False: it was in the lab's folder already
+    source: str  # the address or file it came from, without secrets in the address
+    copied: bool  # False: it was already in the lab's folder
     colab: bool  # it was written for Colab
-    lab: LabState  # its address leads to the notebook
+    lab: LabState  # its address opens the notebook
 
 
-class RuntimeWord(Struct, frozen=True):
-    """A runtime in a few words."""
+class RuntimeSummary(Struct, frozen=True):
+    """A runtime, briefly."""
 
     id: str
     notebook: str
-    folder: str | None  # of the lab that started it, where that is known
+    folder: str | None  # of the lab that started it, if known
     label: str
     state: str  # "busy for 2 h 10 min"
 
@@ -51,6 +51,6 @@ class RuntimeWord(Struct, frozen=True):
 class LabDown(Struct, frozen=True):
     """`ownlab down --json`."""
 
-    folders: tuple[str, ...]  # of the labs that were ended
-    ended: tuple[RuntimeWord, ...]
-    running: tuple[RuntimeWord, ...]  # what goes on without a lab
+    folders: tuple[str, ...]  # of the labs that were stopped
+    ended: tuple[RuntimeSummary, ...]
+    running: tuple[RuntimeSummary, ...]  # still running without a lab

@@ -1,4 +1,4 @@
-"""What `ownlab up` does beside starting the server."""
+"""`ownlab up`: checks before the server is started, and what is read while it starts."""
 
 from __future__ import annotations
 
@@ -10,45 +10,50 @@ from typing import TYPE_CHECKING, NamedTuple
 from ownlab.config.paths import kernels_folder
 from ownlab.config.settings import LabOptions
 from ownlab.errors import InputError, LabError
-from ownlab.lab.service.health import wait_until
-from ownlab.lab.service.labs import Lab, Role, holder, read_lab
+from ownlab.lab.service.http_client import wait_for_lab
+from ownlab.lab.service.labs import Lab, Role, lock_holder, read_lab
+from ownlab.text import text
 
 if TYPE_CHECKING:
     from ownlab.config.limits import Limits
     from ownlab.lab.runtimes.records import RuntimeType
     from ownlab.lab.store.location import StoreChoice
 
-__all__ = ["Look", "await_lab", "check_folder", "look_around", "refuse_other_host", "somebody_serves"]
+__all__ = ["Surroundings", "check_folder", "is_served", "read_surroundings", "refuse_other_host", "wait_until_served"]
 
 _ROLES: tuple[Role, ...] = ("watchdog", "server")
 
 
-class Look(NamedTuple):
-    """What is found while the server starts."""
+class Surroundings(NamedTuple):
+    """What is read while the server starts."""
 
     types: tuple[RuntimeType, ...]
     store: StoreChoice
-    limits: Limits  # of runtimes that this lab starts: the person's own, and those of a shared store
+    limits: Limits  # of runtimes that this lab starts: the user's own and those of a shared store
 
 
 def check_folder(folder: str) -> str:
-    """Its real path, if it is a folder that can be worked in."""
+    """Return the real path of a folder that can be served; InputError otherwise."""
     path = os.path.realpath(os.path.expanduser(folder))
     if not os.path.exists(path):
-        raise InputError(f"{path} is not there", hint=f"Make it first: mkdir -p {shlex.quote(path)}")
+        hint = text("Create it first: mkdir -p {folder}", folder=shlex.quote(path))
+        raise InputError(text("{path} does not exist.", path=path), hint=hint)
     if not os.path.isdir(path):
-        raise InputError(f"{path} is not a folder", hint="A lab serves a folder: give the one that the file is in.")
-    if not path.isprintable():  # bytes that are no text come as such characters
+        hint = text("A lab serves a folder: name the folder that contains the file.")
+        raise InputError(text("{path} is not a folder.", path=path), hint=hint)
+    if not path.isprintable():  # bytes that are not UTF-8 appear as such characters
         raise InputError(
-            "the folder's name has characters that cannot be shown", hint="Jupyter cannot serve it: rename it."
+            text("The name of the folder contains characters that cannot be printed."),
+            hint=text("Jupyter cannot serve it. Rename the folder."),
         )
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise InputError(f"{path} may not be written by you", hint="Notebooks are saved there: give a folder of yours.")
+        hint = text("Notebooks are saved there: choose a folder that you can write.")
+        raise InputError(text("You cannot write to {path}.", path=path), hint=hint)
     return path
 
 
-def look_around(options: LabOptions, environ: Mapping[str, str]) -> Look:
-    """The cards, so the runtime types, which are written to disk; and where runtimes are recorded."""
+def read_surroundings(options: LabOptions, environ: Mapping[str, str]) -> Surroundings:
+    """Read the cards, write the runtime types to disk, and find the store."""
     from ownlab.config.limits import limits_of, stricter
     from ownlab.lab.runtimes.kernelspecs import write_specs
     from ownlab.lab.runtimes.runtime_types import current_types
@@ -60,31 +65,35 @@ def look_around(options: LabOptions, environ: Mapping[str, str]) -> Look:
     store = choose_store(options, environ)
     layout = read_layout(store.folder)
     policy = layout.limits() if layout is not None and layout.shared else None
-    return Look(types, store, stricter(limits_of(options), policy))
+    return Surroundings(types, store, stricter(limits_of(options), policy))
 
 
-def await_lab(folder: str, alive: Callable[[], bool]) -> Lab | None:
-    """The lab of a folder once its server answers; None where what should start it is gone."""
+def wait_until_served(folder: str, alive: Callable[[], bool]) -> Lab | None:
+    """Return the lab of a folder once its server answers; None if the process that starts it has ended."""
 
     def served() -> Lab | None:
-        lab, server = read_lab(folder), holder(folder)
-        # The record may be that of an earlier server.
+        lab, server = read_lab(folder), lock_holder(folder)
+        # The record may be of an earlier server.
         return lab if lab and server and lab.pid == server.pid and lab.state == "ready" else None
 
-    return wait_until(served, alive)
+    return wait_for_lab(served, alive)
 
 
-def somebody_serves(folder: str) -> bool:
-    """Whether a server or a watchdog is there for it."""
-    return any(holder(folder, role) is not None for role in _ROLES)
+def is_served(folder: str) -> bool:
+    """Whether a folder has a server or a watchdog."""
+    return any(lock_holder(folder, role) is not None for role in _ROLES)
 
 
 def refuse_other_host(folder: str) -> None:
-    """A pid and a port of another host mean nothing here."""
+    """Refuse a lab on another host: its pid and port mean nothing here."""
     for role in _ROLES:
-        other = holder(folder, role)
+        other = lock_holder(folder, role)
         if other is not None and other.pid and not other.here:
             raise LabError(
-                f"{folder} is served on {other.host}, with which this host shares your home",
-                hint="Work there, or set OWNLAB_HOME to another folder on this host.",
+                text(
+                    "{folder} is served on {host}, which shares your home folder with this host.",
+                    folder=folder,
+                    host=other.host,
+                ),
+                hint=text("Work there, or set OWNLAB_HOME to another folder on this host."),
             )

@@ -1,6 +1,6 @@
-"""The watchdog: starts the server of a lab, and starts it again where it dies without being told to.
+"""The watchdog: starts the server of a lab, and restarts it when it crashes.
 
-It runs inside `ownlab up`, or by itself in the background (`ownlab up --detach`):
+It runs inside `ownlab up`, or in the background (`ownlab up --detach`):
 python -m ownlab.lab.service.watchdog FOLDER --port PORT --lock DESCRIPTOR, with the token in OWNLAB_TOKEN.
 """
 
@@ -21,26 +21,27 @@ from typing import NamedTuple
 
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import LabError, OwnlabError
-from ownlab.lab.service.crash_report import how_it_ended, known_cause, last_lines
+from ownlab.lab.service.crash_report import describe_exit, known_cause, last_lines
 from ownlab.lab.service.labs import LabLock, log_file, read_lab
+from ownlab.text import sentences, text
 
 __all__ = ["END_SECONDS", "Detached", "Start", "Watchdog", "new_log", "server_environment"]
 
-# What the server has to end by itself when it is told to; then it is killed.
+# The time the server has to end after SIGTERM; then it is killed.
 END_SECONDS = 10.0
-# So many deaths within so many seconds are no accident.
-DEATHS, WITHIN = 5, 60.0
+# Not restarted after this many crashes within this many seconds.
+MAX_CRASHES, WITHIN = 5, 60.0
 
-# Settings for another server, of which this one must know nothing.
-_NOT_OURS = ("JUPYTER_TOKEN", "JUPYTER_TOKEN_FILE", "JUPYTER_PORT", "JUPYTER_PORT_RETRIES")
-# Where `up` is called inside a runtime: what is that runtime's alone.
-_A_RUNTIMES = ("OWNLAB_RUNTIME", "CUDA_VISIBLE_DEVICES", "JPY_PARENT_PID", "JPY_SESSION_NAME")
-# Paths that may be given from the folder in which `up` is called; the server works in another one.
+# Settings of another Jupyter server, which must not apply to this one.
+_FOREIGN_SETTINGS = ("JUPYTER_TOKEN", "JUPYTER_TOKEN_FILE", "JUPYTER_PORT", "JUPYTER_PORT_RETRIES")
+# Variables of a runtime, for the case that `up` is called inside one.
+_RUNTIME_VARIABLES = ("OWNLAB_RUNTIME", "CUDA_VISIBLE_DEVICES", "JPY_PARENT_PID", "JPY_SESSION_NAME")
+# Paths that may be relative to the folder in which `up` is called; the server has another working folder.
 _PATHS = ("OWNLAB_CONFIG", "OWNLAB_HOME", "OWNLAB_KERNELS", "OWNLAB_MACHINE", "OWNLAB_STORE")
 
 
 class Start(NamedTuple):
-    """What a lab's server is started with. The token goes through the environment: others can read arguments."""
+    """What a lab's server is started with. The token goes through the environment, since others can read arguments."""
 
     folder: str
     port: int
@@ -55,69 +56,68 @@ class Watchdog:
         self._start, self._say = start, say
         self._child: subprocess.Popen[bytes] | None = None
         self._was_ready = False
-        self._deaths: list[float] = []
+        self._crashes: list[float] = []
 
     def start(self) -> None:
-        """Start the server; it answers some seconds later."""
+        """Start the server. It answers some seconds later."""
         arguments = ("-m", "ownlab.lab.server", "--folder", self._start.folder, "--port", str(self._start.port))
         self._child = _spawn(self._start, arguments)
 
     def alive(self) -> bool:
-        """Whether the server's process is there."""
+        """Whether the server's process is alive."""
         return self._child is not None and self._child.poll() is None
 
     def run(self, announce: Callable[[], None] = lambda: None) -> None:
-        """Until we are told to end (Ctrl-C, SIGTERM, SIGHUP), or the server cannot be kept alive.
+        """Run until a signal (Ctrl-C, SIGTERM, SIGHUP) arrives, or the server cannot be kept alive.
 
-        `announce` is called first: who reads what it says may tell us to end.
+        `announce` is called first, after signals are handled: whoever reads what it prints may send one at once.
         """
-        with _signals() as heard:
+        with _signals() as received:
             announce()
             while True:
                 while self.alive():
-                    if heard(None) - {signal.SIGCHLD}:
+                    if received(None) - {signal.SIGCHLD}:
                         return
-                if self._was_told():
-                    self._say("The server was shut down from its page; the runtimes were not touched.")
+                if self._was_shut_down():
+                    self._say(text("The server was shut down from its page. The runtimes keep running."))
                     return
-                wait = self._after_death()
-                if heard(wait) - {signal.SIGCHLD}:
+                wait = self._restart_delay()
+                if received(wait) - {signal.SIGCHLD}:
                     return
                 self.start()
 
     def end(self) -> None:
-        """End the server; its runtimes go on."""
+        """Stop the server. Its runtimes keep running."""
         if self._child is not None:
             _end_process(self._child, END_SECONDS)
 
     def failure(self) -> LabError:
-        """Why the server is gone."""
+        """Explain why the server ended."""
         return _failure(self._start, self._child.returncode if self._child is not None else None)
 
-    def _was_told(self) -> bool:
-        """Whether a page shut it down (File > Shut Down): it ends well then, and says so in the lab's record."""
+    def _was_shut_down(self) -> bool:
+        """Whether a page shut it down (File > Shut Down): then it exits with 0 and records that it is down."""
         assert self._child is not None
         lab = read_lab(self._start.folder, environ=self._start.environ)
-        told = lab is not None and lab.pid == self._child.pid and lab.state == "down"
-        return told and self._child.returncode == 0
+        shut_down = lab is not None and lab.pid == self._child.pid and lab.state == "down"
+        return shut_down and self._child.returncode == 0
 
-    def _after_death(self) -> float:
-        """How long to wait before the next start; an error where there is no sense in one."""
+    def _restart_delay(self) -> float:
+        """Return the seconds to wait before a restart; raise if it should not be restarted."""
         assert self._child is not None
         now = time.monotonic()
         lab = read_lab(self._start.folder, environ=self._start.environ)
-        # The server writes its record when it listens.
+        # The server writes its record once it listens.
         self._was_ready = self._was_ready or (lab is not None and lab.pid == self._child.pid)
         if not self._was_ready:
             raise self.failure()
-        self._deaths = [*(death for death in self._deaths if now - death < WITHIN), now]
-        if len(self._deaths) >= DEATHS:
-            self._say(f"The server died {DEATHS} times within a minute: it is not started again.")
+        self._crashes = [*(crash for crash in self._crashes if now - crash < WITHIN), now]
+        if len(self._crashes) >= MAX_CRASHES:
+            self._say(text("The server crashed {n} times within a minute. It is not restarted.", n=MAX_CRASHES))
             raise self.failure()
-        self._say(
-            f"The server {how_it_ended(self._child.returncode)}. It is started again; the runtimes were not touched."
-        )
-        return 0.0 if len(self._deaths) == 1 else 0.5 * 2 ** (len(self._deaths) - 2)
+        ended = describe_exit(self._child.returncode)
+        self._say(text("The server {ended}. It is restarted. The runtimes keep running.", ended=ended))
+        return 0.0 if len(self._crashes) == 1 else 0.5 * 2 ** (len(self._crashes) - 2)
 
 
 class Detached:
@@ -128,34 +128,34 @@ class Detached:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; it holds the lock from now on."""
+        """Start it. It holds the lock from now on."""
         descriptor = self._lock.inherit()
         arguments = ("-m", "ownlab.lab.service.watchdog", self._start.folder, "--port", str(self._start.port))
         self._child = _spawn(self._start, (*arguments, "--lock", str(descriptor)), (descriptor,))
 
     def alive(self) -> bool:
-        """Whether it has not given up."""
+        """Whether it is alive."""
         return self._child is not None and self._child.poll() is None
 
     def end(self) -> None:
-        """End it, and the server with it."""
+        """Stop it, and the server with it."""
         if self._child is not None:
             _end_process(self._child, END_SECONDS + 5)
 
     def failure(self) -> LabError:
-        """Why it is gone."""
+        """Explain why it ended."""
         return _failure(self._start, None)
 
 
 def server_environment(start: Start) -> dict[str, str]:
-    """The person's environment, with our token and our kernels in it."""
-    foreign = (*_NOT_OURS, *_A_RUNTIMES) if "OWNLAB_RUNTIME" in start.environ else _NOT_OURS
+    """Return the user's environment with our token and kernels."""
+    foreign = (*_FOREIGN_SETTINGS, *_RUNTIME_VARIABLES) if "OWNLAB_RUNTIME" in start.environ else _FOREIGN_SETTINGS
     environ = {name: value for name, value in start.environ.items() if name not in foreign}
     environ.update((name, os.path.abspath(environ[name])) for name in _PATHS if environ.get(name))
     environ["OWNLAB_TOKEN"] = start.token
     path = environ.get("PATH")
     if path and shutil.which("ownlab", path=path) is None:
-        # For terminals and `!ownlab` in the lab, where our environment is not the active one.
+        # For terminals and `!ownlab` in the lab, if our environment is not the active one.
         environ["PATH"] = os.pathsep.join((path, os.path.dirname(sys.executable)))
     kernels = kernels_folder(start.environ)
     if not kernels.is_relative_to(sys.prefix):
@@ -166,15 +166,15 @@ def server_environment(start: Start) -> dict[str, str]:
 
 
 def new_log(folder: str, environ: Mapping[str, str]) -> Path:
-    """An empty log for a new start; the last one is kept beside it."""
+    """Start a new log and keep the last one beside it."""
     log = log_file(folder, environ)
-    with contextlib.suppress(FileNotFoundError):  # there was no last one
+    with contextlib.suppress(FileNotFoundError):  # there is none
         os.replace(log, log.with_suffix(".log.old"))
     return log
 
 
 def _end_process(child: subprocess.Popen[bytes], seconds: float) -> None:
-    """SIGTERM, and SIGKILL where that is not enough."""
+    """Send SIGTERM, and SIGKILL if it does not end."""
     if child.poll() is None:
         child.terminate()
         try:
@@ -186,10 +186,12 @@ def _end_process(child: subprocess.Popen[bytes], seconds: float) -> None:
 
 def _failure(start: Start, code: int | None) -> LabError:
     log = log_file(start.folder, start.environ)
-    said = last_lines(log)
-    words = f"the lab's server {how_it_ended(code)}. {known_cause(said, code)}".rstrip()
-    quoted = "\n    ".join(said.splitlines())
-    return LabError(words, hint=f"Its last words, in {log}:\n    {quoted}" if said else f"It said nothing in {log}.")
+    lines = last_lines(log)
+    message = sentences(text("The lab's server {ended}.", ended=describe_exit(code)), known_cause(lines, code))
+    if not lines:
+        return LabError(message, hint=text("Its log {log} is empty.", log=log))
+    quoted = "\n    ".join(lines.splitlines())
+    return LabError(message, hint=text("The last lines of {log}:\n    {lines}", log=log, lines=quoted))
 
 
 def _spawn(start: Start, arguments: tuple[str, ...], descriptors: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
@@ -197,7 +199,7 @@ def _spawn(start: Start, arguments: tuple[str, ...], descriptors: tuple[int, ...
     try:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise LabError(f"the log of the lab cannot be written: {exc}") from exc
+        raise LabError(text("Cannot write the log of the lab: {reason}", reason=exc)) from exc
     try:
         return subprocess.Popen(
             [sys.executable, *arguments],
@@ -205,8 +207,8 @@ def _spawn(start: Start, arguments: tuple[str, ...], descriptors: tuple[int, ...
             stdout=output,
             stderr=output,
             env=server_environment(start),
-            cwd="/",  # `-m` looks for modules in the working folder first: a json.py in the person's would be taken
-            start_new_session=True,  # Ctrl-C in the terminal is for the watchdog alone
+            cwd="/",  # `-m` searches the working folder first: a json.py in the user's folder would be imported
+            start_new_session=True,  # Ctrl-C in the terminal reaches only the watchdog
             pass_fds=descriptors,
         )
     finally:
@@ -215,21 +217,21 @@ def _spawn(start: Start, arguments: tuple[str, ...], descriptors: tuple[int, ...
 
 @contextlib.contextmanager
 def _signals() -> Iterator[Callable[[float | None], set[int]]]:
-    """A function that waits for signals and tells which came: no signal interrupts us in the middle of something."""
+    """Yield a function that waits for signals and returns those that arrived; no signal interrupts other code."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]
-    # nohup ignores SIGHUP: so do we.
-    heeded = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGCHLD]
-    before = {number: signal.signal(number, lambda *_: None) for number in heeded}
+    # SIGHUP is ignored under nohup.
+    handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGCHLD]
+    before = {number: signal.signal(number, lambda *_: None) for number in handled}
     wakeup = signal.set_wakeup_fd(writing)
 
-    def heard(seconds: float | None) -> set[int]:
+    def received(seconds: float | None) -> set[int]:
         ready, _, _ = select.select([reading], [], [], seconds)
         return set(os.read(reading, 4096)) if ready else set()
 
     try:
-        os.write(writing, bytes([signal.SIGCHLD]))  # the child may have ended before we listened
-        yield heard
+        os.write(writing, bytes([signal.SIGCHLD]))  # the child may have ended already
+        yield received
     finally:
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
@@ -239,7 +241,7 @@ def _signals() -> Iterator[Callable[[float | None], set[int]]]:
 
 
 def _main() -> int:
-    """The watchdog in the background; what it says goes to the lab's log."""
+    """Run the watchdog in the background; it writes to the lab's log."""
     parser = argparse.ArgumentParser(prog="python -m ownlab.lab.service.watchdog")
     parser.add_argument("folder")
     parser.add_argument("--port", type=int, required=True)
@@ -249,24 +251,24 @@ def _main() -> int:
     os.set_inheritable(given.lock, False)
     lock.sign()
     environ = dict(os.environ)
-    dog = Watchdog(Start(given.folder, given.port, environ.pop("OWNLAB_TOKEN", ""), environ), _note)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until `run` heeds it
+    watchdog = Watchdog(Start(given.folder, given.port, environ.pop("OWNLAB_TOKEN", ""), environ), _log)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until `run` handles it
     try:
-        dog.start()
-        dog.run()
+        watchdog.start()
+        watchdog.run()
     except OwnlabError as exc:
-        _note(exc.message)
+        _log(exc.message)
         return exc.exit_code
     finally:
-        dog.end()
+        watchdog.end()
         lock.release()
     return 0
 
 
-def _note(words: str) -> None:
-    # A full disk may be what the server died of: it is started again all the same.
+def _log(line: str) -> None:
+    # The server may have crashed because the disk is full: it is restarted nevertheless.
     with contextlib.suppress(OSError):
-        os.write(2, f"{time.strftime('%Y-%m-%d %H:%M:%S')} watchdog: {words}\n".encode(errors="replace"))
+        os.write(2, f"{time.strftime('%Y-%m-%d %H:%M:%S')} watchdog: {line}\n".encode(errors="replace"))
 
 
 if __name__ == "__main__":

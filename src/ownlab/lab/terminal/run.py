@@ -16,22 +16,28 @@ from typing import Any, TextIO
 from ownlab.lab.forms.field_values import describe_type, displayed_value
 from ownlab.lab.forms.notebook_forms import find_forms
 from ownlab.lab.forms.parameters import find_parameters
-from ownlab.lab.runs.outcome import Outcome
 from ownlab.lab.runs.preparation import Step
-from ownlab.lab.runs.records import CellReport, RunReport
-from ownlab.lab.runs.reporter import Teller
+from ownlab.lab.runs.records import CellReport, Outcome, RunReport
+from ownlab.lab.runs.reporter import Reporter
 
-__all__ = ["DetachedTeller", "RunTeller", "describe_end", "describe_parameters", "describe_start", "took"]
+__all__ = [
+    "BackgroundReporter",
+    "TerminalReporter",
+    "describe_end",
+    "describe_parameters",
+    "describe_start",
+    "format_elapsed",
+]
 
 # A notebook may print what it likes: of what steers a terminal only colours are let through, and only to a terminal.
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 _SIGNS = {number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if number not in b"\n\t"}
 _WIDEST = 60  # of a title
 _PIPE = 80
-_MARKS = {"failed": "  failed", "timeout": "  took too long", "interrupted": "  interrupted"}
+_MARKS = {"failed": "  failed", "timeout": "  format_elapsed too long", "interrupted": "  interrupted"}
 
 
-class RunTeller(Teller):
+class TerminalReporter(Reporter):
     """Tells on a stream; where that is a terminal, the line of the running cell says how long it has run."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -57,12 +63,12 @@ class RunTeller(Teller):
     def tick(self) -> None:
         if self._live and self._line:
             elapsed = time.monotonic() - self._since
-            self._write(f"\r{self._line}  {took(elapsed) if elapsed >= 1 else '…'}\x1b[K")
+            self._write(f"\r{self._line}  {format_elapsed(elapsed) if elapsed >= 1 else '…'}\x1b[K")
 
     def done(self, cell: CellReport, *, allowed: bool) -> None:
         mark = _MARKS.get(cell.status, "") + (" (allowed)" if allowed else "")
         line, self._line = self._line, ""
-        self._print(f"{line}  {took(cell.seconds or 0.0)}{mark}")
+        self._print(f"{line}  {format_elapsed(cell.seconds or 0.0)}{mark}")
 
     def ended(self, outcome: Outcome, again: str) -> None:
         """Where it is not done: what the cell failed with, and what can be done. `again` goes on where it was kept."""
@@ -96,7 +102,7 @@ class RunTeller(Teller):
             os.close(nothing)
 
 
-class DetachedTeller(RunTeller):
+class BackgroundReporter(TerminalReporter):
     """Tells whoever waits at the terminal how it begins, and everything else to its log."""
 
     def __init__(self, stream: TextIO, say: Callable[[RunReport], None]) -> None:
@@ -116,7 +122,7 @@ class DetachedTeller(RunTeller):
             self._print(describe_end(outcome.report))
 
 
-def took(seconds: float) -> str:
+def format_elapsed(seconds: float) -> str:
     """12.3 s; 2 min 5 s; 3 h 10 min."""
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -132,7 +138,7 @@ def describe_end(report: RunReport) -> str:
     failed = sum(cell.status == "failed" for cell in ran)
     count = f"{len(ran)} cell{'' if len(ran) == 1 else 's'}"
     allowed = f", {failed} of them failed" if failed else ""
-    return f"Done: {count} in {took(report.seconds)}{allowed}. Written to {report.output}"
+    return f"Done: {count} in {format_elapsed(report.seconds)}{allowed}. OutputFile to {report.output}"
 
 
 def describe_start(report: RunReport) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ownlab.errors import DeadlineError, InputError, LabError
-from ownlab.lab.service.health import answers, wait_until
+from ownlab.lab.service.http_client import is_answering, wait_for_lab
 from ownlab.lab.service.labs import Lab
 from ownlab.lab.service.ports import choose_port, is_free, who_listens
 from ownlab.lab.service.up import check_folder
@@ -35,22 +35,22 @@ def test_a_server_answers_to_its_token() -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            assert answers(lab_on(server.server_port, "right"))
+            assert is_answering(lab_on(server.server_port, "right"))
             with pytest.raises(LabError, match="is not this lab"):
-                answers(lab_on(server.server_port, "wrong"))
+                is_answering(lab_on(server.server_port, "wrong"))
         finally:
             server.shutdown()
             thread.join()
 
 
 def test_where_nobody_listens_there_is_no_answer_yet() -> None:
-    assert not answers(lab_on(choose_port(0, None), "right"))
+    assert not is_answering(lab_on(choose_port(0, None), "right"))
 
 
 def test_waiting_ends_with_the_one_who_should_start_it_or_with_its_time() -> None:
-    assert wait_until(lambda: None, lambda: False) is None
+    assert wait_for_lab(lambda: None, lambda: False) is None
     with pytest.raises(DeadlineError, match="did not answer"):
-        wait_until(lambda: None, lambda: True, seconds=0.1)
+        wait_for_lab(lambda: None, lambda: True, seconds=0.1)
 
 
 def test_the_port_of_last_time_is_taken_again_if_it_is_free() -> None:
@@ -62,12 +62,12 @@ def test_the_port_of_last_time_is_taken_again_if_it_is_free() -> None:
         assert not is_free(port)
         assert choose_port(0, port) != port
         assert f"(pid {os.getpid()})" in (who_listens(port) or "")
-        with pytest.raises(LabError, match=f"port {port} is in use by .* \\(pid {os.getpid()}\\)"):
+        with pytest.raises(LabError, match=f"Port {port} is in use by .* \\(pid {os.getpid()}\\)"):
             choose_port(port, None)
     assert who_listens(port) is None
 
 
 def test_a_folder_with_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
     os.mkdir(os.fsencode(tmp_path) + b"/\xff")
-    with pytest.raises(InputError, match="cannot be shown"):
+    with pytest.raises(InputError, match="cannot be printed"):
         check_folder(str(tmp_path / "\udcff"))

@@ -132,7 +132,7 @@ def test_packages_of_debian(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         patterns = ["ownlab.test.package", "z+"]
         done = restore(tmp_path, changes, apt=[name, *patterns, "--option", "A", f"{name}-", f"{name}:all-"])
-        unknown = f"apt knows no package of this name: {', '.join(patterns)}"
+        unknown = f"apt does not know these packages: {', '.join(patterns)}"
         assert done == {"installed": [name], "failed": unknown}
         assert restore(tmp_path, changes, apt=[name]) == {"installed": [], "failed": ""}
 
@@ -160,7 +160,7 @@ def test_installation_errors_are_explained(tmp_path: Path) -> None:
     done = restore(tmp_path, {}, pip=wanted[:2])
     assert done == {
         "installed": ["first-thing==1.0"],
-        "failed": "other came from a file that is not here: file:///not/here.whl",
+        "failed": "other was installed from a file that does not exist here: file:///not/here.whl",
     }
     done = restore(tmp_path, {}, pip=wanted[2:])
     assert done == {"installed": [], "failed": "No matching distribution found for third==3"}
@@ -197,4 +197,4 @@ def test_without_root_the_command_to_run_is_shown() -> None:
         apt.chmod(0o755)
         environ = {**os.environ, "DPKG_ADMINDIR": folder, "PATH": folder}
         ran = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
-    assert ran.stdout == "ffmpeg: only root may install them. In a terminal: sudo apt-get install ffmpeg\n"
+    assert ran.stdout == "Only root can install ffmpeg. Run in a terminal: sudo apt-get install ffmpeg\n"

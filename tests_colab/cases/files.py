@@ -7,7 +7,7 @@ from tests_colab.cases.case import Case, like
 __all__ = ["CASES"]
 
 _NO_UPLOADS = (
-    "RuntimeError: files.upload() has nobody to ask: this notebook is run without a page. "
+    "RuntimeError: files.upload() needs a page, and this notebook runs without one. "
     "`ownlab run NOTEBOOK --uploads DIR` takes the files of DIR.\n"
 )
 

@@ -8,7 +8,7 @@ __all__ = ["CASES"]
 
 _NO_WANDB = (
     "NotebookAccessError: Notebook does not have access to secret WANDB_API_KEY. "
-    "`ownlab secrets grant WANDB_API_KEY NOTEBOOK` grants it.\n"
+    "Grant it: `ownlab secrets grant WANDB_API_KEY NOTEBOOK`.\n"
 )
 
 CASES = (
@@ -36,7 +36,7 @@ CASES = (
             "from the cache: /content/cache/hub/ownlab--tiny-model/config.json\n",
             "right": "True\n",
             "others": _NO_WANDB
-            + "SecretNotFoundError: Secret OPENAI_API_KEY does not exist. `ownlab secrets set OPENAI_API_KEY` keeps one.\n",
+            + "SecretNotFoundError: Secret OPENAI_API_KEY does not exist. Set it: `ownlab secrets set OPENAI_API_KEY`.\n",
             "invalid": "Please enter a valid secret name\nSecret name cannot contain spaces or whitespace\n",
             "environment": "'eu'\n",
             "script": "HF_HOME=/content/cache\n0\n",
@@ -46,7 +46,7 @@ CASES = (
     Case(
         "tensorflow_docs",
         says={
-            "version": "%tensorflow_version has no effect: TensorFlow 2 is the only one.\n",
+            "version": "%tensorflow_version has no effect: only TensorFlow 2 is available.\n",
             "old": like(r"UsageError: TensorFlow 1 needs Python 3.7 or older[^\n]*\n"),
             "install": "pip\n",
             "tf": "Writing tinyflow.py\n",

@@ -6,7 +6,7 @@ from tests_colab.cases.case import HTML, JAVASCRIPT, Case, like
 
 __all__ = ["CASES"]
 
-_NOBODY = "eval_js needs a page: nobody can be asked: this notebook is run without a page\n"
+_NOBODY = "eval_js needs a page: nobody can answer: this notebook runs without a page\n"
 
 CASES = (
     Case(

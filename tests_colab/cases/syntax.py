@@ -88,7 +88,7 @@ CASES = (
             "install": "Note: you may need to restart the kernel to use updated packages.\n",
             "use": "('0.1', 9)\n",
             "upgrade": like(
-                r"\nWARNING: tinyshapes was imported in this runtime before.*\nRestart the runtime [^\n]*\n"
+                r"\nWARNING: This runtime still uses the old version of: tinyshapes\.\nRestart the runtime [^\n]*\n"
             ),
             "still": "'0.1'\n",
             "other_process": "0.2\n",

@@ -245,7 +245,7 @@ def test_files_that_the_kernel_needs_are_not_hidden() -> None:
     with somebody("root", "folder") as root:
         code = BEGIN + "os.environ['OWNLAB_DRIVE'] = '/content/mine'; print(content.enter()); print(os.getcwd())"
         why, cwd, _ = root.run(code).split("\n")
-        assert "this machine's own /content holds /content/mine" in why
+        assert "this machine's own /content contains /content/mine" in why
         assert cwd == str(root.content)
 
 
@@ -277,7 +277,7 @@ print(before == (os.readlink('/proc/self/ns/mnt'), os.readlink('/proc/self/ns/us
 """
     )
     why, rest, _ = said.split("\n")
-    assert why.startswith("There is no /content here: ")
+    assert why.startswith("/content is not available: ")
     assert f"{call}: Operation not permitted" in why
     assert why.endswith(f"The notebook works in {anybody.content} instead.")
     assert rest == f"True {anybody.content}"
@@ -322,4 +322,4 @@ def test_root_without_the_right_to_mount_stays_root() -> None:
 
 def test_without_a_content_folder_nothing_happens(user: Person) -> None:
     said = user.run(BEGIN + "print(content.enter()); print(os.getcwd())", OWNLAB_CONTENT="")
-    assert said == f"this process does not run as on Colab\n{user.home}\n"
+    assert said == f"this process does not run in Colab mode\n{user.home}\n"

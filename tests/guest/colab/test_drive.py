@@ -144,17 +144,17 @@ print(subprocess.run(script, text=True, stdout=-1, stderr=-2).stdout.strip().spl
     if person.name == "root":
         assert third == "Mounted at /content/drive"
     else:
-        assert third.endswith("(only a cell's own process can mount: call drive.mount there)")
+        assert third.endswith("(only the kernel's own process can mount: call drive.mount in a cell)")
 
 
 def test_a_missing_drive_folder_is_an_error(person: Person) -> None:
     said = person.run(DRIVE + "tried('drive')", OWNLAB_DRIVE="")
-    assert said == "ValueError mount failed: this kernel was given no folder for it (OWNLAB_DRIVE)\n"
+    assert said == "ValueError mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)\n"
 
 
 @pytest.fixture
 def linked() -> Iterator[Person]:
-    """Somebody on a machine whose own /content holds the drive: there the runtime gets none, and links have to do."""
+    """Somebody on a machine whose own /content contains the drive: there the runtime gets none, and links have to do."""
     with somebody("root", "folder") as each:
         each.drive = Path("/content/mine")
         yield each
@@ -178,11 +178,11 @@ drive.flush_and_unmount(); print(os.listdir('drive'), os.listdir('/content/mine'
     lines = said.split("\n")
     place = linked.content / "drive"
     assert lines[0] == f"Mounted at {place}"
-    assert lines[1].startswith("There is no /content here (this machine's own /content holds /content/mine")
-    assert lines[1].endswith(f"so paths have to begin with {place}.")
+    assert lines[1].startswith("/content is not available (this machine's own /content contains /content/mine")
+    assert lines[1].endswith(f"Use paths that begin with {place}.")
     assert lines[2] == "['kept'] True"
     assert lines[3].startswith("Drive already mounted at /content/drive;")
-    assert lines[5].endswith("It can be written to: there are no read-only mounts either.")
+    assert lines[5].endswith("The drive is writable: read-only mounts are not available either.")
     assert [line.split(":")[0] for line in lines[6:10]] == [
         f"ValueError Mountpoint must be inside {linked.content}"
     ] * 4
@@ -197,10 +197,13 @@ def test_links_of_an_earlier_kernel(linked: Person) -> None:
 
 
 def test_missing_rclone_is_an_error(person: Person) -> None:
-    for remote, why in (("--help", "is '--help', and not name:path"), ("/etc", "is '/etc', and not name:path")):
+    for remote, why in (
+        ("--help", "must have the form name:path, not '--help'"),
+        ("/etc", "must have the form name:path, not '/etc'"),
+    ):
         assert why in person.run(DRIVE + "tried('drive'); print(os.listdir('/content'))", OWNLAB_DRIVE_REMOTE=remote)
     said = person.run(DRIVE + "os.environ['PATH'] = ''; tried('drive')", OWNLAB_DRIVE_REMOTE="mine:")
-    assert "mine: is a remote of rclone, which is not installed here" in said
+    assert "mine: needs rclone, which is not installed" in said
 
 
 needs_rclone = pytest.mark.skipif(not has("rclone") or not has("fusermount3"), reason="no rclone, or no fuse3")

@@ -148,7 +148,7 @@ def test_a_program_that_finds_the_terminal_by_its_name_is_ended(cells: Cells, sc
         "import os, signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.read(os.open(os.ttyname(1), os.O_RDWR), 1)"
     )
     assert cells.run(script(code) + "\nprint(_exit_code)").text == (
-        "\n[ended: it waits for keys, and nobody can be asked]\n-15\n"
+        "\n[ended: the command waits for keys, and nobody can answer]\n-15\n"
     )
 
 

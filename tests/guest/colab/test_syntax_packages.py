@@ -93,5 +93,5 @@ def test_a_package_that_is_replaced_in_use_is_named(tmp_path: Path) -> None:
         assert (first.text, first.error) == ("0\n", "")
         assert cells.run("import replaced_thing; replaced_thing.VERSION").result == "'1.0'"
         second = cells.run(f"%pip {install} {make_wheel(tmp_path, '2.0')}")
-        assert "WARNING: replaced_thing was imported in this runtime before" in second.text
+        assert "WARNING: This runtime still uses the old version of: replaced_thing." in second.text
         assert "Restart the runtime" in second.text

@@ -1,10 +1,10 @@
-"""`ownlab fit` beside what others say of the same models: parameters and FLOPs, a step's memory, and what a prediction costs.
+"""`ownlab fit` compared with other tools on the same models: parameters and FLOPs, memory of a step, and the cost of a prediction.
 
     python -m benchmarks.fit --peers PYTHON [--only counts|memory|ours]
 
-PYTHON has torch, transformers, torchvision and the peers (`fit_peers.py` names them). What configurations took on a card is in
-tests_gpu/fit/measured-h200.json; transformers should be the version that is named there. What was found is kept in fit.json,
-from which `benchmarks.run` writes RESULTS.md.
+PYTHON has torch, transformers, torchvision and the other tools (`fit_peers.py` names them). Measurements on a card are in
+tests_gpu/fit/measured-h200.json; transformers should have the version that is named there. Results are stored in fit.json, from
+which `benchmarks.run` writes RESULTS.md.
 """
 
 from __future__ import annotations

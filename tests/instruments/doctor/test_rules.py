@@ -11,10 +11,11 @@ import pytest
 from ownlab.errors import UsageError
 from ownlab.instruments.doctor.diagnosis import diagnose
 from ownlab.instruments.doctor.records import Case, Message
-from ownlab.instruments.doctor.rule import MessageRule, Rule
+from ownlab.instruments.doctor.rule import FixedMessageRule, MessageRule, Rule
 from ownlab.instruments.doctor.rules import RULES, find_rule
 from ownlab.machine.machine_file import load_machine
 from ownlab.machine.records import Machine
+from ownlab.text import Text
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs" / "RULES.md"
@@ -108,6 +109,14 @@ def test_patterns_are_regular_expressions(rule: type[MessageRule]) -> None:
     assert rule.patterns
     for sign in rule.patterns:
         assert not re.compile(sign).match("")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_titles_and_fixed_meanings_are_templates(rule: type[Rule]) -> None:
+    assert isinstance(rule.title, Text)
+    assert not rule.title.endswith(".")  # the verdict puts it into a sentence
+    if issubclass(rule, FixedMessageRule):
+        assert isinstance(rule.meaning, Text)
 
 
 def test_generated_pages_match_the_rules() -> None:

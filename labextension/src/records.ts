@@ -158,7 +158,7 @@ export interface Snapshot {
   readonly history: ReadonlyArray<Point>;
 }
 
-/** One value that can be set. `value` is source text; `start` to `end` is its place in the cell's source. */
+/** One value that can be set. `value` is Python source; `start` and `end` are its position in the cell's source. */
 export interface Field {
   readonly part: 'field';
   readonly name: string;
@@ -176,14 +176,14 @@ export interface Field {
   readonly placeholder: string | null;
 }
 
-/** Words between fields. */
+/** Text between fields. */
 export interface Markdown {
   readonly part: 'markdown';
   readonly text: string;
   readonly line: number;
 }
 
-/** What a cell shows beside, or instead of, its code. */
+/** What a cell shows next to, or instead of, its code. */
 export interface Form {
   readonly title: string | null;
   readonly parts: ReadonlyArray<Field | Markdown>;
@@ -212,7 +212,7 @@ export interface Proposed {
   readonly proposal: Proposal | null;
 }
 
-/** What may be told of a secret. */
+/** A secret without its value. */
 export interface Secret {
   readonly name: string;
   readonly where: 'file' | 'keyring';

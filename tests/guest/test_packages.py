@@ -1,4 +1,4 @@
-"""What cells install is told, and what an environment lacks is installed: with real kernels, pip and dpkg."""
+"""Installed packages are reported, and missing ones installed, with real kernels, pip and dpkg."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guest.colab.started import SECONDS, started
+from tests.guest.colab.kernel_process import SECONDS, started
 from tests.guest.wheels import make_deb, make_wheel, pip_variables
 
 LAUNCH = Path(__file__).parents[2] / "src" / "ownlab_guest" / "launch.py"
@@ -22,7 +22,7 @@ PIP = f"{sys.executable} -m pip -q"
 
 
 class Told:
-    """A kernel whose cells a test runs, and what it tells of packages."""
+    """A kernel that runs cells, and its reports about packages."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

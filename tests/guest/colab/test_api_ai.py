@@ -17,7 +17,7 @@ AI = "from google.colab import ai\n"
 
 
 class Model(BaseHTTPRequestHandler):
-    """Repeats what it is told, in words."""
+    """Echoes the prompt, word by word."""
 
     def do_GET(self) -> None:
         models = {"/v1/models": [{"id": "echo"}, {"id": "other"}], "/empty/models": []}

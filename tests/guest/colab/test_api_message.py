@@ -1,4 +1,4 @@
-"""How the kernel asks the page: answers, errors, signs of life, interruptions, and nobody there."""
+"""Requests to the page: answers, errors, acknowledgements, interrupts, and missing pages."""
 
 from __future__ import annotations
 

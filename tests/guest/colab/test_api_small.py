@@ -1,4 +1,4 @@
-"""The small parts of google.colab: what it lists, the runtime's end, credentials, snippets, and what is not here."""
+"""Small modules of google.colab: the package, unassign, credentials, snippets, and unavailable features."""
 
 from __future__ import annotations
 

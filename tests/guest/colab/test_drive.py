@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.guest.colab.people import BEGIN, ENTER, Person, has, lines_of, somebody
+from tests.guest.colab.users import BEGIN, ENTER, User, has, lines_of, make_user
 
 TRY = """
 def tried(*arguments, **options):
@@ -23,12 +23,12 @@ ALREADY = (
 
 
 @pytest.fixture(params=["root", "user"])
-def person(request: pytest.FixtureRequest) -> Iterator[Person]:
-    with somebody(request.param) as each:
+def person(request: pytest.FixtureRequest) -> Iterator[User]:
+    with make_user(request.param) as each:
         yield each
 
 
-def test_the_persons_folder_is_my_drive(person: Person) -> None:
+def test_the_persons_folder_is_my_drive(person: User) -> None:
     said = person.run(
         DRIVE
         + """
@@ -60,7 +60,7 @@ drive.flush_and_unmount()
     assert list((person.content / "drive").iterdir()) == []
 
 
-def test_any_mountpoint_also_in_the_root(person: Person) -> None:
+def test_any_mountpoint_also_in_the_root(person: User) -> None:
     said = person.run(
         DRIVE
         + """
@@ -77,7 +77,7 @@ drive.flush_and_unmount(); print(os.listdir('/gdrive'), os.listdir('/content/emp
     assert said == mounted + "True\n[] []\n"
 
 
-def test_colabs_errors(person: Person) -> None:
+def test_colabs_errors(person: User) -> None:
     said = person.run(
         DRIVE
         + """
@@ -98,7 +98,7 @@ print(os.listdir('full'))
     ]
 
 
-def test_read_only_and_remounted(person: Person) -> None:
+def test_read_only_and_remounted(person: User) -> None:
     person.drive.mkdir()
     os.chown(person.drive, person.uid, -1)
     (person.drive / "there.txt").write_text("there")
@@ -119,7 +119,7 @@ print(os.getcwd()); open('drive/MyDrive/new', 'w').close()
     assert (person.drive / "new").exists()
 
 
-def test_a_restarted_kernel_still_has_the_drive(person: Person) -> None:
+def test_a_restarted_kernel_still_has_the_drive(person: User) -> None:
     person.run(DRIVE + "drive.mount('/content/drive', readonly=True); open('/content/x', 'w').close()")
     look = ENTER + "print(os.path.ismount('/content/drive'), os.access('/content/drive/MyDrive', os.W_OK))\n"
     assert person.run(look) == "True False\n"
@@ -127,7 +127,7 @@ def test_a_restarted_kernel_still_has_the_drive(person: Person) -> None:
     assert person.run(look) == "False False\n"
 
 
-def test_a_script_that_a_cell_starts(person: Person) -> None:
+def test_a_script_that_a_cell_starts(person: User) -> None:
     script = "import sys; sys.path.append(sys.argv[1]); from google.colab import drive; drive.mount('/content/drive')"
     said = person.run(
         DRIVE
@@ -147,20 +147,20 @@ print(subprocess.run(script, text=True, stdout=-1, stderr=-2).stdout.strip().spl
         assert third.endswith("(only the kernel's own process can mount: call drive.mount in a cell)")
 
 
-def test_a_missing_drive_folder_is_an_error(person: Person) -> None:
+def test_a_missing_drive_folder_is_an_error(person: User) -> None:
     said = person.run(DRIVE + "tried('drive')", OWNLAB_DRIVE="")
     assert said == "ValueError mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)\n"
 
 
 @pytest.fixture
-def linked() -> Iterator[Person]:
+def linked() -> Iterator[User]:
     """Somebody on a machine whose own /content contains the drive: there the runtime gets none, and links have to do."""
-    with somebody("root", "folder") as each:
+    with make_user("root", "folder") as each:
         each.drive = Path("/content/mine")
         yield each
 
 
-def test_links_where_nothing_can_be_mounted(linked: Person) -> None:
+def test_links_where_nothing_can_be_mounted(linked: User) -> None:
     said = linked.run(
         BEGIN
         + "said = content.enter(); from google.colab import drive\n"
@@ -189,14 +189,14 @@ drive.flush_and_unmount(); print(os.listdir('drive'), os.listdir('/content/mine'
     assert lines[10] == "[] ['kept']"
 
 
-def test_links_of_an_earlier_kernel(linked: Person) -> None:
+def test_links_of_an_earlier_kernel(linked: User) -> None:
     code = BEGIN + "content.enter(); from google.colab import drive; drive.mount('/content/drive')\n"
     first, other = "print(os.path.realpath('drive/MyDrive'))", "/content/other"
     assert linked.run(code + first).endswith("\n/content/mine\n")
     assert linked.run(code + first, OWNLAB_DRIVE=other).endswith(f"\n{other}\n")
 
 
-def test_missing_rclone_is_an_error(person: Person) -> None:
+def test_missing_rclone_is_an_error(person: User) -> None:
     for remote, why in (
         ("--help", "must have the form name:path, not '--help'"),
         ("/etc", "must have the form name:path, not '/etc'"),
@@ -210,9 +210,9 @@ needs_rclone = pytest.mark.skipif(not has("rclone") or not has("fusermount3"), r
 
 
 @pytest.fixture(params=["root", "user"])
-def remote(request: pytest.FixtureRequest) -> Iterator[tuple[Person, Path, dict[str, str]]]:
+def remote(request: pytest.FixtureRequest) -> Iterator[tuple[User, Path, dict[str, str]]]:
     """Somebody whose drive is a remote of rclone: another folder of this machine, as rclone sees one."""
-    with somebody(request.param) as each:
+    with make_user(request.param) as each:
         there = each.home / "there"
         there.mkdir()
         os.chown(there, each.uid, -1)
@@ -229,7 +229,7 @@ def remote(request: pytest.FixtureRequest) -> Iterator[tuple[Person, Path, dict[
 
 
 @needs_rclone
-def test_a_remote_and_what_is_written_to_it(remote: tuple[Person, Path, dict[str, str]]) -> None:
+def test_a_remote_and_what_is_written_to_it(remote: tuple[User, Path, dict[str, str]]) -> None:
     person, there, environment = remote
     (there / "old.txt").write_text("old")
     said = person.run(
@@ -251,7 +251,7 @@ except OSError as exc: print('refused')
 
 
 @needs_rclone
-def test_a_missing_remote(remote: tuple[Person, Path, dict[str, str]]) -> None:
+def test_a_missing_remote(remote: tuple[User, Path, dict[str, str]]) -> None:
     person, _, environment = remote
     environment["OWNLAB_DRIVE_REMOTE"] = "other:"
     said = person.run(DRIVE + "tried('drive'); print(os.listdir('drive'))", **environment)
@@ -261,7 +261,7 @@ def test_a_missing_remote(remote: tuple[Person, Path, dict[str, str]]) -> None:
 
 
 @needs_rclone
-def test_rclone_ends_with_the_kernel(remote: tuple[Person, Path, dict[str, str]]) -> None:
+def test_rclone_ends_with_the_kernel(remote: tuple[User, Path, dict[str, str]]) -> None:
     person, _, environment = remote
     code = DRIVE + "drive.mount('drive'); print(os.getpid(), flush=True); sys.stdin.read()"
     with person.start(code, **environment) as kernel:

@@ -1,4 +1,4 @@
-"""google.colab beside other packages named google, and packages that are replaced while they are in use."""
+"""google.colab next to other packages named google, and packages that are replaced while in use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.guest.colab.cells import kernel
-from tests.guest.colab.started import LAUNCH, PYTHON
+from tests.guest.colab.kernel_process import LAUNCH, PYTHON
 from tests.guest.wheels import make_wheel
 
 

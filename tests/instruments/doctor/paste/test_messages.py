@@ -158,7 +158,7 @@ def test_a_report_is_read_in_any_formatting(
 
 def test_prose_about_an_accelerator_is_accepted_but_is_not_an_error() -> None:
     case = read_paste("My GPU feels slow today.")
-    assert case.recognised == ("text about accelerators",)
+    assert case.recognised == ("words about accelerators",)
     assert isinstance(case.machine.cards, Unknown)
 
 
@@ -320,7 +320,7 @@ def test_a_quoted_error_that_happened_is_an_error(line: str) -> None:
 
 def test_source_code_about_accelerators_requests_further_reports() -> None:
     case = read_paste('if "CUDA out of memory" in str(e):\n    torch.cuda.empty_cache()\n')
-    assert case.recognised == ("text about accelerators",)
+    assert case.recognised == ("words about accelerators",)
     assert [line.split("`")[1] for line in case.missing] == ["nvidia-smi", "python -m torch.utils.collect_env"]
 
 

@@ -1,5 +1,5 @@
 # make lab      set everything up and open the lab (FOLDER=… serves another folder than notebooks/)
-# make test     set everything up and pass all tests
+# make test     set everything up and run all tests
 .DEFAULT_GOAL := help
 .PHONY: help install lab test check bench test-gpu golden clean
 

@@ -1,10 +1,10 @@
-"""`ownlab fit` beside what others say of the same models: parameters and FLOPs, a step's memory, and what a prediction costs.
+"""`ownlab fit` compared with other tools on the same models: parameters and FLOPs, memory of a step, and the cost of a prediction.
 
     python -m benchmarks.fit --peers PYTHON [--only counts|memory|ours]
 
-PYTHON has torch, transformers, torchvision and the peers (`fit_peers.py` names them). What configurations took on a card is in
-tests_gpu/fit/measured-h200.json; transformers should be the version that is named there. What was found is kept in fit.json,
-from which `benchmarks.run` writes RESULTS.md.
+PYTHON has torch, transformers, torchvision and the other tools (`fit_peers.py` names them). Measurements on a card are in
+tests_gpu/fit/measured-h200.json; transformers should have the version that is named there. Results are stored in fit.json, from
+which `benchmarks.run` writes RESULTS.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MADE_WITH = (
     "measured run had left out every step of the optimizer. †: nine that were chosen after that look, and before they were measured:",
     "eight were within 0.3 % and 3.1 %; RegNet was predicted as another model, because its widths, which it computes by tensors, had",
     "been guessed. T5, which had not been measured before, took 17 % more: no fused kernel of attention takes its bias of positions as",
-    "transformers 5.17 lays it out. All four causes were mended, and the table is of what is shipped; the rules for convolutions in 16",
+    "transformers 5.17 lays it out. All four causes were fixed, and the table shows the present code; the rules for convolutions in 16",
     "bits were then made with RegNet in view. As a cap (all that torch may reserve) the upper end of the band sufficed on the card for",
     "all but the GRU and RegNet as they were predicted then; both had reserved less than the upper end that is predicted now.",
 )

@@ -1,6 +1,6 @@
-"""Parameters and FLOPs of the models in `fit_models.py`, counted from their papers' sizes with nothing but arithmetic.
+"""Parameters and FLOPs of the models in `fit_models.py`, computed from the sizes in their papers.
 
-FLOPs are those of products, convolutions and attention, 2 for each multiply-add; attention as the full square.
+FLOPs are those of products, convolutions and attention; a multiply-add counts as 2, attention as the full square.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Models whose parameters and FLOPs are known by hand (`fit_by_hand.py`): one sample of each.
 
-Read by whoever counts: `ownlab fit benchmarks/fit_models.py:gpt2`, and the peers in `fit_peers.py`.
+Used by `ownlab fit benchmarks/fit_models.py:gpt2`, and by the other tools in `fit_peers.py`.
 """
 
 from __future__ import annotations

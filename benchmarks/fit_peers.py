@@ -1,7 +1,7 @@
-"""What others say of a model's parameters, FLOPs and memory: run by `fit.py` in an interpreter that has torch and them.
+"""Parameters, FLOPs and memory of a model according to other tools. `fit.py` runs this in an interpreter that has them and torch.
 
-`fit_peers.py counts` needs torchinfo, fvcore, ptflops, calflops and thop; `fit_peers.py memory FOLDER NAME …` torchinfo and
-accelerate, and configurations.py and models.py in FOLDER. Prints JSON. What a tool cannot do is its error, in its own words.
+`fit_peers.py counts` needs torchinfo, fvcore, ptflops, calflops and thop; `fit_peers.py memory FOLDER NAME …` needs torchinfo and
+accelerate, and configurations.py and models.py in FOLDER. Prints JSON. If a tool fails, its result is its error message.
 """
 
 from __future__ import annotations

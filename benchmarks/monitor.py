@@ -1,6 +1,6 @@
-"""`ownlab top` beside gpustat and nvitop, what sampling costs, and whether a training step notices that it is watched.
+"""`ownlab top` compared with gpustat and nvitop, the cost of sampling, and its effect on a training step.
 
-The peers come from the folder OWNLAB_PEERS where they are not installed.
+The peers are taken from the folder OWNLAB_PEERS if they are not installed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from benchmarks.rows import row
 from ownlab.instruments.top.sampler import Sampler
 
 PEERS = {"gpustat": (["--json"], "1.0"), "nvitop": (["-1"], "0.7")}
-SAMPLES = 30  # once a second each
+SAMPLES = 30  # one per second
 EVERY = 0.2  # seconds between samples while a step is watched
 
 
 def monitor_rows(rounds: int) -> list[dict[str, Any]]:
-    """Every pair; where there is no card, those that need none."""
+    """Return all comparisons; without a card, only those that need none."""
     rows = [_cold(peer, *once, rounds) for peer, once in PEERS.items()]
     sampler = Sampler()
     sampler.take()
@@ -53,13 +53,13 @@ def _seconds(command: list[str], env: dict[str, str]) -> float:
     began = time.perf_counter()
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     took = time.perf_counter() - began
-    if ran.returncode not in (0, 1):  # 1: the peers, where there is no card
+    if ran.returncode not in (0, 1):  # 1: the peers without a card
         raise SystemExit(f"{command} ended with {ran.returncode}:\n{ran.stderr}")
     return took
 
 
 def _costs(sampler: Sampler) -> tuple[float, float]:
-    """Percent of a core: the child that asks the driver, and the rest."""
+    """Return the percentage of a core for the NVML child process, and for the rest."""
     children = psutil.Process().children()
 
     def seconds() -> tuple[float, float]:
@@ -79,7 +79,7 @@ def _once_a_second(call: Callable[[], object]) -> None:
 
 
 def _dmon() -> float:
-    """What nvidia-smi itself takes for the same figures, in percent of a core."""
+    """Return the cost of nvidia-smi for the same values, in percent of a core."""
     command = ["nvidia-smi", "dmon", "--gpm-metrics", "1,2,3,5,10,11,12,13", "-d", "1", "-c", str(SAMPLES)]
     before, began = os.times(), time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
@@ -89,7 +89,7 @@ def _dmon() -> float:
 
 
 def _psutil() -> float:
-    """All processes with what a monitor shows of each, once a second, in percent of a core."""
+    """Return the cost of listing all processes with psutil once per second, in percent of a core."""
     shown = ["pid", "name", "username", "cpu_percent", "memory_info", "io_counters"]
     before, began = time.process_time(), time.perf_counter()
     _once_a_second(lambda: [*psutil.process_iter(shown), psutil.cpu_percent(), psutil.net_io_counters()])
@@ -97,14 +97,14 @@ def _psutil() -> float:
 
 
 def _watched_step(rounds: int) -> dict[str, Any]:
-    """A training step's time while the card is sampled five times a second, and while it is not, in turn."""
+    """Time a training step alternately with and without sampling the card five times per second."""
     step = _training_step()
     watching = [sys.executable, "-m", "ownlab", "top", "--json", "--watch", str(EVERY), "--interval", str(EVERY)]
     pairs = []
     for _ in range(2 * rounds + 1):
         with subprocess.Popen(watching, stdout=subprocess.PIPE) as watcher:
             assert watcher.stdout is not None
-            watcher.stdout.readline()  # it samples now
+            watcher.stdout.readline()  # it is sampling now
             watched = step()
             watcher.terminate()
             watcher.stdout.read()
@@ -113,8 +113,8 @@ def _watched_step(rounds: int) -> dict[str, Any]:
 
 
 def _training_step() -> Callable[[], float]:
-    """Trains for a while; its median time of a step, in milliseconds."""
-    import torch  # noqa: TID251  # the work that is watched; where there is a card, there is torch
+    """Return a function that trains for a while and returns the median time of a step in milliseconds."""
+    import torch  # noqa: TID251  # the work under test; with a card, torch is installed
 
     layer = torch.nn.TransformerEncoderLayer(2048, 16, 8192, batch_first=True, device="cuda", dtype=torch.bfloat16)
     optimizer = torch.optim.AdamW(layer.parameters(), fused=True)
@@ -128,7 +128,7 @@ def _training_step() -> Callable[[], float]:
             layer(batch).float().mean().backward()
             optimizer.step()
         torch.cuda.synchronize()
-        times = sorted(one.elapsed_time(other) for one, other in itertools.pairwise(marks))
+        times = sorted(start.elapsed_time(end) for start, end in itertools.pairwise(marks))
         return float(times[len(times) // 2])
 
     train()

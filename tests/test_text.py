@@ -59,6 +59,7 @@ def test_a_text_is_rendered_in_another_language_with_the_texts_inside_it() -> No
     made = sentences(text("The driver {version} is too old.", version=470), text("Use {cards}.", cards=cards))
     assert render(made, german) == "Der Treiber 470 ist zu alt. Nimm 2 Karten."
     assert render(listing(["a", "b"]), german) == "a und b"
+    assert render(listing([cards, cards, "c"]), german) == "2 Karten, 2 Karten und c"
     assert render("plain", german) == "plain"
 
 

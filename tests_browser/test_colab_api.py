@@ -26,7 +26,7 @@ from playwright.sync_api import FilePayload, Locator, expect
 from tests_browser.lab import Lab, wait_for
 from tests_browser.notebook import LabPage, Notebook
 from tests_browser.test_colab import prompt_of, write
-from tests_colab.lab import put_gcloud
+from tests_colab.suite import put_gcloud
 
 TAGS = """
 from google.colab import output

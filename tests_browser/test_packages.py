@@ -88,9 +88,13 @@ def test_a_failed_install_shows_the_reason(page: LabPage, lab: Lab, wheels: Path
     offer.get_by_role("button", name="Install").click()
     expect(page.dialog).to_contain_text("third-thing @ file:///not/here.whl")
     page.answer("Install")
-    failed = notification(page, "Some packages were not installed: third-thing came from a file that is not here")
+    failed = notification(
+        page, "Some packages were not installed: third-thing was installed from a file that does not exist here"
+    )
     failed.get_by_role("button", name="Details").click()
-    expect(page.dialog).to_contain_text("third-thing came from a file that is not here: file:///not/here.whl")
+    expect(page.dialog).to_contain_text(
+        "third-thing was installed from a file that does not exist here: file:///not/here.whl"
+    )
     page.answer("Ok")
     notebook.run(0)
     expect(notebook.prompt(0)).to_have_text("[1]:")

@@ -1,4 +1,4 @@
-"""Notebooks in the style of those that people write for Colab, run unmodified by `ownlab run`, several at once."""
+"""Notebooks in the style of Colab, run unmodified by `ownlab run`, several at once."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import pytest
+from tests_colab.assertions import check_cells, check_unchanged
 from tests_colab.cases.case import Case
 from tests_colab.cases.table import CASES, SECRETS
-from tests_colab.check import check_cells, check_kept
-from tests_colab.lab import NOTEBOOKS, Ran, Suite
+from tests_colab.suite import NOTEBOOKS, Ran, Suite
 
 AT_ONCE = 4
 BY_NAME = {case.notebook: case for case in CASES}
 
-# A test waits for a run that others may hold up, on a machine that is very busy.
+# A test waits for a run, which may wait for others on a very busy machine.
 pytestmark = pytest.mark.timeout(300)
 
 
 class Runs:
-    """The runs that the tests of this session ask for; begun together, so that a test waits only for its own."""
+    """The runs for the tests of this session, started together, so that a test waits only for its own."""
 
     def __init__(self, suite: Suite, names: set[str]) -> None:
         self.suite = suite
@@ -30,21 +30,21 @@ class Runs:
         self._done: dict[str, Future[Ran]] = {}
         for name in BY_NAME:  # in the order of the tests; one that waits for another comes after it
             if name in names:
-                self._begin(name)
+                self._start(name)
 
     def of(self, name: str) -> Ran:
-        """How a run went, when it is over."""
-        return self._begin(name).result()
+        """Wait for a run and return its result."""
+        return self._start(name).result()
 
     def all_over(self) -> None:
-        """Wait for every run that was begun."""
+        """Wait for every run that was started."""
         wait(self._done.values())
 
     def end(self) -> None:
-        """Begin no more of them, and wait for the others."""
+        """Start no more runs, and wait for the others."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _begin(self, name: str) -> Future[Ran]:
+    def _start(self, name: str) -> Future[Ran]:
         if name not in self._done:
             self._done[name] = self._pool.submit(self._run, BY_NAME[name])
         return self._done[name]
@@ -65,9 +65,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     suite = Suite(tmp_path_factory.mktemp("suite"))
     for name, (value, granted) in SECRETS.items():
         suite.keep_secret(name, value, *granted)
-    begun = Runs(suite, names)
-    yield begun
-    begun.end()
+    started = Runs(suite, names)
+    yield started
+    started.end()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.notebook for case in CASES])
@@ -77,7 +77,7 @@ def test_notebook(runs: Runs, case: Case) -> None:
     assert ran.report["status"] == ("failed" if case.code else "done")
     assert re.search(case.reason or "^$", ran.report["reason"])
     assert ran.untouched, "the notebook that was given was changed"
-    check_cells(ran.notebook, case.says, case.shows)
+    check_cells(ran.notebook, case.texts, case.displays)
     check_document(case, ran)
     if case.downloads is not None:
         found = {str(path.relative_to(ran.outputs)) for path in ran.outputs.rglob("*") if path.is_file()}
@@ -120,9 +120,9 @@ def test_nothing_is_left_running(runs: Runs) -> None:
 
 
 def check_document(case: Case, ran: Ran) -> None:
-    """All of the given notebook is in the one that was written; besides, the state of widgets, and what was installed."""
+    """The written notebook contains all of the given one, and at most widget states and installed packages in addition."""
     shows_widgets = case.notebook in WITH_WIDGETS
-    check_kept(ran.source, ran.notebook, bool(case.parameters), ("widgets",) if shows_widgets else ())
+    check_unchanged(ran.source, ran.notebook, bool(case.parameters), ("widgets",) if shows_widgets else ())
     added = set(ran.notebook["metadata"]) - set(ran.source["metadata"])
     assert added <= ({"widgets"} if shows_widgets else set()) | ({"ownlab"} if case.notebook == "pip_local" else set())
 

@@ -7,8 +7,7 @@ import sys
 import torch
 from triton.testing import do_bench
 
-from ownlab_guest.bench import device as place
-from ownlab_guest.bench import torch_operations
+from ownlab_guest.bench import device, torch_operations
 from ownlab_guest.bench.request import Request
 
 SIZE, MIB = 8192, 1024
@@ -41,16 +40,16 @@ def copy_by_hand(count=200):
 
 def main():
     """Medians of each round, ours and theirs."""
-    here = place.find(Request())
+    target = device.find_device(Request())
     found = {"product": {"ours": [], "theirs": []}, "copy": {"ours": [], "theirs": []}}
     for _ in range(ROUNDS):
-        ours = torch_operations.product(here, SECONDS, "bf16", SIZE)
+        ours = torch_operations.product(target, SECONDS, "bf16", SIZE)
         found["product"]["ours"].append(statistics.median(ours.seconds))
         found["product"]["theirs"].append(product_by_triton())
-        ours = torch_operations.copy_within(here, SECONDS, MIB)
+        ours = torch_operations.copy_within(target, SECONDS, MIB)
         found["copy"]["ours"].append(statistics.median(ours.seconds))
         found["copy"]["theirs"].append(copy_by_hand())
-    sys.stdout.write(json.dumps({**found, "note": here.note}))
+    sys.stdout.write(json.dumps({**found, "note": target.note}))
 
 
 if __name__ == "__main__":

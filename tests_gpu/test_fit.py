@@ -234,7 +234,7 @@ def decoded() -> Fit:
 @needs_traces
 def test_the_cache_of_decoding_is_as_large_as_predicted() -> None:
     fit: Fit = side_by_side()["decoded"].result()
-    RESULTS.say("decoding", {"predicted": fit.kv_cache, "measured": fit.measured})
+    RESULTS.say("decoding", {"predicted": fit.decoding, "measured": fit.measured})
     assert fit.decoding is not None
     assert fit.measured is not None
     assert fit.measured.decoding is not None

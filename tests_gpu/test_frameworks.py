@@ -124,9 +124,9 @@ def test_products_notice_tf32():
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import torch\n"
-        "from ownlab_guest.probe import products\n"
+        "from ownlab_guest.probe import verify_devices\n"
         "torch.set_float32_matmul_precision('high')\n"
-        "check = products.check('torch', 'cuda:0', 'card', 'float32', products.torch_product, torch, 'cuda:0', 'float32')\n"
+        "check = verify_devices.check('torch', 'cuda:0', 'card', 'float32', verify_devices.torch_product, torch, 'cuda:0', 'float32')\n"
         "print(check['passed'], torch.cuda.get_device_capability()[0] >= 8)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code, SOURCE], capture_output=True, text=True, timeout=300, check=False)

@@ -1,4 +1,4 @@
-"""Notebooks in Chromium under one interruption each: the same for our lab and for others'."""
+"""Notebooks in Chromium with one interruption each; the same for our lab and for other systems."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["KINDS", "Outcome", "Served", "System", "browser", "run_all"]
 
 KINDS = ("close", "reload", "cut", "second", "away", "kill")
 IDLE = 1.5  # seconds without anything to do
-SHORT = 1.0  # a run that is over sooner cannot be interrupted in its midst
+SHORT = 1.0  # a run that ends sooner cannot be interrupted
 TYPE_ANSWER = """([asked, answer]) => {
   const box = document.querySelector('.jp-Stdin-input');
   if (box && document.querySelector('.jp-Stdin-prompt').innerText === asked) {
@@ -34,8 +34,8 @@ TYPE_ANSWER = """([asked, answer]) => {
     box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', keyCode: 13, bubbles: true }));
   }
 }"""
-AWAY = 20.0  # seconds for which nobody looks
-STUCK = 12.0  # a page that shows a cell as running so long after the kernel's last work will not change any more
+AWAY = 20.0  # seconds without any page
+STUCK = 12.0  # if a page still shows a cell as running so long after the kernel's last activity, it will not change
 PATIENCE = 60.0
 
 
@@ -53,9 +53,9 @@ class System(Protocol):
 
 
 class Outcome(NamedTuple):
-    """One run. `wrong` is empty where a reopened notebook shows what it would have shown undisturbed.
+    """One run. `wrong` is empty if a reopened notebook shows what it would have shown without the interruption.
 
-    `unjudged`: the run could not be driven to its end. That may be the fault of these tests: it counts for nobody.
+    `unjudged`: the run could not be completed, perhaps because of these tests: it does not count.
     """
 
     seed: int
@@ -85,7 +85,7 @@ class Served:
 
 
 def answers(url: str, token: str) -> bool:
-    """Whether a server is there."""
+    """Whether a server answers."""
     try:
         return httpx.get(f"{url}/api/status", headers={"Authorization": f"token {token}"}, trust_env=False).is_success
     except httpx.TransportError:
@@ -115,7 +115,7 @@ class Run:
         (system.folder / path).write_text(json.dumps(script.notebook(system.kernel)), encoding="utf-8")
 
     def undisturbed(self) -> tuple[Shown, float]:
-        """What the file holds after a run with a page that stays, and how long the run takes."""
+        """What the file holds after a run with a page that stays open, and the duration of the run."""
         page = self._open()
         began = self._run_all(page)
         took = self._until_idle([page]) - began
@@ -132,7 +132,7 @@ class Run:
         getattr(self, f"_{kind}")(pages)
         self._until_idle(pages)
         if pages:
-            self._saved(pages[0])  # as a person does in the end
+            self._saved(pages[0])  # as a person does at the end
         for page in pages:
             page.close()
         page = self._open()
@@ -191,18 +191,18 @@ class Run:
     def _kernel(self) -> dict[str, Any] | None:
         with contextlib.suppress(httpx.HTTPError):
             sessions = self.client.get(f"{self.system.url}/api/sessions").raise_for_status().json()
-            # With jupyter-collaboration a session's path has the drive's name in front.
+            # With jupyter-collaboration the session's path is prefixed with the drive's name.
             return next((one["kernel"] for one in sessions if one["path"].endswith(self.path)), None)
         return None
 
     def _until_idle(self, pages: list[Page]) -> float:
-        """Kernel and pages are quiet for a while, threads that go on printing too; when the kernel was busy last."""
+        """Wait until kernel and pages are quiet, including threads that go on printing. Return when the kernel was last busy."""
         began = worked = moved = since = time.monotonic()
         length = 0
         while time.monotonic() < min(since + IDLE, moved + STUCK):
-            if not pages and time.monotonic() > began + AWAY:  # it asks, and nobody is there who could answer
+            if not pages and time.monotonic() > began + AWAY:  # an input request that nobody can answer
                 break
-            for page in pages[-1:]:  # one person, who types in one page
+            for page in pages[-1:]:  # one person types in one page
                 self._answer(page)
             if (grown := sum(map(self._length, pages))) != length:
                 length, moved, since = grown, time.monotonic(), time.monotonic()
@@ -221,7 +221,7 @@ class Run:
         return sum(map(len, page.locator(".jp-OutputArea-output").all_inner_texts()))
 
     def _answer(self, page: Page) -> None:
-        """In one go: a key that comes late, on a busy machine, would answer the next question."""
+        """Type and submit at once: on a busy machine, a late key would answer the next request."""
         prompt = page.locator(".jp-Stdin-prompt")
         with contextlib.suppress(BrowserError):  # another page was faster
             if prompt.count():
@@ -231,7 +231,7 @@ class Run:
     def _saved(self, page: Page) -> Shown:
         file = self.system.folder / self.path
         before = file.stat().st_mtime_ns
-        # "Server Connection Error" and its like stay when the server is back. One that goes by itself is as good.
+        # Dialogs such as "Server Connection Error" stay when the server is back. One that closes itself is fine too.
         for _ in range(5):
             if page.locator(".jp-Dialog").count() == 0:
                 break
@@ -240,12 +240,12 @@ class Run:
         page.locator(".jp-Notebook").first.click(position={"x": 5, "y": 5})
         page.keyboard.press("ControlOrMeta+s")
         overwrite = page.locator(".jp-Dialog button", has_text="Overwrite")
-        with contextlib.suppress(AssertionError):  # nothing to save: then the file is right, or it shows
+        with contextlib.suppress(AssertionError):  # nothing to save: the file is right, or the comparison shows it
             wait_for(lambda: file.stat().st_mtime_ns != before or overwrite.count() > 0, "it is saved", 5)
         if overwrite.count() > 0:
             overwrite.click()
             wait_for(lambda: file.stat().st_mtime_ns != before, "it is saved")
-        time.sleep(1.0)  # jupyter-collaboration writes a moment later
+        time.sleep(1.0)  # jupyter-collaboration writes a little later
         return shown(json.loads(file.read_text(encoding="utf-8")))
 
     def _end(self) -> None:
@@ -255,7 +255,7 @@ class Run:
 
 
 def run_all(system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, *, ours: bool = True) -> list[Outcome]:
-    """Each seed once undisturbed, and once with the next kind of interruption. Of ours, differences are printed."""
+    """Run each seed once undisturbed, and once with the next kind of interruption. Differences of ours are printed."""
     outcomes: list[Outcome] = []
     with browser() as context, Network(int(system.url.rsplit(":", 1)[1])) as network:
         for seed in seeds:
@@ -278,7 +278,7 @@ def run_all(system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, 
 
 
 def tell(system: System, outcome: Outcome, ours: bool) -> None:
-    """One line, and what differs: of ours all, of others' the beginning."""
+    """Print one line, and the differences: all of ours, the beginning of others'."""
     word = f"not judged, {outcome.unjudged}" if outcome.unjudged else "wrong" if outcome.wrong else "right"
     print(f"{system.name}, seed {outcome.seed}, {outcome.kind}: {word}", flush=True)
     for one in outcome.wrong if ours else outcome.wrong[:1]:

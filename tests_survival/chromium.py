@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 class Ours:
-    """Our server, as the browser's runs want it."""
+    """Our server, as the browser runs need it."""
 
     name, kernel = "ownlab", "python3"
 
@@ -31,7 +31,7 @@ class Ours:
 
 
 def main() -> int:
-    """The command line; 1 where something differed."""
+    """The command line. Return 1 if something differed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)

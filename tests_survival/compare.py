@@ -1,4 +1,4 @@
-"""Two runs of one notebook side by side: what differs, after what may differ is made equal."""
+"""Compares two runs of one notebook, after normalising what may differ."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shown(notebook: dict[str, Any]) -> Shown:
 
 
 def widget_states(states: dict[str, dict[str, Any]]) -> list[str]:
-    """The state of each widget, in an order that ids do not decide."""
+    """The state of each widget, in an order that does not depend on ids."""
     kept = [
         {key: value for key, value in state.items() if key != "msg_id" and value is not None}
         for state in states.values()
@@ -50,20 +50,20 @@ def widget_states(states: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _drawn(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What an Output shows: streams that follow each other are one to the eye."""
+    """What an Output shows: adjacent streams look like one."""
     area = OutputList()
     area.load([_text_joined(output) for output in outputs])
     return area.as_json()
 
 
 def unlike(expected: list[str], found: list[str]) -> list[str]:
-    """Widgets that are in one list alone."""
+    """Report widgets that are in only one of the lists."""
     wrong = [f"a widget is missing: {one}" for one in expected if expected.count(one) > found.count(one)]
     return wrong + [f"a widget is wrong: {one}" for one in found if found.count(one) > expected.count(one)]
 
 
 def _text_joined(output: dict[str, Any]) -> dict[str, Any]:
-    """A file may have lists of lines where a page has one text."""
+    """A file may have lists of lines where a page has a single text."""
     made = {key: value for key, value in output.items() if key != "transient"}
     if isinstance(made.get("text"), list):
         made["text"] = "".join(made["text"])
@@ -78,7 +78,7 @@ def _joined(value: Any) -> Any:
 
 
 def _times(execution: dict[str, str] | None) -> list[str] | str:
-    """Which moments are there; or what is wrong with them."""
+    """Which timestamps there are; or what is wrong with them."""
     if not execution:
         return []
     first, last = execution.get(TIMES[0], ""), execution.get(TIMES[-1], "9")

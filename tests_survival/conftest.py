@@ -1,4 +1,4 @@
-"""The lab of the server's tests is used here too."""
+"""Uses the lab of the server's tests."""
 
 from __future__ import annotations
 

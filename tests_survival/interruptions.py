@@ -1,4 +1,4 @@
-"""What happens to the pages of one notebook, and when: all of it from a seed."""
+"""What happens to the pages of one notebook, and when, derived from a seed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ __all__ = ["KINDS", "Interruption", "plan"]
 
 
 class Interruption(NamedTuple):
-    """One thing that happens. `moment` is a share of the time that an uninterrupted run takes."""
+    """One event. `moment` is a fraction of the duration of an uninterrupted run."""
 
     moment: float
     kind: str
-    seconds: float  # how long somebody or something is away
-    closed: bool  # whether the page is closed meanwhile, where that is a choice
+    seconds: float  # how long the page or server is away
+    closed: bool  # whether the page is closed meanwhile, if that is a choice
 
 
-# How often each is chosen. A server that dies hits every notebook at once, so that a few go a long way.
+# Relative frequency. A server that dies affects every notebook at once, so a few are enough.
 KINDS = {
-    "close": 5,  # the tab is closed without a word, and opened later
+    "close": 5,  # the tab is closed without notice, and opened later
     "reload": 5,
     "cut": 5,  # the network goes; the page stays
     "second": 3,  # another browser opens the notebook, and stays
     "swap": 2,  # another browser opens it, and the first one is closed
-    "away": 2,  # nobody is there until all that was sent has ended
+    "away": 2,  # no page is open until everything that was sent has ended
     "save": 5,
     "kill": 2,  # SIGKILL of the server, and a new one
     "term": 1,  # SIGTERM

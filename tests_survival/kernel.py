@@ -1,4 +1,4 @@
-"""What a page knows of its kernel: futures, display ids, widgets (JupyterLab's KernelConnection, ipywidgets' models)."""
+"""A page's view of its kernel: futures, display ids, widgets (JupyterLab's KernelConnection, ipywidgets' models)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Send = Callable[[str, dict[str, Any]], str]  # message type and content, on shel
 
 
 class Widget:
-    """WidgetModel, and OutputModel where it is an Output: it takes messages away from the cell."""
+    """WidgetModel, and OutputModel for an Output widget, which captures messages from the cell."""
 
     def __init__(self, comm: str, state: dict[str, Any], send: Send) -> None:
         self.comm, self.state, self._send = comm, state, send
@@ -45,7 +45,7 @@ class Widget:
             self._sent = self._expected = self._send("comm_msg", {"comm_id": self.comm, "data": data})
 
     def on_idle(self, msg_id: str) -> None:
-        """The kernel has handled an update of ours: the next one may go."""
+        """The kernel has handled our update: the next one may be sent."""
         if msg_id == self._sent:
             self._sent = ""
             self._save()
@@ -104,10 +104,10 @@ class Future:
 
 
 class Kernel:
-    """Hands each message to where a page would."""
+    """Dispatches each message as a page does."""
 
     def __init__(self, send: Send, on_untaken: Callable[[], None]) -> None:
-        """`on_untaken`: called where an Output that is not there yet should have taken a message."""
+        """`on_untaken`: called when an Output that does not exist yet should have captured a message."""
         self._send, self._on_untaken = send, on_untaken
         self.taking: dict[str, str] = {}  # Output widget: the request whose messages it takes
         self.futures: dict[str, Future] = {}
@@ -115,7 +115,7 @@ class Kernel:
         self._shown_by: dict[str, list[str]] = {}  # display id: requests
 
     def follow(self, msg_id: str, area: Area, timed: bool) -> Future:
-        """A cell's future; the one it had before is disposed of."""
+        """Create a cell's future; the previous one is disposed of."""
         for old in [one for one in self.futures.values() if one.area is area]:
             del self.futures[old.msg_id]
         area.begin()
@@ -154,7 +154,7 @@ class Kernel:
                 widget.on_idle(parent)
 
     def _give(self, message: Message, future: Future | None) -> None:
-        """To the cell, or to the Output that takes what is said; after a reload that may not be there yet."""
+        """Deliver to the cell, or to the Output that captures it; after a reload that may not exist yet."""
         if future is None:
             return
         is_output = message["header"]["msg_type"] in (*SHOWN, "update_display_data", "clear_output")
@@ -189,7 +189,7 @@ class Kernel:
             self.futures[now].hooks.insert(0, widget)
 
     def restore(self, states: dict[str, dict[str, Any]]) -> None:
-        """The answer to request_states: models that are not there are made, others are set."""
+        """Handle the answer to request_states: create missing models, update the others."""
         for comm, told in states.items():
             if comm not in self.widgets:
                 self.widgets[comm] = Widget(comm, {}, self._send)

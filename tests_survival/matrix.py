@@ -58,7 +58,7 @@ class Matrix:
         self.lab.clear()
 
     async def strike(self, signum: int, seconds: float) -> None:
-        """End the server, and start another one. Whoever comes while it is away is content with that."""
+        """Stop the server and start another one. Concurrent callers share one restart."""
         before = self.strikes
         async with self._striking:
             if self.strikes != before:
@@ -75,7 +75,7 @@ class Matrix:
             self.strikes += 1
 
     async def expected(self, script: Script) -> Reference:
-        """What an uninterrupted run of this script shows; kept by seed, where there is a cache."""
+        """The result of an uninterrupted run of this script; cached by seed if there is a cache."""
         kept = self.cache / f"{script.seed}-{zlib.crc32(repr(script).encode()):x}.json" if self.cache else None
         if kept is not None and kept.exists():
             return Reference(*json.loads(kept.read_text(encoding="utf-8")))
@@ -85,11 +85,11 @@ class Matrix:
         return found
 
     async def leave(self) -> None:
-        """Close what is open to the server; before the event loop ends."""
+        """Close all connections to the server, before the event loop ends."""
         await self.site.client.aclose()
 
     async def batch(self, seeds: Sequence[int], most: int) -> list[Outcome]:
-        """Notebooks that run at once: first all of them undisturbed, then all under interruptions."""
+        """Run several notebooks at once: first all undisturbed, then all with interruptions."""
         expected = await asyncio.gather(*(self.expected(make_script(seed)) for seed in seeds))
         return await asyncio.gather(*(self._run(seed, most, one) for seed, one in zip(seeds, expected, strict=True)))
 
@@ -103,7 +103,7 @@ class Matrix:
         return Outcome(seed, time.monotonic() - began, one.happened, faults)
 
     async def steady(self, seeds: Sequence[int]) -> list[Outcome]:
-        """Whether scripts show the same twice: a difference is a fault of the script, not of the lab."""
+        """Check that scripts show the same twice: a difference would be a fault of the script."""
         found = []
         for seed in seeds:
             script = make_script(seed)
@@ -114,7 +114,7 @@ class Matrix:
 
 
 def tell(outcome: Outcome) -> None:
-    """One line for a run that went well, all of it for one that did not."""
+    """Print one line for a successful run, everything for a failed one."""
     print(f"seed {outcome.seed}: {'wrong' if outcome.faults else 'right'}, {outcome.seconds:.1f} s", flush=True)
     if outcome.faults:
         print("  " + "; ".join(outcome.happened))
@@ -123,7 +123,7 @@ def tell(outcome: Outcome) -> None:
 
 
 async def run_all(matrix: Matrix, options: argparse.Namespace) -> list[Outcome]:
-    """Batch after batch."""
+    """Run batch after batch."""
     seeds = [options.seed + number for number in range(options.runs)]
     outcomes: list[Outcome] = []
     for begin in range(0, len(seeds), options.at_once):
@@ -137,7 +137,7 @@ async def run_all(matrix: Matrix, options: argparse.Namespace) -> list[Outcome]:
 
 
 def main() -> int:
-    """The command line; 1 where something differed."""
+    """The command line. Return 1 if something differed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next have the next numbers")

@@ -1,6 +1,6 @@
-"""A cell's outputs as JupyterLab keeps them, written from its source (@jupyterlab/outputarea 4.6, model.js and widget.js).
+"""A cell's outputs as JupyterLab keeps them, written after its source (@jupyterlab/outputarea 4.6, model.js and widget.js).
 
-On purpose it shares nothing with `ownlab.lab.journal.outputs`: the matrix compares what the two say.
+It deliberately shares no code with `ownlab.lab.journal.outputs`: the matrix compares the two.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OutputList:
         self._last_stream = ""
         self._cursor = 0
         self._clear_next = False
-        self.clears = 0  # how often it was emptied: places in it mean nothing after that
+        self.clears = 0  # how often it was cleared: positions are invalid after that
 
     def add(self, output: dict[str, Any]) -> None:
         if self._clear_next:
@@ -94,7 +94,7 @@ class Area:
         self._shown: dict[str, list[int]] = {}
 
     def begin(self) -> None:
-        """The cell is run, or attached to."""
+        """The cell is executed, or attached to."""
         self.outputs.clear()
         self._shown.clear()
         self.question = None
@@ -131,11 +131,11 @@ class Area:
             self.outputs.add({"output_type": "display_data", "data": pages[0]["data"], "metadata": {}})
 
     def time(self, label: str, date: str) -> None:
-        """One moment of metadata.execution."""
+        """One timestamp of metadata.execution."""
         self.cell["metadata"].setdefault("execution", {})[label] = date
 
     def answer(self, value: str | None) -> None:
-        """The box of a question is replaced by what was typed (Stdin, onInputRequest)."""
+        """Replace the input box by what was typed (Stdin, onInputRequest)."""
         if self.question is None:
             return
         prompt = self.question["content"]["prompt"]

@@ -1,4 +1,4 @@
-"""A page without a browser: it follows a kernel, sends again, attaches and saves as ours does, and draws nothing."""
+"""A page without a browser: it follows a kernel, resends, attaches and saves as ours does, and draws nothing."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def unpack(data: bytes) -> Message:
 
 
 class Site:
-    """A server that is there most of the time."""
+    """A server that is up most of the time."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self.headers = url, {"Authorization": f"token {token}"}
         self.client = httpx.AsyncClient(headers=self.headers, timeout=PATIENCE, trust_env=False)
-        self.ending = False  # what a server answers while it is ended may be anything
+        self.ending = False  # while it is being stopped, a server may answer anything
 
     async def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
-        """As long as nobody answers, again: as a page does, and a person with it."""
+        """Retry while there is no answer, as a page or a person does."""
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             try:
@@ -82,29 +82,29 @@ class Site:
 
 
 class Page:
-    """A notebook that is open."""
+    """An open notebook."""
 
     def __init__(self, site: Site, path: str, following: bool = True) -> None:
-        """Not `following`: Jupyter's own behaviour, of a page that never leaves."""
+        """Not `following`: Jupyter's own behaviour, for a page that stays open."""
         self.site, self.path, self.following = site, path, following
         self.session = uuid.uuid4().hex
         self.kernel_id = ""
         self.notebook: dict[str, Any] = {}
         self.areas: dict[str, Area] = {}
         self.position = 0  # the last message that was handled
-        self.pending: dict[str, bytes] = {}  # sent, and not taken yet
+        self.pending: dict[str, bytes] = {}  # sent, and not acknowledged yet
         self.taken: set[str] = set()
         self.modified = ""  # of the file, as far as this page knows
         self.faults: list[str] = []
-        self.answers = True  # whether somebody sits in front of it
+        self.answers = True  # whether a person sits in front of it
         self.online = asyncio.Event()
         self.online.set()
         self.kernel = Kernel(self._send_shell, self._miss_widgets)
         self._asking: asyncio.TimerHandle | None = None
         self._socket: WebSocketClientConnection | None = None
         self._held: list[tuple[int, Message]] | None = None  # messages that wait for an attach
-        self._known: set[str] = set()  # executions that this page began, or asked about
-        self._retold: dict[str, int] = {}  # execution: up to which message it was retold
+        self._known: set[str] = set()  # executions that this page started or asked about
+        self._replayed: dict[str, int] = {}  # execution -> the last message that was replayed
         self._control = ""
         self._restored = asyncio.Event()
         self.widgets_by = "nobody"
@@ -114,7 +114,7 @@ class Page:
     # --- opening and leaving -------------------------------------------------------------------------------------------
 
     async def open(self) -> Page:
-        """As the address of a notebook is opened, or reloaded."""
+        """Open or reload the notebook's address."""
         response = await self.site.ask("GET", f"/api/contents/{self.path}?type=notebook&content=1")
         model = response.json()
         self.notebook, self.modified = model["content"], model["last_modified"]
@@ -132,7 +132,7 @@ class Page:
         return self
 
     async def close(self) -> None:
-        """The tab is closed: nothing is saved, nothing is said."""
+        """Close the tab without saving."""
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -141,7 +141,7 @@ class Page:
         self.cut()
 
     def cut(self) -> None:
-        """The network is gone, without a word; the page goes on by itself."""
+        """Lose the network without notice; the page continues by itself."""
         socket, self._socket = self._socket, None
         if socket is not None:
             _hang_up(socket)
@@ -149,13 +149,13 @@ class Page:
     # --- attaching -----------------------------------------------------------------------------------------------------
 
     async def executions(self, after: int) -> dict[str, Any]:
-        """What the server knows of the kernel's cells."""
+        """What the server knows about the kernel's cells."""
         found = await self.site.ask("GET", f"/ownlab/api/runtimes/{self.kernel_id}/attach?after={after}")
         answer: dict[str, Any] = found.json()
         return answer
 
     async def _attach(self, why: str = "opened") -> None:
-        """Cells that run, or have changed: told again from their beginning. Nothing comes through meanwhile."""
+        """Replay cells that run or have changed from their beginning. Other messages wait meanwhile."""
         self._held = [] if self._held is None else self._held
         found = await self.executions(self.position)
         for one in found["executions"]:
@@ -163,7 +163,7 @@ class Page:
             if area is None or (one["msg_id"] in self.kernel.futures and why == "strange"):
                 continue
             self._known.add(one["msg_id"])
-            self._retold[one["msg_id"]] = found["position"]
+            self._replayed[one["msg_id"]] = found["position"]
             self.kernel.follow(one["msg_id"], area, bool(one["request"]["metadata"].get("recordTiming")))
             for message in one["messages"]:
                 self.kernel.handle({"buffers": [], **message})
@@ -177,20 +177,20 @@ class Page:
         self._note()
 
     def _ask_for_widgets(self) -> None:
-        """ipywidgets' manager does so whenever it gets a kernel."""
+        """ipywidgets' manager does this whenever it gets a kernel."""
         self._control = uuid.uuid4().hex
         opening = {"comm_id": self._control, "target_name": CONTROL, "data": {}}
         self._send("shell", "comm_open", opening, {"version": "1.0.0"}, {})
         self._send_shell("comm_msg", {"comm_id": self._control, "data": {"method": "request_states"}})
 
     def _miss_widgets(self) -> None:
-        """What an Output should have taken is told to it once it is there."""
+        """Deliver what an Output should have captured, once it exists."""
         if self._asking is not None:
             self._asking.cancel()
         self._asking = asyncio.get_running_loop().call_later(0.3, self._ask_for_widgets)
 
     async def widgets(self) -> dict[str, dict[str, Any]]:
-        """The states of all widgets, once the server has told them."""
+        """The states of all widgets, once the server has sent them."""
         await asyncio.wait_for(self._restored.wait(), PATIENCE)
         return {comm: widget.state for comm, widget in self.kernel.widgets.items()}
 
@@ -207,7 +207,7 @@ class Page:
             await self.online.wait()
 
     def _received(self) -> int:
-        """Up to where messages have come; those that wait for an attachment to be shown count."""
+        """The last message received; messages that wait for an attach count."""
         return max([self.position, *(number for number, _ in self._held or ())])
 
     async def _connect(self) -> None:
@@ -218,12 +218,12 @@ class Page:
         try:
             socket = self._socket = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            opening.add_done_callback(_hang_up_when_open)  # tornado would open it all the same
+            opening.add_done_callback(_hang_up_when_open)  # tornado would open it anyway
             raise
         for data in list(self.pending.values()):
             await socket.write_message(data, binary=True)
         if not self.following:
-            self.pending.clear()  # nobody will say that it was taken
+            self.pending.clear()  # no acknowledgement will come
 
     async def _read(self) -> str | bytes | None:
         return None if self._socket is None else await self._socket.read_message()
@@ -267,7 +267,7 @@ class Page:
             self.faults.append(f"message {number} came again, after {self.position}")
             return
         self.position = max(self.position, number)
-        if number and number <= self._retold.get(parent, 0):
+        if number and number <= self._replayed.get(parent, 0):
             # Its cell has it; a display update is for other cells too.
             message = {**message, "parent_header": {**message["parent_header"], "msg_id": ""}}
         if message["channel"] == "iopub" and message["content"].get("comm_id") == self._control:
@@ -278,7 +278,7 @@ class Page:
             self._tasks.append(asyncio.create_task(self._answer(parent, message)))
 
     def _is_strange(self, message: Message) -> bool:
-        """Something runs that this page did not begin, and has not asked about."""
+        """Something runs that this page did not start and has not asked about."""
         parent = message["parent_header"]
         is_over = message["content"].get("execution_state") == "idle"
         is_execution = parent.get("msg_type") == "execute_request" and parent["msg_id"] not in self._known
@@ -311,7 +311,7 @@ class Page:
         return future
 
     async def _answer(self, parent: str, message: Message) -> None:
-        """Somebody types, where somebody is there: a question that was answered elsewhere meanwhile is gone."""
+        """Type an answer if a person is there. A request that was answered elsewhere meanwhile is gone."""
         await asyncio.sleep(0.05)
         if not self.following:
             await self._printed_before(parent, message["content"]["prompt"])
@@ -323,7 +323,7 @@ class Page:
         self._send("stdin", "input_reply", {"value": value, "status": "ok"}, {}, message["header"])
 
     async def _printed_before(self, parent: str, prompt: str) -> None:
-        """Plain Jupyter tells questions and outputs on ways of their own, and on a busy machine in the wrong order."""
+        """Plain Jupyter sends input requests and outputs on different sockets, and on a busy machine in the wrong order."""
         named = prompt.rstrip("?: ")
         end = time.monotonic() + PATIENCE / 2
         while (future := self.kernel.futures.get(parent)) is not None and time.monotonic() < end:
@@ -332,13 +332,13 @@ class Page:
             await asyncio.sleep(0.05)
 
     def _pick_up_questions(self) -> None:
-        """Questions that were open when they were retold."""
+        """Input requests that were open when they were replayed."""
         for parent, future in self.kernel.futures.items():
             if future.area.question is not None:
                 self._tasks.append(asyncio.create_task(self._answer(parent, future.area.question)))
 
     async def save(self) -> bool:
-        """Save as the page does; whether somebody else had written the file meanwhile."""
+        """Save as the page does. Return whether somebody else had written the file meanwhile."""
         seen = {"X-Ownlab-Seen": f"{self.kernel_id}/{self.position}"} if self.following else {}
         body = {"type": "notebook", "format": "json", "content": self.as_notebook()}
         found = await self.site.ask("GET", f"/api/contents/{self.path}?content=0")
@@ -354,7 +354,7 @@ class Page:
         return copy.deepcopy(self.notebook)
 
     async def until(self, ready: Any, what: str, seconds: float = PATIENCE) -> None:
-        """Wait until what the page knows fulfils a condition."""
+        """Wait until the page's state fulfils a condition."""
 
         async def wait() -> None:
             while not ready():
@@ -388,7 +388,7 @@ class Page:
 
 
 def _hang_up(socket: WebSocketClientConnection) -> None:
-    """Without a word to the other side."""
+    """Close without notice to the other side."""
     if socket.protocol is not None:
         socket.protocol._abort()
     socket.close()
@@ -400,6 +400,6 @@ def _hang_up_when_open(opening: asyncio.Future[WebSocketClientConnection]) -> No
 
 
 def _later(one: str, other: str) -> bool:
-    """JupyterLab lets half a second pass."""
+    """JupyterLab waits half a second."""
     moments = [datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (one, other)]
     return (moments[0] - moments[1]).total_seconds() > 0.5

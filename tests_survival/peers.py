@@ -1,7 +1,7 @@
-"""Other Jupyters under the same interruptions: `python -m tests_survival.peers VENV --runs N`.
+"""Other Jupyter systems under the same interruptions: `python -m tests_survival.peers VENV --runs N`.
 
-VENV has jupyterlab, jupyter-collaboration, jupyter-server-nbmodel, ipykernel, ipywidgets and tqdm. Scripts ask no questions:
-plain JupyterLab hangs on those when its page is gone; and they have no widgets.
+VENV has jupyterlab, jupyter-collaboration, jupyter-server-nbmodel, ipykernel, ipywidgets and tqdm. Scripts have no input
+requests, on which plain JupyterLab hangs when its page is gone, and no widgets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def peer(venv: Path, root: Path, together: bool) -> Served:
 
 
 def summary(name: str, outcomes: list[Outcome]) -> str:
-    """Runs with losses or doubles, by kind of interruption; runs that could not be judged are told apart."""
+    """Runs with losses or duplicates, by kind of interruption; runs that could not be judged are counted separately."""
     judged = [one for one in outcomes if not one.unjudged]
     runs, wrong = Counter(one.kind for one in judged), Counter(one.kind for one in judged if one.wrong)
     kinds = ", ".join(f"{kind} {wrong[kind]} of {runs[kind]}" for kind in KINDS if runs[kind])

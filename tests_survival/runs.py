@@ -1,4 +1,4 @@
-"""One notebook, run twice: by a plain page that never leaves, and under interruptions."""
+"""One notebook, run twice: by a plain page that stays open, and with interruptions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Strike = Callable[[int, float], Awaitable[None]]
 
 
 class Reference(NamedTuple):
-    """What an uninterrupted run shows."""
+    """The result of an uninterrupted run."""
 
     cells: Shown
     widgets: list[str]
@@ -40,24 +40,24 @@ def write_notebook(folder: Path, path: str, script: Script) -> None:
 
 
 async def reference(site: Site, folder: Path, script: Script, path: str) -> Reference:
-    """Run it through Jupyter's own socket, by a page that never leaves."""
+    """Run it through Jupyter's own socket, by a page that stays open."""
     write_notebook(folder, path, script)
     page = await Page(site, path, following=False).open()
     began = time.monotonic()
     try:
-        await page.widgets()  # its answer says that the kernel is there
+        await page.widgets()  # its answer means that the kernel is up
         began = time.monotonic()
         for number, group in enumerate(script.groups):
             if script.waits[number]:
                 await page.until(
-                    lambda: all(one.done for one in page.kernel.futures.values()), f"group {number} may run"
+                    lambda: all(future.done for future in page.kernel.futures.values()), f"group {number} may run"
                 )
             for cell in group:
                 page.run(f"cell-{cell}", script.timed)
             if number in script.gates:
-                await asyncio.sleep(0.5)  # nobody says when all has arrived at the kernel
+                await asyncio.sleep(0.5)  # nothing reports when everything has arrived at the kernel
                 (folder / script.gates[number]).touch()
-        await page.until(lambda: all(one.done for one in page.kernel.futures.values()), "all have run")
+        await page.until(lambda: all(future.done for future in page.kernel.futures.values()), "all have run")
         took = time.monotonic() - began
         states = {comm: widget.state for comm, widget in page.kernel.widgets.items()}
         return Reference(shown(page.as_notebook()), widget_states(states), took)
@@ -69,7 +69,7 @@ async def reference(site: Site, folder: Path, script: Script, path: str) -> Refe
 
 
 async def end_kernel(site: Site, kernel_id: str) -> None:
-    """End it. A server that is killed may have done so, and not said it."""
+    """End the kernel. A server that was killed may have done so without answering."""
     for session in (await site.ask("GET", "/api/sessions")).json():
         if session["kernel"]["id"] == kernel_id:
             try:
@@ -80,14 +80,14 @@ async def end_kernel(site: Site, kernel_id: str) -> None:
 
 
 class Run:
-    """One notebook under interruptions. `strike` ends the server by a signal, and starts another."""
+    """One notebook with interruptions. `strike` kills the server with a signal and starts another."""
 
     def __init__(self, site: Site, folder: Path, script: Script, path: str, strike: Strike) -> None:
         self.site, self.folder, self.script, self.path, self._strike = site, folder, script, path, strike
         self.random = random.Random(f"run {script.seed}")
         self.page: Page | None = None
         self.second: Page | None = None
-        self.sent: dict[str, str] = {}  # message: cell, of each cell the newest
+        self.sent: dict[str, str] = {}  # message id -> cell; only the newest of each cell
         self.ended: set[str] = set()
         self.faults: list[str] = []
         self.happened: list[str] = []
@@ -153,7 +153,7 @@ class Run:
         await asyncio.wait_for(wait(), seconds)
 
     async def _until_ended(self, messages: list[str], seconds: float) -> None:
-        """All of these have ended, as a page shows it. A message that was lost with its page has another by then."""
+        """Wait until all of these have ended in a page. A message that was lost with its page was sent again."""
 
         async def wait() -> None:
             while any(not self._has_ended(one) for one in messages if one in self.sent):
@@ -184,10 +184,10 @@ class Run:
         await page.close()
 
     async def _come(self) -> None:
-        """Open it again, and run what went with the page that was closed, as a person would."""
+        """Open it again, and run again what was lost with the closed page, as a person would."""
         page = await Page(self.site, self.path).open()
         unsure = [one for one in self.sent if one not in self.ended]
-        for patience in (0.0, 1.0):  # what was on its way when the page was closed may still arrive
+        for patience in (0.0, 1.0):  # messages in flight when the page was closed may still arrive
             await asyncio.sleep(patience if unsure else 0.0)
             found = (await page.executions(0))["executions"]
             unsure = [one for one in unsure if one not in {told["msg_id"] for told in found}]
@@ -278,7 +278,7 @@ class Run:
         await self._check_file(expected, "on disk")
 
     async def _check_page(self, expected: Reference, page: Page, where: str) -> None:
-        """What a page shows, once it has heard all: it may have been cut off a moment ago."""
+        """Check what a page shows once it has received everything: it may have been disconnected a moment ago."""
         deadline = time.monotonic() + PATIENCE
         while (wrong := differences(expected.cells, shown(page.as_notebook()))) and time.monotonic() < deadline:
             await asyncio.sleep(0.25)
@@ -289,7 +289,7 @@ class Run:
         self._compare(expected.cells, shown(found.json()["content"]), where)
 
     async def _check_file(self, expected: Reference, where: str) -> None:
-        """The file, once the scribe has been there."""
+        """Check the file, once the autosave has written it."""
         deadline = time.monotonic() + PATIENCE
         while True:
             notebook = json.loads((self.folder / self.path).read_text(encoding="utf-8"))

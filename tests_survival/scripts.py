@@ -1,4 +1,4 @@
-"""Random notebooks whose outputs depend on nothing but the seed, whatever the timing."""
+"""Random notebooks whose outputs depend only on the seed, whatever the timing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Script", "make_script"]
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-# What every cell may use. `nap` spreads the outputs over time, so that interruptions fall between them.
+# Used by all cells. `nap` spreads the outputs over time, so that interruptions fall between them.
 FIRST = """
 import base64, contextvars, getpass, os, pathlib, subprocess, sys, threading, time
 from IPython.display import HTML, Image, Markdown, clear_output, display, update_display
@@ -31,13 +31,13 @@ class Script(NamedTuple):
     seed: int
     cells: list[str]
     groups: list[list[int]]  # cells that are sent at once
-    gates: dict[int, str]  # group: a file that is made once all its cells have been taken
-    waits: list[bool]  # whether the group is sent only after the one before has ended
+    gates: dict[int, str]  # group -> a file that is created once all its cells have been received
+    waits: list[bool]  # whether the group is sent only after the previous one has ended
     timed: bool  # metadata.execution is recorded
-    asks: bool  # some cell waits for a person
+    asks: bool  # some cell waits for input
 
     def notebook(self, kernel: str) -> dict[str, Any]:
-        """As a file that was never run."""
+        """The notebook as a file that was never run."""
         cells: list[dict[str, Any]] = []
         for number, source in enumerate(self.cells):
             cell = {"cell_type": "code", "id": f"cell-{number}", "metadata": {}, "source": source}
@@ -226,8 +226,8 @@ def _appended(make: _Maker) -> str:
     )
 
 
-# Questions and what is printed come on different ways: what is printed first is given time to come first, and names the
-# question, so that a plain page can wait for it.
+# Input requests and outputs use different sockets: the output before a request gets time to arrive first, and names
+# the request, so that a plain page can wait for it.
 def _ask(make: _Maker) -> str:
     word = make.name("question")
     return f"say('{word} asks')\nnap(300)\nsay('it was', input('{word}?'))\nnap({make.ms()})\nsay('{word} done')\n"
@@ -260,9 +260,9 @@ def make_script(seed: int, *, asking: bool = True, widgets: bool = True, most: i
     sources = [f"SLOW = {slow}{FIRST}"]
     for _ in range(make.n(3, most)):
         parts = [make.random.choice(kinds) for _ in range(make.n(1, 3))]
-        # What the cell prints itself may come before or after.
+        # The cell's own output may come before or after.
         parts = next(([alone] for alone in (_background, _pager) if alone in parts), parts)
-        # Each part says all it has to say before the next begins; a bar's last line and a child's words wait in a buffer.
+        # Each part prints everything before the next begins; a bar's last line and a child's output wait in a buffer.
         sources.append("flush()\n".join(part(make) for part in parts))
     failing = make.n(2, len(sources)) if make.n(0, 2) == 0 else 0
     if failing:
@@ -289,7 +289,7 @@ def _groups(make: _Maker, count: int) -> list[list[int]]:
 
 
 def _failing(make: _Maker, gate: str) -> str:
-    """It fails once all that is to be aborted with it lies in the kernel's queue."""
+    """It fails once everything that is to be aborted with it is in the kernel's queue."""
     word = make.name("fails")
     return (
         f"say('{word}')\nwhile not pathlib.Path('{gate}').exists():\n    nap(20)\nnap(200)\n"

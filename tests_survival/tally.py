@@ -1,4 +1,4 @@
-"""What the browser's runs said, added up for benchmarks/RESULTS.md: `python -m tests_survival.tally LOG…`."""
+"""Adds up the results of browser runs for benchmarks/RESULTS.md: `python -m tests_survival.tally LOG…`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = re.compile(rf"(?P<system>.+), seed (?P<seed>\d+), (?P<kind>{'|'.join(KIND
 
 def add_up(text: str) -> dict[str, dict[str, dict[str, int]]]:
     """System -> kind of interruption -> how many runs were right, wrong, or could not be judged."""
-    last: dict[tuple[str, str], tuple[str, str]] = {}  # a run that was repeated counts once, as it was at last
+    last: dict[tuple[str, str], tuple[str, str]] = {}  # a repeated run counts once, with its last result
     for line in text.splitlines():
         if told := LINE.match(line):
             last[told["system"], told["seed"]] = told["kind"], told["word"]
@@ -32,7 +32,7 @@ def add_up(text: str) -> dict[str, dict[str, dict[str, int]]]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("logs", type=Path, nargs="+", help="what tests_survival.chromium and .peers printed")
+    parser.add_argument("logs", type=Path, nargs="+", help="the output of tests_survival.chromium and .peers")
     given = parser.parse_args()
     counted = add_up("\n".join(path.read_text(encoding="utf-8") for path in given.logs))
     record = {"date": date.today().isoformat(), "machine": describe_machine(), "systems": counted}

@@ -1,4 +1,4 @@
-"""A few random notebooks under random interruptions; `python -m tests_survival.matrix` has thousands."""
+"""A few random notebooks with random interruptions; `python -m tests_survival.matrix` has thousands."""
 
 from __future__ import annotations
 

@@ -57,17 +57,21 @@ def sentence(message: str) -> str:
 
 def sentences(*parts: str | None) -> Text:
     """Join whole sentences with spaces; empty ones are left out."""
-    said = [part for part in parts if part]
-    names = [f"s{number}" for number in range(len(said))]
-    return Text(" ".join(f"{{{name}}}" for name in names), dict(zip(names, said, strict=True)))
+    return _joined([part for part in parts if part], " ")
 
 
 def listing(items: Iterable[object], template: str = "{items} and {last}") -> Text:
     """List names: "a", "a and b", "a, b and c". The template says how the last one is joined."""
-    named = [item if isinstance(item, str) else str(item) for item in items]
-    if len(named) < 2:
-        return Text("{last}", {"last": "".join(named)})
-    return Text(template, {"items": ", ".join(named[:-1]), "last": named[-1]})
+    names = [item if isinstance(item, str) else str(item) for item in items]
+    if len(names) < 2:
+        return _joined(names, "")
+    return Text(template, {"items": _joined(names[:-1], ", "), "last": names[-1]})
+
+
+def _joined(parts: list[str], separator: str) -> Text:
+    """Join strings so that Texts among them keep their templates."""
+    names = [f"s{number}" for number in range(len(parts))]
+    return Text(separator.join(f"{{{name}}}" for name in names), dict(zip(names, parts, strict=True)))
 
 
 def render(message: str, translate: Translate) -> str:

@@ -238,7 +238,7 @@ def test_newer_figures_are_added(home: Path) -> None:
         (table_with('name = "RTX 4090"\nfp8_tflops = [79000, "page"]'), "was 330"),
         (table_with('name = "RTX 4090"\nlaunch_usd = [21, "page"]'), "was 1599"),
         (table_with('name = "RTX 4090"\nfp16_tflops = "no units for it"'), "would be lost"),
-        (table_with('name = "V100 SXM2 16GB"'), "would be lost"),  # the ladder stands on it
+        (table_with('name = "V100 SXM2 16GB"'), "would be lost"),  # the reference of the ladder
         (table_with('name = "T4"'), "is NVIDIA Turing"),
         (table_with('name = "X"\naliases = ["NVIDIA H200"]'), "a name of the H200 SXM"),
         (table_with('name = "RTX4090"'), "a name of the RTX 4090"),

@@ -1,4 +1,4 @@
-"""The tables: each file fits its record and names its sources; joins agree with what is known to be true."""
+"""The tables: each matches its record and names its sources, and combinations of them agree with known facts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ownlab.catalog.ladder import rank
 
 @pytest.fixture
 def env(tmp_path: Path, machines: Path) -> dict[str, str]:
-    """A home of one's own, and an H200."""
+    """An own state folder, and an H200."""
     return {"OWNLAB_HOME": str(tmp_path / "home"), "OWNLAB_MACHINE": str(machines / "h200.json"), "COLUMNS": "80"}
 
 

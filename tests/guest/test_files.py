@@ -1,4 +1,4 @@
-"""google.colab.files without a page: what it takes from a folder, and what it puts into one."""
+"""google.colab.files without a page: the folders of uploads and outputs."""
 
 from __future__ import annotations
 

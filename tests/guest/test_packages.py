@@ -1,4 +1,4 @@
-"""What cells install is told, and what an environment lacks is installed: with real kernels, pip and dpkg."""
+"""Installed packages are reported, and missing ones installed, with real kernels, pip and dpkg."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guest.colab.started import SECONDS, started
+from tests.guest.colab.kernel_process import SECONDS, started
 from tests.guest.wheels import make_deb, make_wheel, pip_variables
 
 LAUNCH = Path(__file__).parents[2] / "src" / "ownlab_guest" / "launch.py"
@@ -22,7 +22,7 @@ PIP = f"{sys.executable} -m pip -q"
 
 
 class Told:
-    """A kernel whose cells a test runs, and what it tells of packages."""
+    """A kernel that runs cells, and its reports about packages."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -132,7 +132,7 @@ def test_packages_of_debian(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         patterns = ["ownlab.test.package", "z+"]
         done = restore(tmp_path, changes, apt=[name, *patterns, "--option", "A", f"{name}-", f"{name}:all-"])
-        unknown = f"apt knows no package of this name: {', '.join(patterns)}"
+        unknown = f"apt does not know these packages: {', '.join(patterns)}"
         assert done == {"installed": [name], "failed": unknown}
         assert restore(tmp_path, changes, apt=[name]) == {"installed": [], "failed": ""}
 
@@ -160,7 +160,7 @@ def test_installation_errors_are_explained(tmp_path: Path) -> None:
     done = restore(tmp_path, {}, pip=wanted[:2])
     assert done == {
         "installed": ["first-thing==1.0"],
-        "failed": "other came from a file that is not here: file:///not/here.whl",
+        "failed": "other was installed from a file that does not exist here: file:///not/here.whl",
     }
     done = restore(tmp_path, {}, pip=wanted[2:])
     assert done == {"installed": [], "failed": "No matching distribution found for third==3"}
@@ -197,4 +197,4 @@ def test_without_root_the_command_to_run_is_shown() -> None:
         apt.chmod(0o755)
         environ = {**os.environ, "DPKG_ADMINDIR": folder, "PATH": folder}
         ran = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
-    assert ran.stdout == "ffmpeg: only root may install them. In a terminal: sudo apt-get install ffmpeg\n"
+    assert ran.stdout == "Only root can install ffmpeg. Run in a terminal: sudo apt-get install ffmpeg\n"

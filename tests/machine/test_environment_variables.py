@@ -1,4 +1,4 @@
-"""What environment variables do to a machine with given cards."""
+"""The meaning of environment variables on a machine with given cards."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_reordering_is_explained() -> None:
     assert meaning("CUDA_VISIBLE_DEVICES", "1", AMD) == "In programs, cuda:0 is card 1 (MI300X). Card 0 is hidden."
 
 
-def test_numbers_of_cards_that_differ_are_not_nvidia_smis() -> None:
+def test_the_order_of_different_models_may_differ_from_nvidia_smi() -> None:
     assert "fastest first" in meaning("CUDA_VISIBLE_DEVICES", "0", MIXED)
     assert "fastest first" not in meaning("CUDA_VISIBLE_DEVICES", "0", MIXED, CUDA_DEVICE_ORDER="PCI_BUS_ID")
     assert "fastest first" not in meaning("CUDA_VISIBLE_DEVICES", "GPU-bb", MIXED)
@@ -111,7 +111,7 @@ def test_architectures_that_run_here(value: str, runs: bool) -> None:
     assert ("will not run" not in meaning("TORCH_CUDA_ARCH_LIST", value)) is runs
 
 
-def test_a_library_path_is_looked_into(tmp_path: Path) -> None:
+def test_the_folders_of_a_library_path_are_listed(tmp_path: Path) -> None:
     (tmp_path / "cuda").mkdir()
     (tmp_path / "cuda/libcudart.so.12").touch()
     (tmp_path / "cuda/libcudnn.so.9").touch()
@@ -124,7 +124,7 @@ def test_a_library_path_is_looked_into(tmp_path: Path) -> None:
     )
 
 
-def test_paths_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_paths(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "cuda/bin").mkdir(parents=True)
     (tmp_path / "cuda/bin/nvcc").touch()

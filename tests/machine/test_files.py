@@ -1,4 +1,4 @@
-"""Questions that are answered, refused, or never answered."""
+"""Calls that return, fail, or never return."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from ownlab.machine.files import call_all
 
 
-def test_one_that_hangs_costs_the_deadline_once() -> None:
+def test_several_hanging_calls_take_one_deadline() -> None:
     never = threading.Event()
 
     def hang() -> str:

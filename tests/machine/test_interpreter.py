@@ -1,4 +1,4 @@
-"""An interpreter is read whatever is wrong with it or with the frameworks in it."""
+"""An interpreter is read even if it or its frameworks are broken."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_interpreter_without_frameworks() -> None:
     assert value_of(interpreter.version) == ".".join(str(part) for part in sys.version_info[:3])
 
 
-def test_frameworks_are_not_started_where_nobody_asks_for_them() -> None:
+def test_frameworks_are_not_probed_unless_requested() -> None:
     interpreter = read_interpreter(
         sys.executable, "--python", frameworks=False, env={"PYTHONPATH": str(FAKES / "hang")}
     )
@@ -69,7 +69,7 @@ def test_frameworks_are_not_started_where_nobody_asks_for_them() -> None:
     assert "torch" in {package.name for package in value_of(interpreter.packages) or ()}
 
 
-def test_all_frameworks_of_an_interpreter_are_asked() -> None:
+def test_all_frameworks_of_an_interpreter_are_probed() -> None:
     frameworks = by_name(read("old_driver", "no_card"))
     assert list(frameworks) == ["torch", "tensorflow", "jax", "cupy", "numba"]
     assert all(framework.error for framework in frameworks.values())
@@ -79,7 +79,7 @@ def test_all_frameworks_of_an_interpreter_are_asked() -> None:
 # --- frameworks that fail ---------------------------------------------------------------------------------------------
 
 
-def test_a_crash_on_import_is_a_fact_with_its_place_and_last_words() -> None:
+def test_a_crash_on_import_is_reported_with_its_location_and_last_output() -> None:
     torch = by_name(read("segv"))["torch"]
     assert torch.failure == "crash"
     assert reason(torch.devices) == "the probe of torch died of SIGSEGV"
@@ -101,7 +101,7 @@ def test_an_import_that_ends_the_process_is_a_crash(tmp_path: Path) -> None:
     assert torch.error == "the probe of torch ended with exit code 3\nno licence"
 
 
-def test_a_hang_on_import_is_a_fact_and_the_others_are_read() -> None:
+def test_a_hang_on_import_is_reported_and_other_frameworks_are_read() -> None:
     begun = time.monotonic()
     frameworks = by_name(read("hang", "no_card", deadline=3.0))
     assert time.monotonic() - begun < 10
@@ -115,7 +115,7 @@ def test_a_hang_on_import_is_a_fact_and_the_others_are_read() -> None:
     assert frameworks["cupy"].failure is None
 
 
-def test_an_import_that_raises_is_a_fact() -> None:
+def test_an_import_that_raises_is_reported() -> None:
     torch = by_name(read("broken"))["torch"]
     assert torch.failure == "import"
     assert torch.error == "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory"
@@ -136,7 +136,7 @@ def test_an_interpreter_that_does_not_exist(tmp_path: Path) -> None:
     assert unusable(tmp_path / "python") == f"{tmp_path / 'python'} does not exist"
 
 
-def test_an_interpreter_that_may_not_be_looked_at() -> None:
+def test_an_interpreter_that_cannot_be_accessed() -> None:
     python = f"/{'x' * 300}/python"  # refused for root too, as a path under a closed folder is for others
     assert unusable(python) == f"{python} cannot be accessed: File name too long"
 
@@ -145,7 +145,7 @@ def test_an_interpreter_that_is_not_on_path() -> None:
     assert "python3.99 is not installed, or not on PATH" in unusable("python3.99")
 
 
-def test_an_interpreter_that_may_not_be_executed(tmp_path: Path) -> None:
+def test_an_interpreter_without_execute_permission(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\n")
     assert unusable(python) == f"{python} is not executable"
@@ -169,7 +169,7 @@ def test_a_program_that_is_not_python(script: str, words: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("version", ["2.7.18", "3.6.15", "3.8.18"])
-def test_an_old_python_is_named_and_not_asked(version: str) -> None:
+def test_an_old_python_is_reported_but_not_probed(version: str) -> None:
     python = PYENV / version / "bin" / "python"
     if not python.exists():
         pytest.skip(f"no Python {version} here")
@@ -181,7 +181,7 @@ def test_an_old_python_is_named_and_not_asked(version: str) -> None:
 # --- other interpreters -----------------------------------------------------------------------------------------------
 
 
-def test_other_interpreters_on_path_are_named_once_and_not_started(tmp_path: Path) -> None:
+def test_other_interpreters_on_path_are_listed_once_and_not_started(tmp_path: Path) -> None:
     started = tmp_path / "started"
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
@@ -198,7 +198,7 @@ def test_other_interpreters_on_path_are_named_once_and_not_started(tmp_path: Pat
     assert not started.exists()
 
 
-def test_a_virtual_environment_is_another_interpreter_than_the_one_behind_it(tmp_path: Path) -> None:
+def test_a_virtual_environment_differs_from_its_base_interpreter(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
     environment = tmp_path / "env" / "bin"
     interpreter = read_interpreter(sys.executable, "--python", frameworks=False, env={"PATH": str(environment)})

@@ -1,4 +1,4 @@
-"""Machines as files: whole, damaged, foreign, of a newer format."""
+"""Machine files: complete, damaged, foreign, of a newer format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ownlab.processes.background import BackgroundCall
 MACHINE = Machine(cards=Known((Card(vendor="nvidia", index=0, memory_total=Known(80 * 1024**3, "NVML", "B")),), "NVML"))
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_a_saved_machine_is_loaded(tmp_path: Path) -> None:
     save_machine(MACHINE, tmp_path / "m.json")
     assert load_machine(tmp_path / "m.json") == MACHINE
 
@@ -44,7 +44,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         "PyTorch",
     ],
 )
-def test_what_is_no_machine_is_refused(tmp_path: Path, text: str) -> None:
+def test_data_that_is_not_a_machine_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "m.json").write_text(text)
     with pytest.raises(RecordError, match="is not a saved machine"):
         load_machine(tmp_path / "m.json")
@@ -56,12 +56,12 @@ def test_a_newer_format_is_named(tmp_path: Path) -> None:
         load_machine(tmp_path / "m.json")
 
 
-def test_a_field_of_a_newer_ownlab_is_passed_over(tmp_path: Path) -> None:
+def test_a_field_of_a_newer_ownlab_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text('{"format": 1, "moon": 1}')
     assert load_machine(tmp_path / "m.json") == Machine()
 
 
-def test_a_file_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
+def test_a_missing_file_names_the_command_that_saves_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file") as caught:
         load_machine(tmp_path / "none.json")
     assert "ownlab machine --save" in caught.value.hint
@@ -70,7 +70,7 @@ def test_a_file_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
 # --- where it is saved ------------------------------------------------------------------------------------------------
 
 
-def test_a_link_stays_and_the_file_behind_it_is_written(tmp_path: Path) -> None:
+def test_a_link_is_kept_and_its_target_is_written(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to("m.json")
     save_machine(MACHINE, tmp_path / "link.json")  # it leads to nothing yet
     save_machine(MACHINE, tmp_path / "link.json")
@@ -88,7 +88,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+def test_a_device_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     terminal, end = pty.openpty()
     tty.setraw(end)
     name = os.ttyname(end)
@@ -99,7 +99,7 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     os.close(end)
 
 
-def test_a_new_file_is_private_and_an_old_one_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_new_file_is_private_and_an_existing_one_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     save_machine(MACHINE, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -111,13 +111,13 @@ def test_a_new_file_is_private_and_an_old_one_keeps_its_mode(tmp_path: Path) -> 
 # --- bytes that are no text -------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_bytes(b'{"format": 1, "origin": "\xff"}')
     with pytest.raises(RecordError, match="is not a saved machine"):
         load_machine(tmp_path / "m.json")
 
 
-def test_bytes_that_json_cannot_hold_are_replaced_wherever_they_are() -> None:
+def test_bytes_that_json_cannot_represent_are_replaced_everywhere() -> None:
     spoilt = Machine(
         interpreter=Interpreter(path=Known("/env\udcff/python", "PATH\udcff")),
         environment=Known((Variable("LD_LIBRARY_PATH", "/lib\udcff", "é \udcff"),), "environment"),

@@ -1,4 +1,4 @@
-"""The whole machine, where a probe never answers."""
+"""The whole machine when a probe never answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_this_machine() -> None:
     assert isinstance(machine.toolkits.libraries, Known)
 
 
-def test_a_host_that_hangs_is_unknown_and_the_rest_is_there(never: BackgroundCall[Any]) -> None:
+def test_a_hanging_host_probe_leaves_the_other_facts_known(never: BackgroundCall[Any]) -> None:
     began = time.monotonic()
     machine = without("host", never)
     assert time.monotonic() - began < 5
@@ -78,7 +78,7 @@ def test_an_interpreter_that_hangs(never: BackgroundCall[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["nvidia", "others"])
-def test_where_a_vendor_hangs_it_is_not_said_that_there_are_no_cards(name: str, never: BackgroundCall[Any]) -> None:
+def test_a_hanging_vendor_leaves_the_cards_unknown(name: str, never: BackgroundCall[Any]) -> None:
     machine = without(name, never)
     assert machine.cards == WHY
     assert (machine.nvidia.driver == WHY) is (name == "nvidia")
@@ -92,7 +92,7 @@ def test_cards_of_one_vendor_are_shown_where_another_hangs(never: BackgroundCall
     assert value_of(machine.cards) == (card,)
 
 
-def test_an_apple_card_is_judged_by_the_python_that_is_asked_about() -> None:
+def test_the_health_of_an_apple_card_depends_on_the_interpreter() -> None:
     card = Card("apple", 0, health=Known("OK", source="sysctl.proc_translated"))
     seen = unread_vendors(NOTHING)._replace(cards=Known((card,), source="sysctl"))
     python = replace(unread(Interpreter, NOTHING), architecture=Known("x86_64", source="platform.machine()"))
@@ -100,12 +100,12 @@ def test_an_apple_card_is_judged_by_the_python_that_is_asked_about() -> None:
     assert "Rosetta" in (value_of((value_of(machine.cards) or ())[0].health) or "")
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
+def test_bytes_that_are_not_text_are_replaced() -> None:
     host = replace(unread(Host, NOTHING), system=Known("Linux \udcff", source="/etc"))
     assert value_of(collect(probes(host=BackgroundCall(lambda: host))).host.system) == "Linux ?"
 
 
-def test_a_record_of_which_nothing_is_known() -> None:
+def test_an_unread_record_has_the_same_reason_everywhere() -> None:
     host = unread(Host, WHY)
     assert host.cpu == Cpu(*[WHY] * len(Cpu.__struct_fields__))
     assert host.disks == WHY

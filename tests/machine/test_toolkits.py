@@ -59,21 +59,21 @@ def test_a_toolkit_of_nvidias_installer(tmp_path: Path) -> None:
     assert toolkits.cuda_home == Unknown("CUDA_HOME and CUDA_PATH are not set")
 
 
-def test_an_nvcc_that_must_be_asked(tmp_path: Path) -> None:
+def test_nvcc_is_run_when_no_file_has_its_version(tmp_path: Path) -> None:
     script = f"#!/bin/sh\ncat <<'END'\n{NVCC_13}END\n"
     toolkits = read_toolkits(plant(tmp_path, {"/usr/bin/nvcc": script}), {"PATH": f"/usr/bin{os.pathsep}"})
     assert toolkits.nvcc == Known("13.0.88", source="nvcc --version")
     assert value_of(toolkits.installs) == ()
 
 
-def test_an_nvcc_that_fails(tmp_path: Path) -> None:
+def test_nvcc_that_fails(tmp_path: Path) -> None:
     script = "#!/bin/sh\necho 'cicc: not found' >&2\nexit 1\n"
     toolkits = read_toolkits(plant(tmp_path, {"/usr/bin/nvcc": script}), {"PATH": "/usr/bin"})
     assert toolkits.nvcc == Unknown("nvcc --version ended with exit code 1: cicc: not found")
     assert value_of(toolkits.nvcc_path) == "/usr/bin/nvcc"
 
 
-def test_cuda_home_is_where_nvcc_is_looked_for_last(tmp_path: Path) -> None:
+def test_nvcc_is_searched_in_cuda_home_last(tmp_path: Path) -> None:
     files = {"/opt/toolkit/bin/nvcc": "#!/bin/sh\nexit 3\n", "/opt/toolkit/version.json": VERSION_JSON}
     toolkits = read_toolkits(plant(tmp_path, files), {"PATH": "/usr/bin", "CUDA_PATH": "/opt/toolkit"})
     assert toolkits.cuda_home == Known("/opt/toolkit", source="CUDA_PATH")
@@ -104,7 +104,7 @@ def test_the_version_of_older_and_of_bare_toolkits(tmp_path: Path) -> None:
 CUDNN_9 = "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 1\n#define CUDNN_PATCHLEVEL 0\n"
 
 
-def test_copies_of_cudnn_and_how_they_are_met(tmp_path: Path) -> None:
+def test_copies_of_cudnn_and_their_origins(tmp_path: Path) -> None:
     system = "/usr/lib/x86_64-linux-gnu"
     files = {
         f"{system}/libcudnn.so.8.9.7": "",
@@ -158,7 +158,7 @@ def test_parses_nvcc(text: str, version: str) -> None:
     assert parse_nvcc_version(text) == Known(version, source="nvcc --version")
 
 
-def test_what_is_not_nvcc() -> None:
+def test_output_that_is_not_from_nvcc() -> None:
     assert parse_nvcc_version("bash: nvcc: command not found\n") == Unknown(
         "nvcc --version shows no release: bash: nvcc: command not found"
     )
@@ -177,7 +177,7 @@ def test_libraries_in_this_interpreter(tmp_path: Path) -> None:
     assert loaded["libcufile.so"] == Known(str(tmp_path / "libcufile.so.77"), source="the dynamic loader")
 
 
-def test_an_interpreter_that_is_none() -> None:
+def test_a_program_that_is_not_an_interpreter() -> None:
     libraries = read_libraries("/nonexistent/python")
     assert isinstance(libraries, Unknown)
     assert "/nonexistent/python" in libraries.reason
@@ -189,7 +189,7 @@ def test_an_interpreter_that_crashes(tmp_path: Path) -> None:
     assert libraries == Unknown(f"{script} died of SIGSEGV without an answer")
 
 
-def test_paths_that_may_not_be_looked_into(tmp_path: Path) -> None:
+def test_forbidden_paths(tmp_path: Path) -> None:
     closed = "/" + "x" * 300  # refused for root too, as a path under a closed folder is for others
     (tmp_path / "circle").symlink_to("circle")
     for path in (closed, "/circle"):

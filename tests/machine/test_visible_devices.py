@@ -1,4 +1,4 @@
-"""Which cards CUDA_VISIBLE_DEVICES leaves, and in what order: as meant, as mistaken, and as the driver does it."""
+"""Which cards CUDA_VISIBLE_DEVICES shows, in what order: valid values, mistakes, and what the driver does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ONE = ALIKE[:1]
         ("GPU-BB33AAAA,GPU-1a2d7", (2, 0)),
     ],
 )
-def test_values_that_do_what_they_seem_to(value: str | None, order: tuple[int, ...]) -> None:
+def test_values_without_a_problem(value: str | None, order: tuple[int, ...]) -> None:
     seen = visible_devices(value, ALIKE)
     assert (seen.order, seen.problem, seen.known) == (order, None, True)
 
@@ -59,7 +59,7 @@ def test_values_that_do_what_they_seem_to(value: str | None, order: tuple[int, .
         ("GPU-", (), "names no card"),
     ],
 )
-def test_values_that_do_not(value: str, order: tuple[int, ...], word: str) -> None:
+def test_values_with_a_problem(value: str, order: tuple[int, ...], word: str) -> None:
     seen = visible_devices(value, ALIKE)
     assert seen.order == order
     assert seen.problem is not None
@@ -79,7 +79,7 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("value", "count"), MEASURED)
-def test_the_driver_was_asked(value: str, count: int) -> None:
+def test_the_order_agrees_with_the_measured_driver(value: str, count: int) -> None:
     assert len(visible_devices(value, ONE).order) == count
 
 
@@ -93,7 +93,7 @@ def test_mig_instances() -> None:
     assert visible_devices("MIG-cc", cards).order == ()
 
 
-def test_what_was_not_read_is_not_told() -> None:
+def test_unread_cards_give_an_unknown_order() -> None:
     assert not visible_devices("0", ()).known
     assert not visible_devices("GPU-1a2d", (Card("nvidia", 0, uuid=Unknown("not in this table")),)).known
     assert not visible_devices("MIG-aa", ONE).known

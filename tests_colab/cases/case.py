@@ -1,8 +1,8 @@
-"""What a notebook is given, and what has to come out of it.
+"""A case of the suite: a notebook, its input, and the expected output.
 
-`says` has the text of every cell that says something: printed, shown (as text/plain) and raised, in this order. A cell that
-is not in it has to be silent. A string is the whole text; a pattern has to match all of it. Cells have the ids that Colab
-gave them; where it gave none, their number among all cells.
+`texts` has the text output of every cell: printed, displayed (as text/plain) and raised, in this order. A cell that is
+missing must have no output. A string is the whole text; a pattern must match all of it. Cells have the ids that Colab gave
+them, otherwise their index.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Case(NamedTuple):
     """One run of one notebook."""
 
     notebook: str
-    says: Mapping[str, Text] = {}
-    shows: Mapping[str, str] = {}  # cell -> a pattern that is found in what it shows besides text
+    texts: Mapping[str, Text] = {}
+    displays: Mapping[str, str] = {}  # cell -> a pattern in its displayed data
     parameters: tuple[str, ...] = ()
     uploads: Mapping[str, bytes] | None = None  # None: without a folder of uploads
     downloads: Mapping[str, str] | None = None  # pattern of the content; None: without a folder of outputs
-    drive: Mapping[str, str] = {}  # files that are in the drive afterwards, and patterns of their content
+    drive: Mapping[str, str] = {}  # files in the drive afterwards, and patterns of their content
     environ: Mapping[str, str] = {}
-    after: str = ""  # the notebook that has to be done before
+    after: str = ""  # the notebook that must run before
     code: int = 0
-    reason: str = ""  # a pattern that is found in why it failed
+    reason: str = ""  # a pattern of the reason why it failed
 
 
 def like(pattern: str) -> re.Pattern[str]:
-    """A text of which not every character is known."""
+    """Return a pattern for a text of which not every character is known."""
     return re.compile(pattern, re.DOTALL)

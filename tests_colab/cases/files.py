@@ -7,7 +7,7 @@ from tests_colab.cases.case import Case, like
 __all__ = ["CASES"]
 
 _NO_UPLOADS = (
-    "RuntimeError: files.upload() has nobody to ask: this notebook is run without a page. "
+    "RuntimeError: files.upload() needs a page, and this notebook runs without one. "
     "`ownlab run NOTEBOOK --uploads DIR` takes the files of DIR.\n"
 )
 
@@ -20,7 +20,7 @@ CASES = (
             "labels.txt": "^cat\ndog$",
             "logs/run1/events.txt": "^step 1$",
         },
-        says={
+        texts={
             "upload": "Saving labels.txt to labels.txt\nSaving train.csv to train.csv\n"
             "labels.txt: 7 bytes, the same on disk: True\ntrain.csv: 14 bytes, the same on disk: True\n",
             "read": "5.5\n",
@@ -33,10 +33,10 @@ CASES = (
             "view": "/content/labels.txt\n",
         },
     ),
-    Case("upload_alone", code=1, reason="--uploads DIR", says={"upload": _NO_UPLOADS}),
+    Case("upload_alone", code=1, reason="--uploads DIR", texts={"upload": _NO_UPLOADS}),
     Case(
         "drive_train",
-        says={
+        texts={
             "mount": "Mounted at /content/drive\n",
             "again": "Drive already mounted at /content/drive; to attempt to forcibly remount, "
             'call drive.mount("/content/drive", force_remount=True).\n',
@@ -55,7 +55,7 @@ CASES = (
     Case(
         "drive_resume",
         after="drive_train",
-        says={
+        texts={
             "mount": "Mounted at /content/gdrive\n",
             "find": "3 checkpoints, going on after epoch 2 (loss 0.333)\n",
             "cd": "/content/gdrive/MyDrive/Colab Notebooks\nepoch-03.json\n/content\n",
@@ -69,9 +69,9 @@ CASES = (
     ),
     Case(
         "hard_coded_paths",
-        says={
+        texts={
             "sample": "{'I': 7.5, 'II': 7.5, 'III': 7.5, 'IV': 7.5}\n",
-            "relative": like(r"README\.md\s+anscombe\.json\nThis folder holds small sample data [^\n]*\n"),
+            "relative": like(r"README\.md\s+anscombe\.json\nThis folder contains small sample data, [^\n]*\n"),
             "walk": "/content/dataset 0\n/content/dataset/train 0\n/content/dataset/train/cats 3\n/content/dataset/train/dogs 1\n",
             "zip": "".join(f"/content/unpacked/dataset/train/{each}.jpg\n" for each in ("cats/1", "cats/2", "cats/3", "dogs/1")),
             "clean": "False\n",

@@ -8,13 +8,13 @@ __all__ = ["CASES"]
 
 _NO_WANDB = (
     "NotebookAccessError: Notebook does not have access to secret WANDB_API_KEY. "
-    "`ownlab secrets grant WANDB_API_KEY NOTEBOOK` grants it.\n"
+    "Grant it: `ownlab secrets grant WANDB_API_KEY NOTEBOOK`.\n"
 )
 
 CASES = (
     Case(
         "fastai_lesson",
-        says={
+        texts={
             "setup": "on Colab: /content\n",
             "package": "Writing tinyvision.py\n",
             "imports": "40\n",
@@ -23,12 +23,12 @@ CASES = (
             "predict": "ring, 100% sure\n",
             "export": "export.pkl\nsample_data\ntinyvision.py\n",
         },
-        shows={"train": "application/vnd.jupyter.widget-view", "uploader": "application/vnd.jupyter.widget-view"},
+        displays={"train": "application/vnd.jupyter.widget-view", "uploader": "application/vnd.jupyter.widget-view"},
     ),
     Case(
         "huggingface_token",
         environ={"TINY_REGION": "eu"},
-        says={
+        texts={
             "hub": "Writing tinyhub.py\n",
             "cache": "env: HF_HOME=/content/cache\n",
             "token": "token of 25 characters: hf_…\n",
@@ -36,17 +36,17 @@ CASES = (
             "from the cache: /content/cache/hub/ownlab--tiny-model/config.json\n",
             "right": "True\n",
             "others": _NO_WANDB
-            + "SecretNotFoundError: Secret OPENAI_API_KEY does not exist. `ownlab secrets set OPENAI_API_KEY` keeps one.\n",
+            + "SecretNotFoundError: Secret OPENAI_API_KEY does not exist. Set it: `ownlab secrets set OPENAI_API_KEY`.\n",
             "invalid": "Please enter a valid secret name\nSecret name cannot contain spaces or whitespace\n",
             "environment": "'eu'\n",
             "script": "HF_HOME=/content/cache\n0\n",
         },
     ),
-    Case("secret_not_granted", code=1, reason="^NotebookAccessError: ", says={"key": _NO_WANDB}),
+    Case("secret_not_granted", code=1, reason="^NotebookAccessError: ", texts={"key": _NO_WANDB}),
     Case(
         "tensorflow_docs",
-        says={
-            "version": "%tensorflow_version has no effect: TensorFlow 2 is the only one.\n",
+        texts={
+            "version": "%tensorflow_version has no effect: only TensorFlow 2 is available.\n",
             "old": like(r"UsageError: TensorFlow 1 needs Python 3.7 or older[^\n]*\n"),
             "install": "pip\n",
             "tf": "Writing tinyflow.py\n",
@@ -57,7 +57,7 @@ CASES = (
             "glob": "6\n",
             "tensorboard": HTML,
         },
-        shows={"tensorboard": "TensorBoard would stand here"},
+        displays={"tensorboard": "TensorBoard would stand here"},
     ),
     Case(
         "stable_diffusion_forms",
@@ -66,7 +66,7 @@ CASES = (
             "guidance=12", "seed=9", "method=ddim", "precision=bf16", "tiled=False", "copies=1", 'prompts=["one tree"]',
             "day=2027-12-24",
         ),
-        says={
+        texts={
             "folders": "Mounted at /content/drive\n/content/weights\n/content/drive/MyDrive/Bilder/été\n",
             "paint": "2027-12-24_00_tree_9_ddim.txt\none tree guidance=12 precision='bf16' tiled=False",
             "settings": '{"kind": "deep", "frames": 12, "edges": "mirror", "turn": "0:(0)", "grow": "0:(1.01), 60:(1.5)", '
@@ -80,7 +80,7 @@ CASES = (
             "Network_name=first", "Network_folder=/content/gdrive/MyDrive/networks", "Rounds=40", "Standard_settings=no",
             "Step_size=0.01", "Turn_images=yes", "Times=3",
         ),
-        says={
+        texts={
             "version": "edition 0.3\n",
             "drive": "Mounted at /content/gdrive\n",
             "parameters": "Ready.\n",
@@ -97,13 +97,13 @@ CASES = (
         ),
         uploads={"mine.pdb": b"ATOM"},
         downloads={"secondjob_14374.zip": "secondjob_14374_best.pdb.*mine.pdb"},
-        says={
+        texts={
             "job": "Saving mine.pdb to mine.pdb\nsecondjob_14374: 2 chain(s), 10 residues\n",
             "install": like(r"installing the folder\ninstalling the tools\n" + TIMES),
             "again": "relax=True templates=True release=3.x\nFOLD_READY\nSEARCH_READY\nTOOLS_READY\n",
             "search": "slow round 1\nslow round 2\n",
             "predict": HTML,
         },
-        shows={"predict": "<b>secondjob_14374_best.pdb</b>"},
+        displays={"predict": "<b>secondjob_14374_best.pdb</b>"},
     ),
 )  # fmt: skip

@@ -6,23 +6,23 @@ from tests_colab.cases.case import HTML, JAVASCRIPT, Case, like
 
 __all__ = ["CASES"]
 
-_NOBODY = "eval_js needs a page: nobody can be asked: this notebook is run without a page\n"
+_NOBODY = "eval_js needs a page: nobody can answer: this notebook runs without a page\n"
 
 CASES = (
     Case(
         "eval_js",
-        says={
+        texts={
             "photo": JAVASCRIPT + "google.colab._message MessageError\n" + _NOBODY,
             "proxy": "http://localhost:5000/\nhttp://localhost:8080/\n",
             "ignored": "None\nbeneath\nsomewhere\n",
             "title": "MessageError: " + _NOBODY,
             "beep": JAVASCRIPT,
         },
-        shows={"photo": "window.snap", "beep": r"console\.log"},
+        displays={"photo": "window.snap", "beep": r"console\.log"},
     ),
     Case(
         "serve_port",
-        says={
+        texts={
             "page_too_early": like(r"Writing site/index.html\nFileNotFoundError: [^\n]*\n"),
             "page": "Writing site/index.html\n",
             "curl": "<h1>Hello from the kernel</h1>\n",
@@ -30,14 +30,14 @@ CASES = (
             "window": like(r"http://localhost:\d+/\n"),
             "background": "running\n",
         },
-        shows={
+        displays={
             "iframe": r"proxyPort\(\d+, .*/index\.html.*createElement\('iframe'\).*height: \"250\"",
             "window": r'<a href="http://localhost:\d+/" target="_blank" rel="noopener">open &lt;it&gt;</a>',
         },
     ),
     Case(
         "callbacks",
-        says={
+        texts={
             "button": HTML,
             "unregister": "Callback function not registered: app.greet. []\n",
             "clear": "step 2\n",
@@ -45,11 +45,11 @@ CASES = (
             "tags": "[]\n[]\nbetween\n",  # what had the tag is there, and empty
             "temporary": "[]\nDone.\n",
         },
-        shows={"button": r"google\.colab\.kernel\.invokeFunction"},
+        displays={"button": r"google\.colab\.kernel\.invokeFunction"},
     ),
     Case(
         "tabs_and_grid",
-        says={
+        texts={
             "tabs": "Tab(children=(Output(), Output(), Output()), selected_index=0, titles=('train', 'test', 'log'))\n",
             "grid": like(r"VBox\(children=\(HTML\(value='<style>\.ownlab-grid-[^\n]*\n"),
             "made": like(r"VBox\(children=\(HTML\(value='<style>\.ownlab-grid-[^\n]*\n"),
@@ -59,7 +59,7 @@ CASES = (
     ),
     Case(
         "data_table",
-        says={
+        texts={
             "frames": "Writing frames.py\n",
             "show": like(".+\n"),
             "many": like(
@@ -68,7 +68,7 @@ CASES = (
             "default": like(r"Warning: total number of columns \(2\) exceeds max_columns \(1\)\. .+\n"),
             "markup": "'SELECT 1'\n",
         },
-        shows={
+        displays={
             "show": r'"city","people"\], \[\["Berlin",3700000\],\["\\u0141\\u00f3d\\u017a",670000\],\["\\u003c/script>",0\]\], 2\)</script>',
             "many": r'\["index","n"\], \[\[0,0\],\[1,1\],\[2,2\]\], 25\)',
             "default": r'\["index","city"\], \[\[0,"Berlin"\]',
@@ -76,7 +76,7 @@ CASES = (
     ),
     Case(
         "plots",
-        says={
+        texts={
             # matplotlib's, where it is installed
             "plot": like("<Figure size 200x100 with 1 Axes>\n|<IPython.core.display.SVG object>\n"),
             "image": "<IPython.core.display.Image object>\n",
@@ -84,7 +84,7 @@ CASES = (
             "imshow": like("(No module named 'cv2'\n)?"),
             "rich": "<IPython.core.display.Markdown object>\n<IPython.core.display.Math object>\n" + HTML,
         },
-        shows={
+        displays={
             "plot": r"image/png:\niVBORw0KGgo|image/svg\+xml:\n<svg",
             "image": r"image/png:\niVBORw0KGgo",
             "audio": "data:audio/[^;]*wav;base64,UklGR",
@@ -93,7 +93,7 @@ CASES = (
     ),
     Case(
         "progress_bars",
-        says={
+        texts={
             "tqdm": like(r"plain: 100%\|[^\n]*50/50 .*1225\n\s*"),
             "auto": like(r"widget: [^\n]*0/3 [^\n]*\n"),
             "notebook": like(r"[^\n]*0/3 [^\n]*\n6\n"),
@@ -107,7 +107,7 @@ CASES = (
     ),
     Case(
         "long_outputs",
-        says={
+        texts={
             "lines": "".join(f"line {number}\n" for number in range(5000)),
             "wide": "x" * 100_000 + "\n",
             "colours": "\x1b[1;31mred\x1b[0m and plain\n",

@@ -9,7 +9,7 @@ __all__ = ["CASES"]
 CASES = (
     Case(
         "shell_cell",
-        says={
+        texts={
             "shell": "in /content as shell\nline 1\nline 2\nline 3\nto stderr\n",
             "tty": "a terminal of 80 columns\n",
             "asks": "no answer\nanswer=<>\n",
@@ -25,7 +25,7 @@ CASES = (
     ),
     Case(
         "shell_variables",
-        says={
+        texts={
             "ls": "SList ['a.txt', 'b.txt', 'c.txt'] True\nTrue\n",
             "grep": "(['a.txt'], 'a.txt b.txt c.txt', ['a.txt', 'b.txt', 'c.txt'])\n",
             "expand": "hello world 42 HELLO WORLD\n",
@@ -48,7 +48,7 @@ CASES = (
     Case(
         "leading_comments",
         parameters=("amount=5",),
-        says={
+        texts={
             "captured": "'not to be seen\\nnor this\\n' 5\n",
             "time": like(TIMES),
             "writefile": "Writing note.txt\n",
@@ -60,11 +60,11 @@ CASES = (
             "latex": "<IPython.core.display.Latex object>\n",
             "stderr": "seen\n",
         },
-        shows={"html": "<b>bold</b>", "latex": r"\$x\^2\$"},
+        displays={"html": "<b>bold</b>", "latex": r"\$x\^2\$"},
     ),
     Case(
         "cd_writefile_run",
-        says={
+        texts={
             "cd": "/content/project\n",
             "pwd": "/content/project\n/content/project\n",
             "cd_shell": "/tmp\n/content/project\n",
@@ -84,11 +84,11 @@ CASES = (
     ),
     Case(
         "pip_local",
-        says={
+        texts={
             "install": "Note: you may need to restart the kernel to use updated packages.\n",
             "use": "('0.1', 9)\n",
             "upgrade": like(
-                r"\nWARNING: tinyshapes was imported in this runtime before.*\nRestart the runtime [^\n]*\n"
+                r"\nWARNING: This runtime still uses the old version of: tinyshapes\.\nRestart the runtime [^\n]*\n"
             ),
             "still": "'0.1'\n",
             "other_process": "0.2\n",
@@ -97,7 +97,7 @@ CASES = (
     ),
     Case(
         "input_headless",
-        says={
+        texts={
             "ask": "StdinNotImplementedError\n",
             "password": "StdinNotImplementedError\n",
             "unattended": like(r"StdinNotImplementedError: [^\n]+\n"),
@@ -108,7 +108,7 @@ CASES = (
     ),
     Case(
         "threads",
-        says={
+        texts={
             "thread": "worker 0\nworker 1\nworker 2\n",
             "pool": "[1, 2, 3, 4, 5]\n",
             "processes": "[6, 24, 120]\n",

@@ -1,8 +1,8 @@
-"""All of them, and the secrets that are kept meanwhile."""
+"""All cases, and the secrets that are set for them."""
 
 from __future__ import annotations
 
-from tests_colab.cases import ends, files, libraries, outputs, surroundings, syntax
+from tests_colab.cases import environment, failures, files, libraries, outputs, syntax
 from tests_colab.cases.case import Case
 
 __all__ = ["CASES", "SECRETS"]
@@ -12,8 +12,8 @@ CASES: tuple[Case, ...] = (
     *files.CASES,
     *outputs.CASES,
     *syntax.CASES,
-    *surroundings.CASES,
-    *ends.CASES,
+    *environment.CASES,
+    *failures.CASES,
 )
 
 # Name -> value, and the notebooks to which it is granted.

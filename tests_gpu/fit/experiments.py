@@ -1,8 +1,8 @@
-"""Each configuration predicted with all cards hidden, measured on the card, and run again with the prediction as its cap.
+"""Predicts each configuration with all cards hidden, measures it on the card, and runs it again with the prediction as a limit.
 
-`python tests_gpu/fit/experiments.py OUT.json [NAME…]`, with src/ on the path, does it by hand; without a card it predicts only.
-OWNLAB_FIT_PART=predict or =measure does one half. What is measured alone is judged by the predictions that are kept beside this
-file, which another torch made; where both are there, they are compared, too. `experiments.py --keep` makes the kept ones anew.
+`python tests_gpu/fit/experiments.py OUT.json [NAME…]`, with src/ on the path, does it by hand; without a card it only predicts.
+OWNLAB_FIT_PART=predict or =measure does one half. Measurements alone are compared with the predictions stored beside this file,
+which another torch made; if both are there, they are compared, too. `experiments.py --keep` rewrites the stored predictions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a disk gives, past the page cache: a file of our own, direct I/O, one pass in order and single pages at random.
+"""Tests of a disk without the page cache: an unnamed file, direct I/O, sequential and random reads.
 
-The file has no name, so nothing of it stays, however we end. What lies below direct
-I/O is not ours to switch off: the drive's own memory, the host's cache under a virtual disk, a file server's.
+The file has no name, so nothing remains of it, however the process ends. Caches below direct I/O cannot be switched
+off: the memory of the drive, the cache of the host under a virtual disk, the cache of a file server.
 """
 
 import contextlib
@@ -13,23 +13,23 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import List, NamedTuple, Optional, Tuple
 
-from ownlab_guest.bench.device import Place, lines
-from ownlab_guest.bench.timing import Outcome, Skipped, percentiles, sliced, thinned
+from ownlab_guest.bench.device import Device, read_lines
+from ownlab_guest.bench.timing import Outcome, Skipped, percentiles, reduce_values, slice_times
 
 MIB = 1 << 20
 BLOCK, PAGE = 4 * MIB, 4096
-# Never more than this share of what is free.
+# At most this share of the free space.
 SHARE_OF_FREE = 0.1
 LEAST_BYTES = 64 * MIB
 IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "lustre", "ceph", "glusterfs", "beegfs", "fuse")
 DIRECT, UNNAMED = getattr(os, "O_DIRECT", 0), getattr(os, "O_TMPFILE", 0)
-# By which file systems say that they have not what is asked for (EISDIR: before Linux 3.11).
-REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR)
+# The errors of file systems without such files (EISDIR: before Linux 3.11).
+UNSUPPORTED_ERRORS = (errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR)
 
 
-class File(NamedTuple):
-    """Open, written, and without a name."""
+class TestFile(NamedTuple):
+    """An open, written file without a name."""
 
     descriptor: int
     bytes: int
@@ -39,57 +39,57 @@ class File(NamedTuple):
 
 
 class Disk:
-    """The tests of one disk share one file, which the first of them writes."""
+    """The tests of one disk. They share one file, which the first of them writes."""
 
     def __init__(self, mib: int) -> None:
         self.mib = mib
-        self._file: Optional[File] = None
+        self._file: Optional[TestFile] = None
 
-    def file(self, place: Place, seconds: float) -> File:
-        """Written once. Its descriptor is open until the process ends."""
+    def file(self, device: Device, seconds: float) -> TestFile:
+        """Return the file; write it at the first call. It stays open until the process ends."""
         if self._file is None:
-            self._file = own_file(place.request.folder, self.mib, seconds)
+            self._file = create_file(device.request.folder, self.mib, seconds)
         return self._file
 
-    def write(self, place: Place, seconds: float) -> Outcome:
-        """In order, in blocks of 4 MiB, each until the disk has it. Short: many drives are slower after some GiB."""
-        file = self.file(place, seconds)
-        return Outcome(thinned(file.written), float(BLOCK), note=file.note, shape={"bytes": file.bytes})
+    def write(self, device: Device, seconds: float) -> Outcome:
+        """Write blocks of 4 MiB in order, each synced. A short test: many drives are slower after some GiB."""
+        file = self.file(device, seconds)
+        return Outcome(reduce_values(file.written), float(BLOCK), note=file.note, shape={"bytes": file.bytes})
 
-    def sequential(self, place: Place, seconds: float) -> Outcome:
-        """Blocks of 4 MiB in their order, through the file and again while there is time."""
-        file = self.file(place, seconds)
+    def read_sequential(self, device: Device, seconds: float) -> Outcome:
+        """Read blocks of 4 MiB in order, repeatedly while there is time."""
+        file = self.file(device, seconds)
         taken: List[float] = []
         deadline = time.perf_counter() + seconds
         with mmap.mmap(-1, BLOCK) as buffer:
             while len(taken) < 5 or time.perf_counter() < deadline:
                 offset = len(taken) * BLOCK % file.bytes
                 if not file.direct and offset == 0:
-                    _forget(file)
+                    _drop_cache(file)
                 taken.append(_read(file.descriptor, buffer, offset))
-        return Outcome(thinned(taken), float(BLOCK), note=file.note, shape={"bytes": file.bytes})
+        return Outcome(reduce_values(taken), float(BLOCK), note=file.note, shape={"bytes": file.bytes})
 
-    def at_random(self, place: Place, seconds: float, depth: int) -> Outcome:
-        """Pages of 4 KiB anywhere in the file; `depth` of them asked for at once, by so many threads."""
-        file = self.file(place, seconds)
+    def read_random(self, device: Device, seconds: float, depth: int) -> Outcome:
+        """Read random pages of 4 KiB, `depth` at a time, with as many threads."""
+        file = self.file(device, seconds)
         if not file.direct:
-            _forget(file)
+            _drop_cache(file)
         began = time.perf_counter()
         with ThreadPoolExecutor(depth) as threads:
-            each = list(threads.map(lambda seed: _pages(file, seed, depth, began + seconds), range(depth)))
-        taken = [one for part in each for one, _ in part]
-        moments = [one for part in each for _, one in part]
+            by_thread = list(threads.map(lambda seed: _read_pages(file, seed, depth, began + seconds), range(depth)))
+        taken = [seconds for pages in by_thread for seconds, _ in pages]
+        moments = [moment for pages in by_thread for _, moment in pages]
         shape = {"bytes": file.bytes, "depth": depth}
         if depth == 1:
-            return Outcome(thinned(taken), 1.0, percentiles(taken), note=file.note, shape=shape)
-        note = "; ".join(filter(None, [file.note, "threads of Python, which may be slower than the disk"]))
-        rate = sliced(moments, began)
+            return Outcome(reduce_values(taken), 1.0, percentiles(taken), note=file.note, shape=shape)
+        note = "; ".join(filter(None, [file.note, "Python threads, which may be slower than the disk"]))
+        rate = slice_times(moments, began)
         return Outcome(rate, 1.0, percentiles(taken), note=note, shape=shape)
 
 
-def _pages(file: File, seed: int, depth: int, deadline: float) -> List[Tuple[float, float]]:
-    """Seconds of each page, and when it was there; no page twice, since what was read once may be in some cache."""
-    generator = random.Random(seed)  # noqa: S311  # no secret
+def _read_pages(file: TestFile, seed: int, depth: int, deadline: float) -> List[Tuple[float, float]]:
+    """Return the seconds of each page and when it arrived. No page is read twice, because it may be cached then."""
+    generator = random.Random(seed)  # noqa: S311  # not for secrets
     mine = range(seed, file.bytes // PAGE, depth)
     order = generator.sample(mine, min(len(mine), 200_000))
     taken: List[Tuple[float, float]] = []
@@ -111,15 +111,15 @@ def _read(descriptor: int, buffer: mmap.mmap, offset: int) -> float:
     return taken
 
 
-def own_file(folder: str, mib: int, seconds: float) -> File:
-    """Random bytes, so that nothing on the way can compress them. Writing stops when time is up."""
+def create_file(folder: str, mib: int, seconds: float) -> TestFile:
+    """Create the file with random bytes, which cannot be compressed. Writing stops when time is up."""
     folder = os.path.abspath(folder or ".")
     kind = file_system(folder)
     if kind in IN_MEMORY:
-        raise Skipped("cache-cannot-be-avoided", f"{folder} is in memory ({kind}), on no disk")
+        raise Skipped("cache-cannot-be-avoided", f"{folder} is in memory ({kind}), not on a disk")
     if not (hasattr(os, "preadv") and hasattr(os, "posix_fadvise")):  # macOS, Windows
-        raise Skipped("unsupported", "this system has no reads past its cache that Python could ask for")
-    size = _affordable(folder, mib * MIB)
+        raise Skipped("unsupported", "on this system Python cannot read without the cache")
+    size = _limit_size(folder, mib * MIB)
     try:
         descriptor, direct = _open(folder)
     except OSError as exc:
@@ -130,46 +130,46 @@ def own_file(folder: str, mib: int, seconds: float) -> File:
         os.close(descriptor)
         reason = "no-space" if exc.errno in (errno.ENOSPC, errno.EDQUOT) else "failed"
         raise Skipped(reason, f"{folder}: {exc.strerror}") from exc
-    return File(descriptor, len(written) * BLOCK, direct, written, _note(kind, direct))
+    return TestFile(descriptor, len(written) * BLOCK, direct, written, _note(kind, direct))
 
 
 def _open(folder: str) -> Tuple[int, bool]:
-    """For direct I/O, if the file system has that; and a file that never has a name, if it has those."""
+    """Open with direct I/O and without a name, as far as the file system supports them."""
     for flags in (DIRECT, 0):
-        for opened in (_unnamed, _unlinked) if UNNAMED else (_unlinked,):
-            with contextlib.suppress(Refused):
-                return opened(folder, os.O_RDWR | flags), bool(flags)
-    raise Refused(errno.EINVAL, os.strerror(errno.EINVAL))
+        for open_file in (_open_unnamed, _open_unlinked) if UNNAMED else (_open_unlinked,):
+            with contextlib.suppress(Unsupported):
+                return open_file(folder, os.O_RDWR | flags), bool(flags)
+    raise Unsupported(errno.EINVAL, os.strerror(errno.EINVAL))
 
 
-class Refused(OSError):
-    """The file system has no such files."""
+class Unsupported(OSError):
+    """The file system does not support this kind of file."""
 
 
-def _opened(path: str, flags: int) -> int:
+def _open_path(path: str, flags: int) -> int:
     try:
         return os.open(path, flags, 0o600)
     except OSError as exc:
-        if exc.errno in REFUSALS:
-            raise Refused(exc.errno, exc.strerror) from exc
+        if exc.errno in UNSUPPORTED_ERRORS:
+            raise Unsupported(exc.errno, exc.strerror) from exc
         raise
 
 
-def _unnamed(folder: str, flags: int) -> int:
-    return _opened(folder, flags | UNNAMED)
+def _open_unnamed(folder: str, flags: int) -> int:
+    return _open_path(folder, flags | UNNAMED)
 
 
-def _unlinked(folder: str, flags: int) -> int:
+def _open_unlinked(folder: str, flags: int) -> int:
     path = os.path.join(folder, f".ownlab-bench-{os.getpid()}-{random.getrandbits(32):08x}")
     try:
-        return _opened(path, flags | os.O_CREAT | os.O_EXCL)
+        return _open_path(path, flags | os.O_CREAT | os.O_EXCL)
     finally:
-        with contextlib.suppress(FileNotFoundError):  # some systems make it, and refuse all the same
+        with contextlib.suppress(FileNotFoundError):  # some systems create it, but then fail
             os.unlink(path)
 
 
 def _fill(descriptor: int, size: int, seconds: float) -> List[float]:
-    """Seconds that each block took; at least LEAST_BYTES of them."""
+    """Write the file, at least LEAST_BYTES; return the seconds of each block."""
     taken: List[float] = []
     deadline = time.perf_counter() + seconds
     with mmap.mmap(-1, BLOCK) as buffer:
@@ -186,20 +186,20 @@ def _fill(descriptor: int, size: int, seconds: float) -> List[float]:
     return taken
 
 
-def _forget(file: File) -> None:
-    """Without direct I/O: ask the system to drop its pages, and see whether it did."""
+def _drop_cache(file: TestFile) -> None:
+    """Without direct I/O: drop the cached pages, and check that they are gone."""
     os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     try:
-        kept = is_cached(file.descriptor, file.bytes // 2 // PAGE * PAGE)
+        cached = is_cached(file.descriptor, file.bytes // 2 // PAGE * PAGE)
     except OSError as exc:
-        raise Skipped("cache-cannot-be-avoided", f"nobody can say what is cached: {exc.strerror}") from exc
-    if kept:
-        words = "this file system refuses direct I/O, and keeps what it was asked to drop"
-        raise Skipped("cache-cannot-be-avoided", words)
+        raise Skipped("cache-cannot-be-avoided", f"the system cannot tell what is cached: {exc.strerror}") from exc
+    if cached:
+        message = "this file system has no direct I/O, and keeps pages in its cache"
+        raise Skipped("cache-cannot-be-avoided", message)
 
 
 def is_cached(descriptor: int, offset: int) -> bool:
-    """Whether this page can be had without waiting for the disk. Asking brings it into no cache."""
+    """Whether this page can be read without waiting for the disk. The check does not cache it."""
     with mmap.mmap(-1, PAGE) as buffer:
         try:
             os.preadv(descriptor, [buffer], offset, os.RWF_NOWAIT)
@@ -208,8 +208,8 @@ def is_cached(descriptor: int, offset: int) -> bool:
     return True
 
 
-def _affordable(folder: str, size: int) -> int:
-    """Whole blocks, of at most SHARE_OF_FREE of what is free."""
+def _limit_size(folder: str, size: int) -> int:
+    """Return the size in whole blocks, at most SHARE_OF_FREE of the free space."""
     try:
         left = os.statvfs(folder)
     except OSError as exc:
@@ -217,25 +217,25 @@ def _affordable(folder: str, size: int) -> int:
     free = left.f_bavail * left.f_frsize
     most = min(size, int(free * SHARE_OF_FREE))
     if most < LEAST_BYTES:
-        raise Skipped("no-space", f"{folder} has {free // MIB} MiB free; ten times {LEAST_BYTES // MIB} MiB are wanted")
+        raise Skipped("no-space", f"{folder} has {free // MIB} MiB free; {10 * LEAST_BYTES // MIB} MiB are needed")
     return most // BLOCK * BLOCK
 
 
 def file_system(folder: str) -> Optional[str]:
-    """Its type: that of the longest mount point above the folder."""
-    folder, found = os.path.realpath(folder), ("", "")
-    for line in lines("/proc/self/mountinfo"):
+    """Return the type of the file system: that of the longest mount point above the folder."""
+    folder, longest = os.path.realpath(folder), ("", "")
+    for line in read_lines("/proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
         point = before.split()[4].replace("\\040", " ")
-        if (folder + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(found[0]):
-            found = point, after.split()[0]
-    return found[1] or None
+        if (folder + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(longest[0]):
+            longest = point, after.split()[0]
+    return longest[1] or None
 
 
 def _note(kind: Optional[str], direct: bool) -> str:
-    said = [] if direct else ["no direct I/O here: the system was asked to drop its pages instead"]
+    notes = [] if direct else ["no direct I/O here: the cached pages were dropped instead"]
     if kind is not None and kind.partition(".")[0] in ELSEWHERE:
-        said.append(f"{kind}: whoever serves it may have it in memory")
-    elif any(line.startswith("flags") and " hypervisor" in line for line in lines("/proc/cpuinfo")):
-        said.append("a virtual machine: its host may have the file in memory")
-    return "; ".join(said)
+        notes.append(f"{kind}: the file server may have it in memory")
+    elif any(line.startswith("flags") and " hypervisor" in line for line in read_lines("/proc/cpuinfo")):
+        notes.append("a virtual machine: its host may have the file in memory")
+    return "; ".join(notes)

@@ -1,106 +1,106 @@
-"""Steps of training, and inference, of two models that everybody knows. Their data lies on the device: no loader is timed."""
+"""Training steps and inference of two well-known models, and single layers. Data is on the device: no loader is timed."""
 
 import contextlib
 from typing import Any, Callable, ContextManager, Tuple
 
-from ownlab_guest.bench.device import Place
-from ownlab_guest.bench.timing import Outcome, percentiles, thinned
+from ownlab_guest.bench.device import Device
+from ownlab_guest.bench.timing import Outcome, percentiles, reduce_values
 from ownlab_guest.bench.torch_operations import TYPES
 
 SIDE = 224
 
 
-def train_resnet50(place: Place, seconds: float, dtype: str, batch: int) -> Outcome:
-    """SGD with momentum; autocast where the type is short; channels last."""
+def train_resnet50(device: Device, seconds: float, dtype: str, batch: int) -> Outcome:
+    """Train with SGD and momentum; autocast for 16-bit types; channels last."""
     from ownlab_guest.bench import models
 
-    torch = place.torch
-    place.need(batch * (200 << 20) + (1 << 30))
-    model = _built(place, models.resnet50).to(memory_format=torch.channels_last)
-    images = _images(place, batch, torch.float32)
-    labels = torch.randint(0, 1000, (batch,), device=place.device)
+    torch = device.torch
+    device.require_memory(batch * (200 << 20) + (1 << 30))
+    model = _build(device, models.resnet50).to(memory_format=torch.channels_last)
+    images = _images(device, batch, torch.float32)
+    labels = torch.randint(0, 1000, (batch,), device=device.name)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    step = _step(place, dtype, optimizer, lambda: torch.nn.functional.cross_entropy(model(images), labels))
-    return place.time(step, seconds, float(batch), flops=models.resnet50_training_flops(batch))
+    step = _step(device, dtype, optimizer, lambda: torch.nn.functional.cross_entropy(model(images), labels))
+    return device.time(step, seconds, float(batch), flops=models.resnet50_training_flops(batch))
 
 
-def train_gpt2(place: Place, seconds: float, dtype: str, batch: int, length: int) -> Outcome:
-    """AdamW, as one kernel on a card; autocast where the type is short."""
+def train_gpt2(device: Device, seconds: float, dtype: str, batch: int, length: int) -> Outcome:
+    """Train with AdamW, fused on a card; autocast for 16-bit types."""
     from ownlab_guest.bench import models
 
-    torch = place.torch
-    place.need(batch * length * (2 << 20) + (5 << 29))  # 16 bytes a parameter, and what is on the way
-    model = _built(place, models.GPT2)
-    tokens = torch.randint(0, models.VOCABULARY, (batch, length + 1), device=place.device)
-    fused = {"fused": True} if place.on_card and _is_two(torch) else {}
+    torch = device.torch
+    device.require_memory(batch * length * (2 << 20) + (5 << 29))  # 16 bytes per parameter, and activations
+    model = _build(device, models.GPT2)
+    tokens = torch.randint(0, models.VOCABULARY, (batch, length + 1), device=device.name)
+    fused = {"fused": True} if device.on_card and _is_torch_2(torch) else {}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, **fused)
 
     def loss() -> Any:
-        said = model(tokens[:, :-1])
-        return torch.nn.functional.cross_entropy(said.flatten(0, 1), tokens[:, 1:].flatten())
+        logits = model(tokens[:, :-1])
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
-    step = _step(place, dtype, optimizer, loss)
-    return place.time(step, seconds, float(batch * length), flops=3 * models.gpt2_forward_flops(batch, length))
+    step = _step(device, dtype, optimizer, loss)
+    return device.time(step, seconds, float(batch * length), flops=3 * models.gpt2_forward_flops(batch, length))
 
 
-def infer_resnet50(place: Place, seconds: float, dtype: str, batch: int) -> Outcome:
-    """Each batch waited for, as a service sees it."""
+def infer_resnet50(device: Device, seconds: float, dtype: str, batch: int) -> Outcome:
+    """Wait for each batch, as a service does."""
     from ownlab_guest.bench import models
 
-    torch = place.torch
-    place.need(batch * (100 << 20) + (1 << 29))
-    _choose_kernels(place, dtype)
+    torch = device.torch
+    device.require_memory(batch * (100 << 20) + (1 << 29))
+    _choose_kernels(device, dtype)
     kind = getattr(torch, TYPES[dtype])
-    model = _built(place, models.resnet50).eval().to(dtype=kind, memory_format=torch.channels_last)
-    images = _images(place, batch, kind)
-    return _inferred(place, seconds, model, images, batch, batch * models.RESNET_FORWARD_FLOPS)
+    model = _build(device, models.resnet50).eval().to(dtype=kind, memory_format=torch.channels_last)
+    images = _images(device, batch, kind)
+    return _infer(device, seconds, model, images, batch, batch * models.RESNET_FORWARD_FLOPS)
 
 
-def infer_gpt2(place: Place, seconds: float, dtype: str, batch: int, length: int) -> Outcome:
-    """All tokens of a text at once (the reading of a prompt, not the writing of an answer)."""
+def infer_gpt2(device: Device, seconds: float, dtype: str, batch: int, length: int) -> Outcome:
+    """Process all tokens of a text at once (reading a prompt, not generating text)."""
     from ownlab_guest.bench import models
 
-    torch = place.torch
-    place.need(batch * length * (1 << 20) + (1 << 30))
-    _choose_kernels(place, dtype)
-    model = _built(place, models.GPT2).eval().to(dtype=getattr(torch, TYPES[dtype]))
-    tokens = torch.randint(0, models.VOCABULARY, (batch, length), device=place.device)
-    return _inferred(place, seconds, model, tokens, batch * length, models.gpt2_forward_flops(batch, length))
+    torch = device.torch
+    device.require_memory(batch * length * (1 << 20) + (1 << 30))
+    _choose_kernels(device, dtype)
+    model = _build(device, models.GPT2).eval().to(dtype=getattr(torch, TYPES[dtype]))
+    tokens = torch.randint(0, models.VOCABULARY, (batch, length), device=device.name)
+    return _infer(device, seconds, model, tokens, batch * length, models.gpt2_forward_flops(batch, length))
 
 
-def _built(place: Place, make: Callable[[], Any]) -> Any:
-    """On the device from the first: a card draws its weights in no time, a CPU in seconds."""
-    torch = place.torch
-    if not _is_two(torch):
-        return make().to(place.device)
-    with torch.device(place.device):
+def _build(device: Device, make: Callable[[], Any]) -> Any:
+    """Create the model on the device: a card generates weights at once, a CPU in seconds."""
+    torch = device.torch
+    if not _is_torch_2(torch):
+        return make().to(device.name)
+    with torch.device(device.name):
         return make()
 
 
-def _is_two(torch: Any) -> bool:
+def _is_torch_2(torch: Any) -> bool:
     """Whether it is torch 2.0 or later."""
     return hasattr(torch, "set_default_device")
 
 
-def _inferred(place: Place, seconds: float, model: Any, given: Any, work: int, flops: float) -> Outcome:
+def _infer(device: Device, seconds: float, model: Any, inputs: Any, work: int, flops: float) -> Outcome:
     def step(number: int) -> None:
-        # Not inference_mode around all of it: the clocks' own tensors would be of its kind.
-        with place.torch.no_grad():
-            model(given)
+        # Not inference_mode around everything: it would affect the tensors of the clock.
+        with device.torch.no_grad():
+            model(inputs)
 
-    taken, before, after = place.time_each(step, seconds)
-    return Outcome(thinned(taken), float(work), percentiles(taken), float(flops), before, after)
+    taken, before, after = device.time_each(step, seconds)
+    return Outcome(reduce_values(taken), float(work), percentiles(taken), float(flops), before, after)
 
 
-def _step(place: Place, dtype: str, optimizer: Any, loss: Callable[[], Any]) -> Callable[[int], None]:
-    """Forward, backward, update; gradients of fp16 are scaled, as everybody must."""
-    _choose_kernels(place, dtype)
-    torch = place.torch
-    scaler = _scaler(torch) if dtype == "fp16" and place.on_card else None
+def _step(device: Device, dtype: str, optimizer: Any, loss: Callable[[], Any]) -> Callable[[int], None]:
+    """Return a step: forward, backward, update; fp16 gradients are scaled."""
+    _choose_kernels(device, dtype)
+    torch = device.torch
+    scaler = _scaler(torch) if dtype == "fp16" and device.on_card else None
 
     def step(number: int) -> None:
         optimizer.zero_grad(set_to_none=True)
-        with _autocast(place, dtype):
+        with _autocast(device, dtype):
             value = loss()
         if scaler is None:
             value.backward()
@@ -114,69 +114,71 @@ def _step(place: Place, dtype: str, optimizer: Any, loss: Callable[[], Any]) -> 
 
 
 def _scaler(torch: Any) -> Any:
-    """Of fp16's gradients. It begins low, so that no step is left out while it looks for the greatest that does."""
+    """Return the scaler for fp16 gradients. It starts low, so that no step is skipped while it adapts."""
     if hasattr(torch.amp, "GradScaler"):  # since torch 2.3
         return torch.amp.GradScaler("cuda", init_scale=128.0)
     return torch.cuda.amp.GradScaler(init_scale=128.0)
 
 
-def _autocast(place: Place, dtype: str) -> ContextManager[Any]:
+def _autocast(device: Device, dtype: str) -> ContextManager[Any]:
     if dtype not in ("bf16", "fp16"):
         return contextlib.nullcontext()
-    torch = place.torch
-    context: ContextManager[Any] = torch.autocast(place.device.partition(":")[0], getattr(torch, TYPES[dtype]))
+    torch = device.torch
+    context: ContextManager[Any] = torch.autocast(device.name.partition(":")[0], getattr(torch, TYPES[dtype]))
     return context
 
 
-def _choose_kernels(place: Place, dtype: str) -> None:
-    """cuDNN's own choice, as it is unless somebody asks for trials: on an H200 these took 17 s for ResNet-50, and won nothing."""
-    torch = place.torch
+def _choose_kernels(device: Device, dtype: str) -> None:
+    """Use cuDNN's default choice: on an H200, benchmarking took 17 s for ResNet-50 and gained nothing."""
+    torch = device.torch
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
 
 
-def _images(place: Place, batch: int, kind: Any) -> Any:
-    torch = place.torch
-    images = torch.randn(batch, 3, SIDE, SIDE, device=place.device)
+def _images(device: Device, batch: int, kind: Any) -> Any:
+    torch = device.torch
+    images = torch.randn(batch, 3, SIDE, SIDE, device=device.name)
     return images.to(kind).contiguous(memory_format=torch.channels_last)
 
 
-def convolution(place: Place, seconds: float, dtype: str, batch: int, channels: int, side: int, train: bool) -> Outcome:
-    """3×3, channels last; with its gradients for input and weights, or without."""
-    torch = place.torch
-    _choose_kernels(place, dtype)
+def convolution(
+    device: Device, seconds: float, dtype: str, batch: int, channels: int, side: int, train: bool
+) -> Outcome:
+    """Run a 3×3 convolution, channels last, with or without gradients for input and weights."""
+    torch = device.torch
+    _choose_kernels(device, dtype)
     kind = getattr(torch, TYPES[dtype])
     shape = (batch, channels, side, side)
-    given = torch.randn(*shape, device=place.device).to(kind).contiguous(memory_format=torch.channels_last)
-    weight = torch.randn(channels, channels, 3, 3, device=place.device).mul_(0.02).to(kind)
+    inputs = torch.randn(*shape, device=device.name).to(kind).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(channels, channels, 3, 3, device=device.name).mul_(0.02).to(kind)
     weight = weight.contiguous(memory_format=torch.channels_last)
     work = 2.0 * batch * channels * channels * side * side * 9
     return _layer(
-        place, seconds, lambda x, w: torch.nn.functional.conv2d(x, w, padding=1), (given, weight), work, train
+        device, seconds, lambda x, w: torch.nn.functional.conv2d(x, w, padding=1), (inputs, weight), work, train
     )
 
 
-def attention(place: Place, seconds: float, dtype: str, batch: int, heads: int, length: int, train: bool) -> Outcome:
-    """Every token sees every other; 64 numbers a head. What a kernel computes twice to save memory counts once."""
-    torch = place.torch
-    _choose_kernels(place, dtype)
+def attention(device: Device, seconds: float, dtype: str, batch: int, heads: int, length: int, train: bool) -> Outcome:
+    """Run full attention with 64 values per head. Recomputation that saves memory counts once."""
+    torch = device.torch
+    _choose_kernels(device, dtype)
     kind = getattr(torch, TYPES[dtype])
-    given = tuple(torch.randn(batch, heads, length, 64, device=place.device).to(kind) for _ in range(3))
+    inputs = tuple(torch.randn(batch, heads, length, 64, device=device.name).to(kind) for _ in range(3))
     work = 4.0 * batch * heads * length * length * 64
-    return _layer(place, seconds, torch.nn.functional.scaled_dot_product_attention, given, work, train)
+    return _layer(device, seconds, torch.nn.functional.scaled_dot_product_attention, inputs, work, train)
 
 
 def _layer(
-    place: Place, seconds: float, layer: Callable[..., Any], given: Tuple[Any, ...], work: float, train: bool
+    device: Device, seconds: float, layer: Callable[..., Any], inputs: Tuple[Any, ...], work: float, train: bool
 ) -> Outcome:
-    torch = place.torch
+    torch = device.torch
     if not train:
-        return place.time(lambda number: layer(*given), seconds, work)
-    for one in given:
-        one.requires_grad_()
-    gradient = torch.randn_like(layer(*given).detach())
+        return device.time(lambda number: layer(*inputs), seconds, work)
+    for tensor in inputs:
+        tensor.requires_grad_()
+    gradient = torch.randn_like(layer(*inputs).detach())
 
     def step(number: int) -> None:
-        torch.autograd.grad(layer(*given), given, gradient)
+        torch.autograd.grad(layer(*inputs), inputs, gradient)
 
-    return place.time(step, seconds, 3 * work)
+    return device.time(step, seconds, 3 * work)

@@ -1,4 +1,4 @@
-"""What is asked: how long to measure, what, and where."""
+"""The request: what to measure, on which device, and for how long."""
 
 import json
 import sys
@@ -21,39 +21,39 @@ BUDGET_SECONDS = {"quick": 25.0, "default": 150.0, "full": 900.0}
 
 
 class Request(NamedTuple):
-    """One run."""
+    """The request for one run."""
 
     profile: str = "default"
     groups: Optional[Tuple[str, ...]] = None  # None: all
     device: Optional[str] = None  # None: the first card, else the CPU
-    folder: str = ""  # for the disk's own file; "": the present folder
+    folder: str = ""  # for the file of the disk test; "": the current folder
     budget_seconds: Optional[float] = None
-    memory_bytes: Optional[int] = None  # of the card, at most
+    memory_bytes: Optional[int] = None  # maximum on the card
 
     @property
     def seconds(self) -> float:
-        """How long the whole may take."""
+        """Time for all tests together."""
         return BUDGET_SECONDS[self.profile] if self.budget_seconds is None else self.budget_seconds
 
     def wants(self, group: str) -> bool:
-        """Whether this group is to be measured."""
+        """Whether this group is requested."""
         return self.groups is None or group in self.groups
 
 
 def read(path: str) -> Request:
-    """The request that the host wrote: a file, or "-" for stdin. Raises ValueError where it is none."""
+    """Read the request from a file, or from stdin for "-". Raises ValueError if it is invalid."""
     if path == "-":
-        said: Dict[str, Any] = json.load(sys.stdin)
+        content: Dict[str, Any] = json.load(sys.stdin)
     else:
         with open(path, encoding="utf-8") as file:
-            said = json.load(file)
-    if said.get("groups") is not None:
-        said["groups"] = tuple(said["groups"])
-    if unknown := sorted(set(said) - set(Request._fields)):
-        raise ValueError(f"the request has fields that nobody knows: {', '.join(unknown)}")
-    request = Request(**said)
+            content = json.load(file)
+    if content.get("groups") is not None:
+        content["groups"] = tuple(content["groups"])
+    if unknown := sorted(set(content) - set(Request._fields)):
+        raise ValueError(f"unknown fields in the request: {', '.join(unknown)}")
+    request = Request(**content)
     if request.profile not in BUDGET_SECONDS:
-        raise ValueError(f"no profile is called {request.profile}; there are {', '.join(BUDGET_SECONDS)}")
+        raise ValueError(f"unknown profile {request.profile}; the profiles are {', '.join(BUDGET_SECONDS)}")
     if unknown := sorted(set(request.groups or ()) - set(GROUPS)):
-        raise ValueError(f"no group is called {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+        raise ValueError(f"unknown groups {', '.join(unknown)}; the groups are {', '.join(GROUPS)}")
     return request

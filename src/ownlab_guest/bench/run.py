@@ -1,4 +1,4 @@
-"""Measures one thing after another: `launch.py bench.run REQUEST.json`; one event a line, as soon as it is known."""
+"""The entry point, `launch.py bench.run REQUEST.json`: runs the tests and prints one event per line."""
 
 import gc
 import signal
@@ -6,78 +6,78 @@ import time
 import warnings
 from typing import Any, Dict, Iterator, List
 
-from ownlab_guest.bench import device as places
-from ownlab_guest.bench.plan import Test, missing_of, tests_of
+from ownlab_guest.bench.device import Device, find_device
+from ownlab_guest.bench.plan import Test, missing_groups, plan_tests
 from ownlab_guest.bench.request import read
 from ownlab_guest.bench.timing import Outcome, Skipped
 
 Event = Dict[str, Any]
-# A test that would have less than this is not begun.
+# A test with less time left than this is skipped.
 LEAST_SECONDS = 0.1
 
 
 def stream(arguments: List[str]) -> Iterator[Event]:
-    """The plan, then for each test that it begins and its result, or why there is none; "done" at the end."""
-    # The host keeps what was said. There is nothing to clean up here, and a product cannot be interrupted in Python.
+    """Yield the plan, then for each test its start and its result or why it was skipped, and "done" at the end."""
+    # The host keeps all events. There is nothing to clean up, and Python cannot interrupt a running product.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     warnings.simplefilter("ignore")
     request = read(arguments[0])
-    place = places.find(request)
-    deadline = time.monotonic() + request.seconds  # a slow import of torch takes no test away
-    tests, missing = tests_of(place), missing_of(place)
-    yield {"event": "plan", "tests": [{"name": one.name, "group": one.group} for one in tests], **place.facts()}
-    for gone in missing:
+    device = find_device(request)
+    deadline = time.monotonic() + request.seconds  # a slow import of torch does not count
+    tests, missing = plan_tests(device), missing_groups(device)
+    yield {"event": "plan", "tests": [{"name": test.name, "group": test.group} for test in tests], **device.facts()}
+    for group in missing:
         yield {
             "event": "skipped",
-            "name": gone.group,
-            "group": gone.group,
-            "reason": gone.reason,
-            "message": gone.message,
+            "name": group.group,
+            "group": group.group,
+            "reason": group.reason,
+            "message": group.message,
         }
     planned = {test.name for test in tests}
     for test in tests:
-        yield from performed(place, test, deadline, planned)
+        yield from run_test(device, test, deadline, planned)
     yield {"event": "done"}
 
 
-def performed(place: places.Place, test: Test, deadline: float, planned: "set[str]") -> Iterator[Event]:
-    """One test; where memory does not suffice, the next smaller one that is not planned anyway."""
+def run_test(device: Device, test: Test, deadline: float, planned: "set[str]") -> Iterator[Event]:
+    """Run one test; without enough memory, also the next smaller one, unless it is planned anyway."""
     yield {"event": "begin", "name": test.name}
-    here = place if place.on_card and test.device == place.device else place.host()
+    target = device if device.on_card and test.device == device.name else device.host()
     try:
-        outcome = _measured(here, test, deadline)
+        outcome = _measure(target, test, deadline)
     except Skipped as exc:
-        # Of the exception nothing is kept: its traceback holds the tensors.
+        # Do not keep the exception: its traceback holds tensors.
         reason, message = exc.reason, str(exc)
     else:
-        yield {"event": "result", **_told(here, test, outcome)}
+        yield {"event": "result", **_result(target, test, outcome)}
         return
     yield {"event": "skipped", "name": test.name, "group": test.group, "reason": reason, "message": message}
     smaller = test.smaller[0]._replace(seconds=test.seconds) if test.smaller else None
     if reason == "out-of-memory" and smaller is not None and smaller.name not in planned:
         planned.add(smaller.name)
-        yield from performed(place, smaller, deadline, planned)
+        yield from run_test(device, smaller, deadline, planned)
 
 
-def _measured(place: places.Place, test: Test, deadline: float) -> Outcome:
-    left = deadline - time.monotonic()
-    if left < LEAST_SECONDS:
-        raise Skipped("budget", "the time that was given was up before its turn came")
-    if place.lost:
-        raise Skipped("card-lost", place.lost)
+def _measure(device: Device, test: Test, deadline: float) -> Outcome:
+    remaining = deadline - time.monotonic()
+    if remaining < LEAST_SECONDS:
+        raise Skipped("budget", "the time was up before this test")
+    if device.lost:
+        raise Skipped("card-lost", device.lost)
     try:
-        return test.run(place, min(test.seconds, left))
+        return test.run(device, min(test.seconds, remaining))
     except Exception as exc:
-        failure = place.failure(exc)
+        failure = device.explain_failure(exc)
     finally:
         gc.collect()
-        place.tidy()
+        device.free_memory()
     raise failure
 
 
-def _told(place: places.Place, test: Test, outcome: Outcome) -> Event:
-    by_host = place.host_note if test.group in ("launch", "copies") else ""
-    notes = [note for note in (outcome.note, place.note, by_host) if note]
+def _result(device: Device, test: Test, outcome: Outcome) -> Event:
+    by_host = device.host_note if test.group in ("launch", "copies") else ""
+    notes = [note for note in (outcome.note, device.note, by_host) if note]
     return {
         "name": test.name,
         "group": test.group,

@@ -1,7 +1,8 @@
-"""/content, as Colab's notebooks write it into their paths: a folder of the runtime's own, seen there by it alone.
+"""A private /content, which Colab notebooks hard-code in their paths: a folder of the runtime that only its kernel sees there.
 
-The kernel gets mounts of its own before anything else is imported. Where / has a folder /content, or one can be made, the
-runtime's folder is mounted on it. Else the process gets a new root, made of all that is in / and /content beside it.
+The kernel gets its own mount namespace before anything else is imported. Where / has a folder /content, or one can be
+created, the runtime's folder is mounted on it. Otherwise the process gets a new root that contains everything in / and
+/content in addition.
 """
 
 import contextlib
@@ -12,50 +13,51 @@ import signal
 import sys
 from typing import Optional
 
-__all__ = ["CONTENT", "DRIVE", "enter", "has_root", "obstacle"]
+__all__ = ["CONTENT", "DRIVE", "enter", "has_private_root", "unavailable_reason"]
 
 CONTENT = "/content"
-DRIVE = os.path.join(".config", "drive.json")  # in /content: where the drive was shown, for the runtime's next kernel
-TRIAL_SECONDS = 10.0  # a network disk that does not answer can hold up a mount for ever
+DRIVE = os.path.join(".config", "drive.json")  # in /content: where the drive is mounted, for the runtime's next kernel
+TRIAL_SECONDS = 10.0  # a network disk that does not answer can block a mount for ever
 
-_obstacle: Optional[str] = None  # None: not this process, but perhaps the one that started it, has called enter
-_has_root = False
+_reason_unavailable: Optional[str] = None  # None: this process did not call enter; its parent may have
+_has_private_root = False
 
 
-def obstacle() -> str:
-    """Why there is no /content of the runtime's own; "" where there is one."""
-    if _obstacle is not None:
-        return _obstacle
+def unavailable_reason() -> str:
+    """Return why the runtime has no /content of its own; "" where it has one."""
+    if _reason_unavailable is not None:
+        return _reason_unavailable
     with contextlib.suppress(KeyError, OSError):
         if os.path.samefile(CONTENT, os.environ["OWNLAB_CONTENT"]):
             return ""
-    return "this process does not run as on Colab"
+    return "this process does not run in Colab mode"
 
 
-def has_root() -> bool:
-    """Whether / is of this process's own making, and holds nothing but mounts."""
-    return _has_root
+def has_private_root() -> bool:
+    """Return whether / was made by this process and contains only mounts."""
+    return _has_private_root
 
 
 def enter() -> str:
-    """Make the folder OWNLAB_CONTENT this process's /content, and the working folder; "", or why it cannot be.
+    """Make the folder OWNLAB_CONTENT this process's /content and working folder. Return "", or a message if that fails.
 
-    Called before other threads are started. Where it cannot be, the working folder is OWNLAB_CONTENT itself.
+    Called before other threads start. If it fails, the working folder is OWNLAB_CONTENT itself.
     """
-    global _obstacle
+    global _reason_unavailable
     given = os.environ.get("OWNLAB_CONTENT", "")
     if not given:
-        return obstacle()
+        return unavailable_reason()
     folder = os.path.realpath(given)
     try:
-        _obstacle = _make(folder) or _unusable(folder) or _try_in_child(folder)
-        if not _obstacle:
+        _reason_unavailable = _make(folder) or _unusable(folder) or _try_in_child(folder)
+        if not _reason_unavailable:
             _enter(folder)
-        _work_in(folder if _obstacle else CONTENT)
+        _work_in(folder if _reason_unavailable else CONTENT)
     except OSError as exc:
-        _obstacle = _obstacle or str(exc)
-    if _obstacle:
-        return f"There is no /content here: {_obstacle}. The notebook works in {os.environ.get('PWD', folder)} instead."
+        _reason_unavailable = _reason_unavailable or str(exc)
+    if _reason_unavailable:
+        working_folder = os.environ.get("PWD", folder)
+        return f"/content is not available: {_reason_unavailable}. The notebook works in {working_folder} instead."
     if os.path.exists(os.path.join(CONTENT, DRIVE)):
         from ownlab_guest.colab import drive_mounts
 
@@ -64,7 +66,7 @@ def enter() -> str:
 
 
 def _make(folder: str) -> str:
-    """Make the folder, with samples where it is new; "", or why it cannot be."""
+    """Create the folder, with sample data where it is new. Return "", or why that fails."""
     try:
         os.makedirs(folder, exist_ok=True)
         if not os.listdir(folder):
@@ -80,9 +82,9 @@ def _work_in(folder: str) -> None:
 
 
 def _unusable(folder: str) -> str:
-    """What speaks against it before anything is tried."""
+    """Return what prevents /content, checked before anything is tried; "" if nothing does."""
     if not sys.platform.startswith("linux"):
-        return "only Linux lets a program have mounts of its own"
+        return "private mounts need Linux"
     try:
         import ctypes  # noqa: F401
     except ImportError as exc:
@@ -92,7 +94,7 @@ def _unusable(folder: str) -> str:
     needed = [sys.prefix, sys.base_prefix, sys.executable, __file__, os.path.expanduser("~"), folder]
     needed += [os.environ.get("OWNLAB_" + name, "") for name in ("DRIVE", "HOST", "UPLOADS", "OUTPUTS")]
     hidden = [path for path in needed if os.path.realpath(path).startswith(CONTENT + os.sep) and path]
-    return f"this machine's own /content holds {hidden[0]}, which would be hidden" if hidden else ""
+    return f"this machine's own /content contains {hidden[0]}, which would be hidden" if hidden else ""
 
 
 def _enter(folder: str) -> None:
@@ -105,7 +107,7 @@ def _enter(folder: str) -> None:
 
 
 def _show(folder: str) -> None:
-    """Mount the folder at /content, of the machine's root or of a new one."""
+    """Mount the folder at /content, in the machine's root or in a new one."""
     from ownlab_guest.colab import mount_namespace
 
     if not os.path.lexists(CONTENT) and os.access("/", os.W_OK):
@@ -121,30 +123,30 @@ def _is_folder(path: str) -> bool:
 
 
 def _make_root(folder: str) -> None:
-    """A root in memory, read-only as the old one is for this user, into which everything of the old one is mounted."""
-    global _has_root
+    """Make a root in memory, read-only as the old one is for this user, and mount everything of the old one into it."""
+    global _has_private_root
     from ownlab_guest.colab import mount_namespace
 
     old, disk = "/.ownlab-old", os.statvfs("/")
-    # The size takes nothing, and is what programs are told that ask how much room there is in /.
+    # The size takes no memory; programs see it as the free space in /.
     options = f"mode=755,size={max(disk.f_bavail * disk.f_frsize, 1 << 20)}"
-    mount_namespace.mount("ownlab", folder, "tmpfs", data=options)  # there only for now: it becomes the root
+    mount_namespace.mount("ownlab", folder, "tmpfs", data=options)  # temporary place: it becomes the root
     os.mkdir(folder + old, 0o700)
     mount_namespace.pivot_root(folder, folder + old)
     os.chdir("/")
     with os.scandir(old) as entries:
         for entry in entries:
             if entry.path != old + CONTENT:
-                _take_over(entry, "/" + entry.name)
+                _bind_entry(entry, "/" + entry.name)
     os.mkdir(CONTENT, 0o755)
     mount_namespace.bind(folder, CONTENT)
     mount_namespace.umount(old)
     os.rmdir(old)
     mount_namespace.set_read_only("/")
-    _has_root = True
+    _has_private_root = True
 
 
-def _take_over(entry: "os.DirEntry[str]", target: str) -> None:
+def _bind_entry(entry: "os.DirEntry[str]", target: str) -> None:
     from ownlab_guest.colab import mount_namespace
 
     if entry.is_symlink():
@@ -160,43 +162,43 @@ def _take_over(entry: "os.DirEntry[str]", target: str) -> None:
         try:
             entry.stat()
         except OSError:
-            return  # a broken mount: of no use outside either
+            return  # a broken mount, which is useless outside as well
         raise
 
 
 def _try_in_child(folder: str) -> str:
-    """Why it cannot be done, or "": a step that fails half-way would leave this process nobody, or without its files."""
-    hear, tell = os.pipe()
+    """Try it in a child process, since a half-done attempt would leave this one without its files. Return why it fails, or ""."""
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        answer = {"call": "", "error": "ended"}
+        failure = {"call": "", "error": "ended"}
         try:
             _enter(folder)
-            answer = {}
+            failure = {}
         except BaseException as exc:
-            answer = {
+            failure = {
                 "call": str(getattr(exc, "filename", "") or ""),
                 "error": getattr(exc, "strerror", "") or str(exc),
             }
         finally:
-            os.write(tell, json.dumps(answer).encode())
+            os.write(writer, json.dumps(failure).encode())
             os._exit(0)
-    os.close(tell)
+    os.close(writer)
     try:
-        ready = select.select([hear], [], [], TRIAL_SECONDS)[0]
-        said = os.read(hear, 65536).decode() if ready else ""
+        ready = select.select([reader], [], [], TRIAL_SECONDS)[0]
+        result = os.read(reader, 65536).decode() if ready else ""
     finally:
-        os.close(hear)
+        os.close(reader)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    if not said:
-        return "it took too long" if not ready else _reason("a process that tried it was killed")
-    failed = json.loads(said)
+    if not result:
+        return "mounting took too long" if not ready else _reason("the process that tried it was killed")
+    failed = json.loads(result)
     return _reason("{call}: {error}".format(**failed)) if failed else ""
 
 
 def _reason(failure: str) -> str:
-    """What forbids it, and what an administrator can do; else what the system said."""
+    """Explain a failure: what forbids mounting and how an administrator can allow it; else the system's message."""
     of_users = (
         ("kernel.apparmor_restrict_unprivileged_userns", "1", 0),
         ("kernel.unprivileged_userns_clone", "0", 1),
@@ -204,12 +206,12 @@ def _reason(failure: str) -> str:
     of_all = (("user.max_user_namespaces", "0", 15000),)
     for name, forbids, allows in of_all if os.geteuid() == 0 else of_users + of_all:
         if _setting(name) == forbids:
-            return f"this system keeps users from mounting ({failure}); `sysctl {name}={allows}` allows it"
+            return f"this system does not let users mount ({failure}); `sysctl {name}={allows}` allows it"
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv") or "KUBERNETES_SERVICE_HOST" in os.environ:
         right = "--cap-add SYS_ADMIN" if os.geteuid() == 0 else "--security-opt seccomp=unconfined"
         advice = f"`{right} --security-opt apparmor=unconfined`"
-        return f"this container may not mount ({failure}); Docker and Podman allow it by {advice}"
-    return f"this system does not let us mount ({failure})"
+        return f"this container may not mount ({failure}); start it with {advice} in Docker or Podman"
+    return f"mounting failed ({failure})"
 
 
 def _setting(name: str) -> str:
@@ -220,10 +222,10 @@ def _setting(name: str) -> str:
         return ""  # not every system has it
 
 
-_README = """This folder holds small sample data for trying things out, as Colab's notebooks expect it.
+_README = """This folder contains small sample data, as Colab notebooks expect it.
 
-- `anscombe.json`: four series of eleven points that share their means, variances and correlation, and look quite
-  different when they are drawn (F. J. Anscombe, "Graphs in Statistical Analysis", The American Statistician 27, 1973).
+- `anscombe.json`: four series of eleven points with equal means, variances and correlation that look very
+  different when plotted (F. J. Anscombe, "Graphs in Statistical Analysis", The American Statistician 27, 1973).
 """
 _X = (10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5)
 _SERIES = {
@@ -235,7 +237,7 @@ _SERIES = {
 
 
 def _add_samples(folder: str) -> None:
-    """sample_data, as a new runtime of Colab has it."""
+    """Add sample_data, as a new Colab runtime has it."""
     samples = os.path.join(folder, "sample_data")
     os.mkdir(samples)
     points = [{"Series": name, "X": float(x), "Y": y} for name, (xs, ys) in _SERIES.items() for x, y in zip(xs, ys)]

@@ -1,7 +1,8 @@
-"""google.colab is found where a regular package `google` is installed as well, and nothing else of `google` changes.
+"""Turn this process into a kernel in Colab mode, before ipykernel is imported: /content, google.colab, and variables.
 
-Old versions of protobuf and google-cloud bring a google/__init__.py, or make `google` by a .pth file when Python starts:
-with those, a folder further on sys.path is never looked into.
+google.colab is found even where a regular package `google` is installed, and nothing else of `google` changes. Old versions
+of protobuf and google-cloud bring a google/__init__.py, or create `google` with a .pth file when Python starts; then Python
+does not search other folders of sys.path for google.colab.
 """
 
 import importlib
@@ -20,7 +21,7 @@ NAME = "google.colab"
 
 
 class Finder:
-    """For sys.meta_path: knows one package. What is inside it is found by Python's own finders."""
+    """A finder for sys.meta_path that finds google.colab; Python's own finders find its submodules."""
 
     @staticmethod
     def find_spec(
@@ -35,28 +36,28 @@ class Finder:
 
 
 def install() -> None:
-    """From now on `import google.colab` gives ours, also where Google's own is installed."""
+    """Make `import google.colab` load our package, even where Google's own is installed."""
     if SITE not in sys.path:
-        sys.path.append(SITE)  # `google` itself, where nobody else has it
+        sys.path.append(SITE)  # for `google` itself, where no other package provides it
     if Finder not in sys.meta_path:
         sys.meta_path.insert(0, Finder)
 
 
-_notes: List[str] = []  # what the first cell is told
+_notes: List[str] = []  # printed by the first cell
 
 
 def prepare() -> None:
-    """/content, google.colab, and the variables by which notebooks look for Colab."""
-    why = enter_content()
-    if why:
-        _notes.append(why)
+    """Set up /content, google.colab, and the variables by which notebooks detect Colab."""
+    problem = enter_content()
+    if problem:
+        _notes.append(problem)
     os.environ.update(variables(os.environ))
     install()
-    importlib.import_module("google.colab")  # notebooks look for it in sys.modules
+    importlib.import_module("google.colab")  # notebooks check sys.modules for it
 
 
 def enter_content() -> str:
-    """ "", or why there is no /content: the notebook runs all the same."""
+    """Make /content available. Return "", or why that failed; the notebook runs anyway."""
     if not os.environ.get("OWNLAB_CONTENT"):
         return ""
     from ownlab_guest.colab import content_folder
@@ -64,18 +65,18 @@ def enter_content() -> str:
     try:
         return content_folder.enter()
     except OSError as exc:
-        return f"There is no /content here: {exc}"
+        return f"/content is not available: {exc}"
 
 
 def kernel_class() -> Any:
-    """The class of such a kernel; ipykernel has to be installed."""
+    """Return the kernel class for Colab mode; it needs ipykernel."""
     kernel = importlib.import_module("google.colab._kernel").ColabKernel
     kernel.shell_class.notes = _notes
     return kernel
 
 
 def variables(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """What is to be set in this environment."""
+    """Return the environment variables to set."""
     return {
         "COLAB_RELEASE_TAG": "ownlab",
         "COLAB_BACKEND_VERSION": "next",
@@ -87,15 +88,15 @@ def variables(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def sees_card(environ: Mapping[str, str]) -> bool:
-    """Whether a card is visible; asking a driver would take longer than the whole start."""
-    shown = [environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
-    if any(each not in ("", "-1") for each in shown):
+    """Return whether a card is visible, without asking the driver, which takes longer than the whole start."""
+    visible = [environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
+    if any(each not in ("", "-1") for each in visible):
         return True
     return "CUDA_VISIBLE_DEVICES" not in environ and os.path.exists("/dev/nvidia0")
 
 
 def path_of(environ: Mapping[str, str]) -> str:
-    """PATH with this environment's own programs first: `!pip` and `!python` are the kernel's, as on Colab."""
+    """Return PATH with this environment's programs first: `!pip` and `!python` are the kernel's, as on Colab."""
     path = environ.get("PATH", os.defpath)
     own = os.path.dirname(sys.executable)
     found = shutil.which(os.path.basename(sys.executable), path=path)
@@ -105,9 +106,9 @@ def path_of(environ: Mapping[str, str]) -> str:
 
 
 def python_path_of(environ: Mapping[str, str]) -> str:
-    """PYTHONPATH with our folder last: scripts that a notebook starts find google.colab as well.
+    """Return PYTHONPATH with our folder last, so that scripts started by a notebook find google.colab as well.
 
-    It is set on Colab, so notebooks add to it without looking whether it is there.
+    Colab sets it, so notebooks extend it without checking that it exists.
     """
     path = environ.get("PYTHONPATH", "")
     if not path:

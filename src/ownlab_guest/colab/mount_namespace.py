@@ -1,8 +1,8 @@
-"""Mounts that only this process and what it starts can see, for root and for an ordinary user.
+"""Linux mounts that only this process and its children see, for root and for ordinary users.
 
-An ordinary user may mount in a user namespace of its own, in which it stays who it is. There this thread gives up every
-capability: with them it would write to files that it has made read-only, and its own children could not look at it
-(debuggers, shared GPU memory). One thread keeps the right to mount, for what is mounted later: `privileged`.
+An ordinary user may mount in its own user namespace, where it keeps its user id. There this thread drops all capabilities:
+with them it could write to files that it made read-only, and its children could not inspect it (debuggers, shared GPU
+memory). One thread keeps the capability to mount, for later mounts: `privileged`.
 """
 
 import ctypes
@@ -15,7 +15,6 @@ from typing import Any, Callable, List, Optional, Tuple
 __all__ = [
     "MS_REC",
     "bind",
-    "end_with_us",
     "keep_mounting",
     "mount",
     "mounts_below",
@@ -23,6 +22,7 @@ __all__ = [
     "privileged",
     "separate",
     "set_read_only",
+    "terminate_with_parent",
     "umount",
 ]
 
@@ -35,19 +35,19 @@ PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
 CAP_VERSION, CAP_SYS_ADMIN = 0x20080522, 21
 
-# A mount in a user namespace keeps these of the mount that it comes from; to leave one out is refused.
-_KEPT = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME  # as statvfs numbers them, too
+# A mount in a user namespace must keep these flags of the original mount.
+_KEPT = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME  # statvfs uses the same numbers
 
 _libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(name: str, *arguments: Any) -> int:
-    """A function of the C library; OSError where it fails."""
-    answer: int = getattr(_libc, name)(*arguments)
-    if answer < 0:
+    """Call a function of the C library; OSError where it fails."""
+    result: int = getattr(_libc, name)(*arguments)
+    if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), name)
-    return answer
+    return result
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
@@ -57,12 +57,12 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def bind(source: str, target: str) -> None:
-    """What is at source, with all that is mounted below it, is seen at target as well."""
+    """Bind-mount source at target, with everything that is mounted below it."""
     mount(source, target, flags=MS_BIND | MS_REC)
 
 
 def umount(target: str) -> None:
-    """Gone from sight at once; gone when nobody uses it any more."""
+    """Unmount lazily: invisible at once, released when nothing uses it any more."""
     _call("umount2", target.encode(), MNT_DETACH)
 
 
@@ -71,25 +71,25 @@ def pivot_root(root: str, old: str) -> None:
     _call("pivot_root", root.encode(), old.encode())
 
 
-def set_read_only(target: str, only: bool = True) -> None:
-    """A mount that is there already, without the ones below it."""
+def set_read_only(target: str, read_only: bool = True) -> None:
+    """Make an existing mount read-only or writable, without the mounts below it."""
     flags = os.statvfs(target).f_flag & _KEPT
-    mount("", target, flags=MS_REMOUNT | MS_BIND | flags | (MS_RDONLY if only else 0))
+    mount("", target, flags=MS_REMOUNT | MS_BIND | flags | (MS_RDONLY if read_only else 0))
 
 
 def mounts_below(folder: str) -> List[str]:
-    """Where something is mounted at or below a folder, the outermost first."""
+    """Return the mount points at and below a folder, the outermost first."""
     with open("/proc/self/mountinfo", "rb") as file:
         written = [line.split()[4] for line in file]
-    # Spaces and such stand there as \040.
+    # Spaces and the like are written as \040.
     points = [os.fsdecode(point.decode("unicode_escape").encode("latin-1")) for point in written]
     return sorted({point for point in points if point == folder or point.startswith(folder.rstrip("/") + "/")})
 
 
 def separate() -> bool:
-    """From here on this process has mounts of its own; whether it needed a user namespace for that.
+    """Give this process its own mount namespace. Return whether that needed a user namespace.
 
-    Nothing that it mounts gets out, what is mounted outside later still comes in.
+    Its mounts are not visible outside; later mounts outside become visible here.
     """
     parent, last_signal = os.getppid(), ctypes.c_int()
     _call("prctl", PR_GET_PDEATHSIG, ctypes.byref(last_signal), 0, 0, 0)
@@ -101,7 +101,7 @@ def separate() -> bool:
         with_user = True
     mount("", "/", flags=MS_REC | MS_SLAVE)
     if last_signal.value:
-        # A change of credentials may clear it.
+        # A change of credentials may clear the parent-death signal.
         _call("prctl", PR_SET_PDEATHSIG, last_signal.value, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
@@ -109,44 +109,44 @@ def separate() -> bool:
 
 
 def _separate_user() -> None:
-    """A user namespace in which everybody has the number that they have outside.
+    """Enter a user namespace in which all ids are the same as outside.
 
-    Only a process outside may write more than one number, so a child does it.
+    Only a process outside may map more than one id, so a child does it.
     """
-    hear, tell = os.pipe()
-    me = os.getpid()
+    reader, writer = os.pipe()
+    pid = os.getpid()
     child = os.fork()
     if child == 0:
-        os.close(tell)
+        os.close(writer)
         written = False
         try:
-            written = os.read(hear, 1) == b"1" and _write_numbers(me)
+            written = os.read(reader, 1) == b"1" and _write_id_maps(pid)
         finally:
             os._exit(0 if written else 1)
-    os.close(hear)
+    os.close(reader)
     try:
         _call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
-        os.write(tell, b"1")
+        os.write(writer, b"1")
     finally:
-        os.close(tell)
+        os.close(writer)
         _, status = os.waitpid(child, 0)
     if status != 0:
-        raise PermissionError(1, "user and group numbers cannot be given", "uid_map")
+        raise PermissionError(1, "user and group ids cannot be mapped", "uid_map")
 
 
-def _write_numbers(pid: int) -> bool:
-    """Who is who in the user namespace of a process; false where it is refused."""
+def _write_id_maps(pid: int) -> bool:
+    """Write the id maps of a process's user namespace; False where that is refused."""
     folder = f"/proc/{pid}/"
     if os.geteuid() == 0:
         try:
             for name in ("uid_map", "gid_map"):
-                _write(folder + name, _same_numbers("/proc/self/" + name))
+                _write(folder + name, _identity_map("/proc/self/" + name))
         except OSError:
-            pass  # a root that may not: then as anybody else
+            pass  # root without this right: map as an ordinary user
         else:
             return True
     try:
-        _write(folder + "setgroups", "deny")  # the condition for gid_map
+        _write(folder + "setgroups", "deny")  # required before gid_map
         _write(folder + "uid_map", "{0} {0} 1".format(os.geteuid()))
         _write(folder + "gid_map", "{0} {0} 1".format(os.getegid()))
     except OSError:
@@ -154,7 +154,7 @@ def _write_numbers(pid: int) -> bool:
     return True
 
 
-def _same_numbers(path: str) -> str:
+def _identity_map(path: str) -> str:
     with open(path) as file:
         ranges = [line.split() for line in file]
     return "".join(f"{inside} {inside} {count}\n" for inside, _, count in ranges)
@@ -177,7 +177,7 @@ class _Sets(ctypes.Structure):
 
 
 def _keep(*capabilities: int) -> None:
-    """This thread keeps these capabilities (numbers below 32) and no others."""
+    """Keep only these capabilities (numbers below 32) in this thread."""
     bits = sum(1 << each for each in capabilities)
     sets = (_Sets * 2)(_Sets(bits, bits, bits), _Sets(0, 0, 0))
     _call("capset", ctypes.byref(_Header(CAP_VERSION, 0)), ctypes.byref(sets))
@@ -185,11 +185,11 @@ def _keep(*capabilities: int) -> None:
 
 _Task = Tuple[Callable[[], Any], "queue.SimpleQueue[Tuple[Any, Optional[BaseException]]]"]
 _tasks: "Optional[queue.SimpleQueue[_Task]]" = None
-_owner = 0  # the process that has the thread; one forked from it has not
+_owner = 0  # the pid of the process with the thread; a forked child does not have it
 
 
 def keep_mounting() -> None:
-    """One thread keeps the right to mount; this one, and all that it starts, gives up what the namespace gave."""
+    """Start a thread that keeps the capability to mount; this thread and its children drop what the namespace gave."""
     global _tasks, _owner
     _tasks, _owner, ready = queue.SimpleQueue(), os.getpid(), threading.Event()
     threading.Thread(target=_serve, args=(_tasks, ready), name="ownlab-mounts", daemon=True).start()
@@ -199,29 +199,29 @@ def keep_mounting() -> None:
 
 def _serve(tasks: "queue.SimpleQueue[_Task]", ready: threading.Event) -> None:
     _keep(CAP_SYS_ADMIN)
-    # For programs that it starts: fusermount has no other way to mount here.
+    # For programs that it starts: fusermount cannot mount here in any other way.
     _call("prctl", PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0)
     ready.set()
     while True:
-        function, answers = tasks.get()
+        function, results = tasks.get()
         try:
-            answers.put((function(), None))
+            results.put((function(), None))
         except BaseException as exc:
-            answers.put((None, exc))
+            results.put((None, exc))
 
 
 def privileged(function: Callable[[], Any]) -> Any:
-    """What function returns or raises, called where mounting is allowed."""
+    """Call a function where mounting is allowed, and return or raise its result."""
     if _tasks is None or _owner != os.getpid():
         return function()
-    answers: "queue.SimpleQueue[Tuple[Any, Optional[BaseException]]]" = queue.SimpleQueue()
-    _tasks.put((function, answers))
-    value, exc = answers.get()
+    results: "queue.SimpleQueue[Tuple[Any, Optional[BaseException]]]" = queue.SimpleQueue()
+    _tasks.put((function, results))
+    value, exc = results.get()
     if exc is not None:
         raise exc
     return value
 
 
-def end_with_us() -> None:
-    """For a child, before it becomes a program: SIGTERM when the thread that started it ends."""
+def terminate_with_parent() -> None:
+    """In a child before exec: request SIGTERM when the thread that started it ends."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

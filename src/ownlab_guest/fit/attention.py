@@ -21,7 +21,7 @@ class Attention:
         self._card = card
         schema = aten._scaled_dot_product_cudnn_attention.default._schema
         # Before torch 2.5 cuDNN's kernel took no mask, and was not chosen.
-        self._has_cudnn = any(one.name == "attn_bias" for one in schema.arguments)
+        self._has_cudnn = any(argument.name == "attn_bias" for argument in schema.arguments)
 
     def __call__(
         self,
@@ -36,7 +36,7 @@ class Attention:
         **more: bool,
     ) -> Any:
         kind = self.kernel(query, key, value, attn_mask, dropout_p, is_causal)
-        wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
+        wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
         if kind == "flash":
             flash = aten._scaled_dot_product_flash_attention
             return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
@@ -60,7 +60,7 @@ class Attention:
         square, same_heads = query.shape[-2] == key.shape[-2], query.shape[1] == key.shape[1]
         widths = {int(query.shape[-1]), int(value.shape[-1])}
         # The last dimension of a mask may not be its innermost one, as in T5's position bias in some versions of transformers.
-        straight = all(one.stride(-1) == 1 for one in (query, key, value, mask) if one is not None)
+        straight = all(tensor.stride(-1) == 1 for tensor in (query, key, value, mask) if tensor is not None)
         if half and straight and self._takes_cudnn(query, key, mask, dropout, widths):
             return "cudnn"
         flash = half and self._card.capability >= 8 and mask is None and (square or not causal)
@@ -104,8 +104,8 @@ def multi_head_attention(
         parts = torch.nn.functional.linear(query, weight, bias).chunk(3, -1)
     else:
         pairs = zip((query, key, value), weight.chunk(3), bias.chunk(3))
-        parts = [torch.nn.functional.linear(one, *learnt) for one, *learnt in pairs]
-    split = [one.view(one.shape[0], -1, heads, width // heads).transpose(1, 2) for one in parts]
+        parts = [torch.nn.functional.linear(tensor, *learnt) for tensor, *learnt in pairs]
+    split = [tensor.view(tensor.shape[0], -1, heads, width // heads).transpose(1, 2) for tensor in parts]
     if mask is None and not need_weights:
         output, shares = torch.nn.functional.scaled_dot_product_attention(*split), None
     else:

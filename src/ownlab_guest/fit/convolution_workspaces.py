@@ -128,8 +128,8 @@ def _has_few_channels(call: _Call) -> bool:
 
 def _reduces_to_few_channels(call: _Call) -> bool:
     """A pointwise convolution to at most 4 channels: seen in float32, for the weight gradient only."""
-    one = _is_pointwise(call) and call.image.dtype.itemsize == 4 and not _channels_last(call.image, call.weight)
-    return bool(one and call.result.shape[1] <= 4 < call.image.shape[1])
+    pointwise = _is_pointwise(call) and call.image.dtype.itemsize == 4 and not _channels_last(call.image, call.weight)
+    return bool(pointwise and call.result.shape[1] <= 4 < call.image.shape[1])
 
 
 def _is_pointwise(call: _Call) -> bool:
@@ -188,8 +188,8 @@ def _weight_copy(weight: Any) -> int:
 def _channels_last(*tensors: Any) -> bool:
     """Whether one of the tensors has channels last, and therefore the whole call does."""
     return any(
-        one.dim() == 4 and not one.is_contiguous() and one.is_contiguous(memory_format=torch.channels_last)
-        for one in tensors
+        tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+        for tensor in tensors
     )
 
 
@@ -205,14 +205,14 @@ def _partial_sums(call: _Call) -> int:
     16 bits: up to 13 with many positions, within 9 MiB (4 MiB if pointwise); none with fewer positions or with groups. With
     many weights float16 needs fewer positions than bfloat16.
     """
-    one = int(call.weight.numel()) * 4
+    partial_sum = int(call.weight.numel()) * 4
     if _is_half(call) and not _is_pointwise(call):
-        early = call.image.dtype is torch.float16 and one >= 8 * MIB
+        early = call.image.dtype is torch.float16 and partial_sum >= 8 * MIB
         many = call.groups == 1 and _output_positions(call) >= (2**12 if early else 2**13)
         room = 4 * MIB if prod(call.weight.shape[2:]) == 1 else 9 * MIB
-        return min(13, room // one) * one if many and one else 0
+        return min(13, room // partial_sum) * partial_sum if many and partial_sum else 0
     count = max(1, min(15, _output_positions(call) // 1792))
-    return min(count * one, max(9 * MIB, one, min(2 * one, 18 * MIB)))
+    return min(count * partial_sum, max(9 * MIB, partial_sum, min(2 * partial_sum, 18 * MIB)))
 
 
 def _bytes(tensor: Any) -> int:

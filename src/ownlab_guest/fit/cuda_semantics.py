@@ -87,7 +87,7 @@ def _to_float32(function: Any) -> Callable[..., Any]:
     """Keep 16-bit arguments; only the result is float32."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        names = [one.name for one in function._schema.arguments]
+        names = [argument.name for argument in function._schema.arguments]
         given = kwargs.get("dtype", args[names.index("dtype")] if len(args) > names.index("dtype") else None)
         if given is None and _is_half(args[0]):
             kwargs = {**kwargs, "dtype": torch.float32}

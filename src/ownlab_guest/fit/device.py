@@ -80,10 +80,10 @@ def process_bytes() -> Tuple[Optional[int], str]:
         return None, f"NVML does not start (code {code})"
     seen: List[Tuple[int, int]] = []
     for handle in _handles(library):
-        found, code = _processes(library, handle)
+        processes, code = _processes(library, handle)
         if code != 0:
             return None, f"NVML does not list the processes on the card (code {code})"
-        seen += found
+        seen += processes
     return find_own_bytes(seen, os.getpid())
 
 

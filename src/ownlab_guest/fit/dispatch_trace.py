@@ -109,7 +109,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         self._phase = "setup"
         self._modules: List[str] = []
         self._module_names = {id(module): name for name, module in model.named_modules()}
-        self._module_of = {id(one): name.rpartition(".")[0] for name, one in model.named_parameters()}
+        self._module_of = {id(parameter): name.rpartition(".")[0] for name, parameter in model.named_parameters()}
         self._of_node: Dict[int, str] = {}  # number of an autograd node -> module whose forward created it
         self._handles: Set[Tuple[str, str]] = set()  # workspaces that exist: library, thread
         self._finite: List[int] = []  # storages in which a gradient scaler records overflow
@@ -126,8 +126,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
     def add_flattened_weights(self, module: str, tensors: List[Any]) -> None:
         """Add weights that are moved to the card one by one, and are then copied into one block."""
         tag = Tag("weights", "setup", module, "")
-        alone = [self.stream.allocate(one.numel() * one.dtype.itemsize, tag) for one in tensors]
-        self.add_tensors("weights", [(module, one) for one in tensors])
+        alone = [self.stream.allocate(tensor.numel() * tensor.dtype.itemsize, tag) for tensor in tensors]
+        self.add_tensors("weights", [(module, tensor) for tensor in tensors])
         for name in alone:
             self.stream.free(name)
 
@@ -138,8 +138,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         if given.stride() != moved.stride() and not moved.is_contiguous():
             before.append(moved)  # as large as the result
         tag, last = Tag("inputs", "setup", "", ""), None
-        for one in before:
-            name = self.stream.allocate(one.numel() * one.dtype.itemsize, tag)
+        for tensor in before:
+            name = self.stream.allocate(tensor.numel() * tensor.dtype.itemsize, tag)
             if last is not None:
                 self.stream.free(last)
             last = name
@@ -234,7 +234,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         if func is aten._amp_foreach_non_finite_check_and_unscale_.default:
             self._finite.append(id(args[1].untyped_storage()))
         results = _tensors(out)
-        if self._phase == "optimizer" and not any(one.dim() for one in (*results, *_tensors((args, kwargs)))):
+        if self._phase == "optimizer" and not any(tensor.dim() for tensor in (*results, *_tensors((args, kwargs)))):
             return out  # the step count of an optimizer is in the computer's memory
         self._record_results(operation, args, out, results)
         self.count_flops(flop_count.flops(operation, args, out))
@@ -244,12 +244,12 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         """Record the results of an operation, and its workspaces."""
         tag = self._tag(operation)
         sizes = workspaces.workspace_bytes(operation, args, out, self.card)
-        for place, one in enumerate(results):
-            new = self._record(one.untyped_storage(), tag)
-            if place < len(sizes) - 1:
-                self.add_workspace(sizes[place], operation)
+        for index, tensor in enumerate(results):
+            new = self._record(tensor.untyped_storage(), tag)
+            if index < len(sizes) - 1:
+                self.add_workspace(sizes[index], operation)
             if new is not None and operation == "aten.add" and self._is_gradient_sum(args[0]):
-                self._sum = id(args[0].untyped_storage()), id(one.untyped_storage())
+                self._sum = id(args[0].untyped_storage()), id(tensor.untyped_storage())
         for library, size in workspaces.persistent_workspaces(operation, args, self.card):
             self.keep_workspace(library, size)
         if sizes:
@@ -356,7 +356,7 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
     """Call an operation. torch defines the sizes of grouped products only for bfloat16; a card multiplies other dtypes, too."""
     if str(func) != "aten._grouped_mm.default" or args[0].dtype is torch.bfloat16:
         return func(*args, **kwargs)
-    like = func(*(one.to(torch.bfloat16) for one in args[:2]), *args[2:], **kwargs)
+    like = func(*(tensor.to(torch.bfloat16) for tensor in args[:2]), *args[2:], **kwargs)
     return torch.empty_strided(like.shape, like.stride(), dtype=args[0].dtype)
 
 
@@ -371,7 +371,7 @@ def _node() -> int:
 
 
 def _tensors(tree: Any) -> List[Any]:
-    return [one for one in tree_leaves(tree) if isinstance(one, torch.Tensor)]
+    return [tensor for tensor in tree_leaves(tree) if isinstance(tensor, torch.Tensor)]
 
 
 def count_parameters(model: Any) -> Dict[str, int]:
@@ -379,8 +379,8 @@ def count_parameters(model: Any) -> Dict[str, int]:
     once: List[Tuple[str, Any]] = list(model.named_parameters())
     every = list(model.named_parameters(remove_duplicate=False))
     return {
-        "total": sum(one.numel() for _, one in once),
-        "trainable": sum(one.numel() for _, one in once if one.requires_grad),
-        "buffers": sum(one.numel() for one in model.buffers()),
-        "tied": sum(one.numel() for _, one in every) - sum(one.numel() for _, one in once),
+        "total": sum(parameter.numel() for _, parameter in once),
+        "trainable": sum(parameter.numel() for _, parameter in once if parameter.requires_grad),
+        "buffers": sum(buffer.numel() for buffer in model.buffers()),
+        "tied": sum(parameter.numel() for _, parameter in every) - sum(parameter.numel() for _, parameter in once),
     }

@@ -64,10 +64,10 @@ def make_prompt(inputs: Any) -> Prompt:
     import torch
 
     named = inputs if isinstance(inputs, dict) else {"input_ids": inputs[0]} if inputs else {}
-    kept = {name: one for name, one in named.items() if "mask" not in name and "labels" not in name}
+    kept = {name: tensor for name, tensor in named.items() if "mask" not in name and "labels" not in name}
     tokens = "decoder_input_ids" if "decoder_input_ids" in kept else "input_ids"
-    one = kept.get(tokens)
-    if not isinstance(one, torch.Tensor) or one.dim() != 2 or one.is_floating_point():
+    ids = kept.get(tokens)
+    if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.is_floating_point():
         raise FitError(
             "no-decoding",
             f"the inputs have no {tokens} with tokens of the shape (batch, length): nothing can be decoded",

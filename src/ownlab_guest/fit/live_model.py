@@ -106,8 +106,8 @@ def trace_step(live: LiveModel, request: Request) -> Dict[str, Any]:
         return Built(model, inputs, loss if live.targets is None else lambda output: loss(output, targets))
 
     with _quiet(), torch.enable_grad(), torch.device("cpu"), here:
-        found = trace.trace_step(request, build)
-    return {**found, "guesses": left_out + found["guesses"]}
+        traced = trace.trace_step(request, build)
+    return {**traced, "guesses": left_out + traced["guesses"]}
 
 
 class _OnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not there where types are checked
@@ -127,28 +127,28 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not there whe
                 if held is not None:
                     memo[id(held)] = self._stand_in(held)
         try:
-            found = copy.deepcopy(model, memo)
+            copied = copy.deepcopy(model, memo)
         except FitError:
             raise
         except Exception as exc:
             raise error_from(exc, "cannot-be-copied", f"copying {type(model).__name__} (copy.deepcopy)") from exc
-        for module in found.modules():
+        for module in copied.modules():
             for name, value in list(vars(module).items()):
                 if isinstance(value, FunctionType):
                     vars(module)[name] = _rebind(value, memo)
-        return found
+        return copied
 
     def make_tensors(self, tree: Any) -> Any:
         """Create the tensors of specs."""
 
-        def make(one: Any) -> Any:
-            if not _is_spec(one):
-                return one
-            if one.of is None:
-                return torch.empty(one.shape, dtype=one.dtype, device="cpu")
-            if one.shape != tuple(one.of.shape) and id(one.of) not in self._stand_ins:
-                self._stand_ins[id(one.of)] = one.of, torch.empty(one.shape, dtype=one.dtype, device="cpu")
-            return self._stand_in(one.of)
+        def make(spec: Any) -> Any:
+            if not _is_spec(spec):
+                return spec
+            if spec.of is None:
+                return torch.empty(spec.shape, dtype=spec.dtype, device="cpu")
+            if spec.shape != tuple(spec.of.shape) and id(spec.of) not in self._stand_ins:
+                self._stand_ins[id(spec.of)] = spec.of, torch.empty(spec.shape, dtype=spec.dtype, device="cpu")
+            return self._stand_in(spec.of)
 
         return tree_map(make, tree, is_leaf=_is_spec)
 
@@ -247,7 +247,7 @@ def _is_shape(value: Any) -> bool:
     if not isinstance(value, (tuple, list)) or not value:
         return False
     numbers = value[:-1] if isinstance(value[-1], torch.dtype) else value
-    return bool(numbers) and all(isinstance(one, int) and not isinstance(one, bool) for one in numbers)
+    return bool(numbers) and all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
 
 
 def _to_specs(tree: Any, dtype: Any) -> Any:
@@ -270,28 +270,30 @@ def _to_specs(tree: Any, dtype: Any) -> Any:
 
 
 def _batch_and_length(inputs: Any) -> Tuple[Optional[int], Optional[int]]:
-    sizes = [one for one in torch.utils._pytree.tree_leaves(inputs, is_leaf=_is_spec) if _is_spec(one) and one.shape]
-    tokens = [one for one in sizes if len(one.shape) == 2 and not one.dtype.is_floating_point]
-    return (sizes[0].shape[0] if sizes else None), (tokens[0].shape[1] if tokens else None)
+    specs = [
+        spec for spec in torch.utils._pytree.tree_leaves(inputs, is_leaf=_is_spec) if _is_spec(spec) and spec.shape
+    ]
+    tokens = [spec for spec in specs if len(spec.shape) == 2 and not spec.dtype.is_floating_point]
+    return (specs[0].shape[0] if specs else None), (tokens[0].shape[1] if tokens else None)
 
 
 def _make_resize(batch: Optional[int], seq: Optional[int], request: Request) -> Callable[[Any], Any]:
-    def resize(one: Any) -> Any:
-        if not _is_spec(one) or not one.shape:
-            return one
-        shape = list(one.shape)
+    def resize(spec: Any) -> Any:
+        if not _is_spec(spec) or not spec.shape:
+            return spec
+        shape = list(spec.shape)
         if shape[0] == batch and request.batch is not None:
             shape[0] = request.batch
         if len(shape) > 1 and shape[1] == seq and request.seq is not None:
             shape[1] = request.seq
-        return one._replace(shape=tuple(shape))
+        return spec._replace(shape=tuple(shape))
 
     return resize
 
 
 def _dtype_of(model: Any) -> Any:
-    found = next((one.dtype for one in model.parameters() if one.is_floating_point()), None)
-    return torch.get_default_dtype() if found is None else found
+    dtype = next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), None)
+    return torch.get_default_dtype() if dtype is None else dtype
 
 
 def _example_inputs(model: Any, request: Request) -> Any:

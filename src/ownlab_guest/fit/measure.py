@@ -230,9 +230,9 @@ class Run:
 def _tensors(tree: Any) -> List[Any]:
     import torch
 
-    return [one for one in torch.utils._pytree.tree_leaves(tree) if isinstance(one, torch.Tensor)]
+    return [tensor for tensor in torch.utils._pytree.tree_leaves(tree) if isinstance(tensor, torch.Tensor)]
 
 
 def _batch(inputs: Any) -> Optional[int]:
-    tensors = [one for one in _tensors(inputs) if one.dim() > 0]
+    tensors = [tensor for tensor in _tensors(inputs) if tensor.dim() > 0]
     return int(tensors[0].shape[0]) if tensors else None

@@ -52,8 +52,8 @@ def find_function(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
     file = getattr(module, "__file__", file)
     if not callable(function):
         there = sorted(
-            one
-            for one, value in vars(module).items()
+            defined
+            for defined, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
         )
         raise FitError("no-function", f"{place} has no function {name}; it has {', '.join(there) or 'none'}", file)
@@ -80,7 +80,7 @@ def _sizes(function: Callable[..., Any], request: Request) -> Dict[str, int]:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         parameters = inspect.signature(lambda: None).parameters
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return given
     missing = [name for name in given if name not in parameters]
     if missing:
@@ -193,8 +193,8 @@ def make_transformers_inputs(model: Any, config: Any, request: Request) -> Dict[
 
 def _length(config: Any) -> int:
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    most = (getattr(text, name, None) for name in ("max_position_embeddings", "n_positions", "max_target_positions"))
-    return min(SEQ, int(next((one for one in most if one), SEQ)))
+    limits = (getattr(text, name, None) for name in ("max_position_embeddings", "n_positions", "max_target_positions"))
+    return min(SEQ, int(next((limit for limit in limits if limit), SEQ)))
 
 
 def _pixels(config: Any, batch: int) -> Any:
@@ -206,9 +206,9 @@ def _pixels(config: Any, batch: int) -> Any:
 
 def _labels(name: str, takes: Any, tokens: Any, *, of_tokens: bool) -> Dict[str, Any]:
     """Make the labels for a model of this name; none if the model has no loss of its own."""
-    each, one = tokens, tokens[:, 0]  # a label per token, or one per example
+    per_token, per_example = tokens, tokens[:, 0]  # a label per token, or one per example
     if "start_positions" in takes:
-        return {"start_positions": one, "end_positions": one}
+        return {"start_positions": per_example, "end_positions": per_example}
     if "return_loss" in takes:
         return {"return_loss": True}
     if "labels" not in takes or name.endswith(
@@ -216,7 +216,7 @@ def _labels(name: str, takes: Any, tokens: Any, *, of_tokens: bool) -> Dict[str,
     ):  # the memory of its loss depends on the lengths of labels: data
         return {}
     many = of_tokens and name.endswith(_LABEL_EACH)
-    labels = {"labels": each if many else one}
+    labels = {"labels": per_token if many else per_example}
     if "next_sentence_label" in takes and many:
-        labels["next_sentence_label"] = one
+        labels["next_sentence_label"] = per_example
     return labels

@@ -140,13 +140,20 @@ class History:
             hook.remove()
             self._recorder.stop()
         # Only now the optimizers are known; their state is from earlier steps.
-        owners = _owners({**known, "optimizer": [one for each in self._optimizers for one in _states(each)]})
+        owners = _owners(
+            {**known, "optimizer": [tensor for optimizer in self._optimizers for tensor in _states(optimizer)]}
+        )
         return bytes_at_peak(base, entries, self._moments, owners)
 
     def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not any(optimizer is one for one in self._optimizers):
+        if not any(optimizer is known for known in self._optimizers):
             self._optimizers.append(optimizer)
-        gradients = [one.grad for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
+        gradients = [
+            parameter.grad
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
         self._moments.append(Moment(self._length(), gradients=frozenset(map(_address, gradients))))
 
     def _length(self) -> int:
@@ -165,8 +172,8 @@ def _states(optimizer: Any) -> List[Any]:
     from torch.utils._pytree import tree_leaves
 
     return [
-        one
+        tensor
         for state in optimizer.state.values()
-        for one in tree_leaves(state)
-        if isinstance(one, torch.Tensor) and one.dim() > 0  # step counts are in the computer's memory
+        for tensor in tree_leaves(state)
+        if isinstance(tensor, torch.Tensor) and tensor.dim() > 0  # step counts are in the computer's memory
     ]

@@ -63,16 +63,16 @@ def _allocations(base: Dict[Address, int], entries: Sequence[Dict[str, Any]]) ->
             living[address] = -(-entry["size"] // BLOCK) * BLOCK, number
         elif entry["action"] == "free_completed" and address in living:
             allocations.append(Allocation(address, *living.pop(address), number))
-    return [*allocations, *(Allocation(address, *one, len(entries)) for address, one in living.items())]
+    return [*allocations, *(Allocation(address, *block, len(entries)) for address, block in living.items())]
 
 
 def _kind(allocation: Allocation, moments: Sequence[Moment], owners: Dict[Address, str]) -> str:
     if allocation.allocated_at < 0:
         return owners.get(allocation.address, "workspace")
     if any(
-        allocation.allocated_at < one.entries <= allocation.freed_at and allocation.address in one.gradients
-        for one in moments
+        allocation.allocated_at < moment.entries <= allocation.freed_at and allocation.address in moment.gradients
+        for moment in moments
     ):
         return "gradients"
-    phases = [one.phase for one in moments if one.phase and one.entries <= allocation.allocated_at]
+    phases = [moment.phase for moment in moments if moment.phase and moment.entries <= allocation.allocated_at]
     return "activations" if (phases or ["forward"])[-1] == "forward" else "temporary"

@@ -91,7 +91,9 @@ class Shape(NamedTuple):
         widths = [self.inputs] + [self.projected * self.directions] * (self.layers - 1)
         projection = self.hidden * self.projected if self.projected != self.hidden else 0
         gates = self.kind.gates * self.hidden
-        return sum(2 * self.rows * self.directions * (gates * (one + self.projected) + projection) for one in widths)
+        return sum(
+            2 * self.rows * self.directions * (gates * (width + self.projected) + projection) for width in widths
+        )
 
 
 def operations(trace: Any) -> Dict[Any, Callable[..., Any]]:
@@ -103,11 +105,11 @@ def operations(trace: Any) -> Dict[Any, Callable[..., Any]]:
     def packed(kind: Kind) -> Callable[..., Any]:
         return lambda data, sizes, states, *rest: _layer(trace, kind, data, states, *rest)
 
-    found: Dict[Any, Callable[..., Any]] = {}
+    replacements: Dict[Any, Callable[..., Any]] = {}
     for name, kind in (("lstm", LSTM), ("gru", GRU), ("rnn_tanh", RNN), ("rnn_relu", RNN)):
-        found[getattr(aten, name).input] = of(kind)
-        found[getattr(aten, name).data] = packed(kind)
-    return found
+        replacements[getattr(aten, name).input] = of(kind)
+        replacements[getattr(aten, name).data] = packed(kind)
+    return replacements
 
 
 def flatten_weights(model: Any) -> None:
@@ -115,13 +117,13 @@ def flatten_weights(model: Any) -> None:
 
     It does not if cuDNN lacks their dtype, or if another module shares one of them; then they stay as they are.
     """
-    owners = Counter(id(one) for module in model.modules() for one in module._parameters.values())
+    owners = Counter(id(parameter) for module in model.modules() for parameter in module._parameters.values())
     for module in model.modules():
         if isinstance(module, torch.nn.RNNBase):
             names = module._flat_weights_names
             weights = [getattr(module, name) for name in names]
-            kinds = {one.dtype for one in weights}
-            if len(kinds) == 1 and kinds <= _CUDNN_DTYPES and all(owners[id(one)] == 1 for one in weights):
+            kinds = {weight.dtype for weight in weights}
+            if len(kinds) == 1 and kinds <= _CUDNN_DTYPES and all(owners[id(weight)] == 1 for weight in weights):
                 for name, weight, part in zip(names, weights, _parts(weights, weights[0].dtype)):
                     module._parameters[name] = torch.nn.Parameter(part.detach(), weight.requires_grad)
             module._flat_weights = [getattr(module, name) for name in names]
@@ -131,7 +133,7 @@ def is_flattened(module: Any) -> bool:
     """Whether the weights of a module are one block."""
     if not isinstance(module, torch.nn.RNNBase):
         return False
-    return len({one.untyped_storage()._cdata for one in module._flat_weights}) == 1 < len(module._flat_weights)
+    return len({weight.untyped_storage()._cdata for weight in module._flat_weights}) == 1 < len(module._flat_weights)
 
 
 def _batch_first_layer(
@@ -167,7 +169,7 @@ def _layer(
     held = list(states) if kind is LSTM else [states]
     if torch.is_autocast_enabled("cpu"):
         # Autocast of cuDNN's layers always uses float16 (ATen/cudnn/AutocastRNN.cpp).
-        inputs, *held = (one.to(torch.float16) for one in (inputs, *held))
+        inputs, *held = (tensor.to(torch.float16) for tensor in (inputs, *held))
         weights = list(_FlattenWeights.apply(*weights))
     rows = inputs.numel() // inputs.shape[-1]
     shape = Shape(
@@ -182,7 +184,7 @@ def _layer(
         train and dropout > 0,
         inputs.dtype.itemsize,
     )
-    wanted = torch.is_grad_enabled() and any(one.requires_grad for one in (inputs, *held, *weights))
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *held, *weights))
     result: Tuple[Any, ...] = _CudnnRnn.apply(trace, shape, wanted and train, len(held), inputs, *held, *weights)
     return result
 
@@ -192,19 +194,19 @@ class _FlattenWeights(torch.autograd.Function):  # type: ignore[misc]  # torch i
 
     @staticmethod
     def forward(context: Any, *weights: Any) -> Tuple[Any, ...]:
-        context.dtypes = [one.dtype for one in weights]
+        context.dtypes = [weight.dtype for weight in weights]
         return tuple(_parts(weights, torch.float16))
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Tuple[Any, ...]:
-        return tuple(one.to(dtype) for one, dtype in zip(gradients, context.dtypes))
+        return tuple(tensor.to(dtype) for tensor, dtype in zip(gradients, context.dtypes))
 
 
 def _parts(like: Sequence[Any], dtype: Any) -> List[Any]:
     """Return tensors of these shapes in one block."""
-    sizes = [one.numel() for one in like]
+    sizes = [tensor.numel() for tensor in like]
     whole = like[0].new_empty(sum(sizes), dtype=dtype)
-    return [part.view(one.shape) for part, one in zip(whole.split(sizes), like)]
+    return [part.view(tensor.shape) for part, tensor in zip(whole.split(sizes), like)]
 
 
 class _CudnnRnn(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
@@ -220,7 +222,7 @@ class _CudnnRnn(torch.autograd.Function):  # type: ignore[misc]  # torch is not 
             trace.keep_workspace("cuDNN's dropout", trace.card.multiprocessors * trace.card.threads * 24)
         in_order = inputs.contiguous()  # until the call ends
         output = inputs.new_empty((*inputs.shape[:-1], shape.projected * shape.directions))
-        last = [torch.empty_like(one) for one in held]
+        last = [torch.empty_like(tensor) for tensor in held]
         with trace.workspace(shape.workspace_bytes(_matrix_bytes(weights)), "aten._cudnn_rnn"):
             kept = inputs.new_empty(shape.reserve_bytes if keeps else 0, dtype=torch.uint8)
         del in_order
@@ -236,7 +238,7 @@ class _CudnnRnn(torch.autograd.Function):  # type: ignore[misc]  # torch is not 
         size = shape.workspace_bytes(_matrix_bytes(weights))
         in_order = inputs.contiguous(), gradients[0].contiguous()
         to_inputs = inputs.new_empty(inputs.shape)
-        to_held = [torch.empty_like(one) for one in context.held]
+        to_held = [torch.empty_like(tensor) for tensor in context.held]
         trace.add_workspace(size, "aten._cudnn_rnn_backward")
         del in_order
         again = inputs.contiguous()
@@ -249,4 +251,4 @@ class _CudnnRnn(torch.autograd.Function):  # type: ignore[misc]  # torch is not 
 
 def _matrix_bytes(weights: Sequence[Any]) -> int:
     """Bytes of the weights without biases."""
-    return sum(int(one.numel()) * one.dtype.itemsize for one in weights if one.dim() > 1)
+    return sum(int(weight.numel()) * weight.dtype.itemsize for weight in weights if weight.dim() > 1)

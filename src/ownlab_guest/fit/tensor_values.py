@@ -51,20 +51,20 @@ class KnownValues:
 
     def given(self, args: Any, kwargs: Any) -> Optional[Given]:
         """Return the values of an operation's arguments before it runs; None if one is unknown."""
-        found: Given = {}
-        for one in _tensors((args, kwargs)):
-            value = self.of(one)
+        known: Given = {}
+        for tensor in _tensors((args, kwargs)):
+            value = self.of(tensor)
             if value is None:
                 return None
-            found[id(one)] = value
-        return found
+            known[id(tensor)] = value
+        return known
 
     def computed(self, func: Any, args: Any, kwargs: Any, given: Optional[Given]) -> Optional[Any]:
         """Compute the operation on known values, in place where it writes to its arguments."""
         if given is None or not isinstance(func, torch._ops.OpOverload) or not _is_computable(func, given):
             return None
-        known = {name: one for name, one in kwargs.items() if name not in _PLACEMENT}
-        args, known = tree_map(lambda one: given.get(id(one), one), (args, known))
+        known = {name: value for name, value in kwargs.items() if name not in _PLACEMENT}
+        args, known = tree_map(lambda tensor: given.get(id(tensor), tensor), (args, known))
         with _disable_current_modes(), torch.no_grad():
             try:
                 return func(*args, **known)
@@ -76,27 +76,27 @@ class KnownValues:
         if not isinstance(func, torch._ops.OpOverload) or torch.Tag.inplace_view in func.tags:
             return  # these only change how a value is viewed
         written = _written(func, args, kwargs) if func._schema.is_mutable else []
-        new = [one for one in written or _tensors(out) if not self._is_there(one, bool(written))]
+        new = [tensor for tensor in written or _tensors(out) if not self._is_there(tensor, bool(written))]
         if not new:
             return
-        small = all(_is_plain(one) for one in new)
-        found = self.computed(func, args, kwargs, given) if small else None
-        if found is None:
-            for one in written:
-                self._forget(one)
+        small = all(_is_plain(tensor) for tensor in new)
+        values = self.computed(func, args, kwargs, given) if small else None
+        if values is None:
+            for tensor in written:
+                self._forget(tensor)
         elif not written:
-            self.keep(out, found)
+            self.keep(out, values)
         else:
-            self.keep(written, [(given or {})[id(one)] for one in written])
+            self.keep(written, [(given or {})[id(tensor)] for tensor in written])
 
     def keep(self, tree: Any, values: Any) -> None:
         """Keep the values of tensors without data."""
         with _disable_current_modes(), torch.no_grad():
-            for one, value in zip(_tensors(tree), _tensors(values)):
-                like = one.dtype is value.dtype and one.shape == value.shape  # not so for quantized tensors
-                if like and one.constant is None and id(one.untyped_storage()) not in self._kept:
-                    self._make_room(one.untyped_storage())
-                    self.of(one).copy_(value)  # type: ignore[union-attr]  # its storage exists now
+            for tensor, value in zip(_tensors(tree), _tensors(values)):
+                like = tensor.dtype is value.dtype and tensor.shape == value.shape  # not so for quantized tensors
+                if like and tensor.constant is None and id(tensor.untyped_storage()) not in self._kept:
+                    self._make_room(tensor.untyped_storage())
+                    self.of(tensor).copy_(value)  # type: ignore[union-attr]  # its storage exists now
 
     def _make_room(self, storage: Any) -> None:
         key, room = id(storage), torch.UntypedStorage(storage.nbytes(), device="cpu")
@@ -126,14 +126,18 @@ def _is_computable(func: Any, given: Given) -> bool:
 
 def _written(func: Any, args: Any, kwargs: Any) -> List[Any]:
     """Return the arguments that an operation writes to."""
-    names = [one.name for one in func._schema.arguments]
+    names = [argument.name for argument in func._schema.arguments]
     named = {**dict(zip(names, args)), **kwargs}
-    writes = [one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
+    writes = [
+        argument.name
+        for argument in func._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
     return _tensors([named.get(name) for name in writes])
 
 
 def _tensors(tree: Any) -> List[Any]:
-    return [one for one in tree_leaves(tree) if isinstance(one, torch.Tensor)]
+    return [tensor for tensor in tree_leaves(tree) if isinstance(tensor, torch.Tensor)]
 
 
 aten = torch.ops.aten
@@ -197,7 +201,7 @@ def _caller() -> Tuple[str, int]:
 
 def _tolist(tensor: Any) -> Any:
     """Read value by value: torch 2.4 would make symbols, which are not supported here."""
-    return tensor.item() if tensor.dim() == 0 else [_tolist(one) for one in tensor]
+    return tensor.item() if tensor.dim() == 0 else [_tolist(item) for item in tensor]
 
 
 class GuessingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not there where types are checked
@@ -241,6 +245,8 @@ class GuessingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not the
 
     def _without_data(self, known: Any) -> Any:
         """Return stand-ins without data for tensors."""
-        out = tree_map(lambda one: self._mode.from_tensor(one) if isinstance(one, torch.Tensor) else one, known)
+        out = tree_map(
+            lambda tensor: self._mode.from_tensor(tensor) if isinstance(tensor, torch.Tensor) else tensor, known
+        )
         self._values.keep(out, known)
         return out

@@ -62,8 +62,8 @@ def trace_step(
         if not data:
             instead.update(recurrent_layers.operations(trace))
         _hold_weights(trace, built.model)
-        for given, one in zip(_tensors(built.inputs), _tensors(inputs)):
-            trace.add_input(given, one)
+        for given, tensor in zip(_tensors(built.inputs), _tensors(inputs)):
+            trace.add_input(given, tensor)
         step = training_step.make_step(built, inputs, request, "cpu")
         try:
             with cuda_semantics.emulate_cuda(instead), _hooked(trace), trace:
@@ -96,9 +96,11 @@ def _sizes(inputs: Any) -> Dict[str, Optional[int]]:
     import torch
 
     tensors = [
-        one for one in torch.utils._pytree.tree_leaves(inputs) if isinstance(one, torch.Tensor) and one.dim() > 0
+        tensor
+        for tensor in torch.utils._pytree.tree_leaves(inputs)
+        if isinstance(tensor, torch.Tensor) and tensor.dim() > 0
     ]
-    tokens = [one for one in tensors if one.dim() == 2 and not one.is_floating_point()]
+    tokens = [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.is_floating_point()]
     return {"batch": tensors[0].shape[0] if tensors else None, "seq": tokens[0].shape[1] if tokens else None}
 
 
@@ -116,7 +118,7 @@ def _converting(without_data: bool) -> Iterator[None]:
 
     def apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
         own = (*self._parameters.values(), *self._buffers.values())
-        if not any(isinstance(one, FakeTensor) for one in own):
+        if not any(isinstance(tensor, FakeTensor) for tensor in own):
             return before(self, fn, recurse)
         for module in self.children() if recurse else ():
             module._apply(fn)
@@ -177,11 +179,11 @@ def _hold_weights(trace: Any, model: Any) -> None:
     from ownlab_guest.fit import recurrent_layers
 
     for name, module in _in_order(model, ""):
-        own = [one for one in (*module._parameters.values(), *module._buffers.values()) if one is not None]
+        own = [tensor for tensor in (*module._parameters.values(), *module._buffers.values()) if tensor is not None]
         if recurrent_layers.is_flattened(module):
             trace.add_flattened_weights(name, own)
         else:
-            trace.add_tensors("weights", [(name, one) for one in own])
+            trace.add_tensors("weights", [(name, tensor) for tensor in own])
 
 
 def _in_order(module: Any, name: str) -> Iterator[Tuple[str, Any]]:
@@ -194,7 +196,7 @@ def _in_order(module: Any, name: str) -> Iterator[Tuple[str, Any]]:
 def _tensors(tree: Any) -> List[Any]:
     import torch
 
-    return [one for one in torch.utils._pytree.tree_leaves(tree) if isinstance(one, torch.Tensor)]
+    return [tensor for tensor in torch.utils._pytree.tree_leaves(tree) if isinstance(tensor, torch.Tensor)]
 
 
 @contextlib.contextmanager
@@ -223,14 +225,14 @@ def trace_with_data(request: Request, why: FitError) -> Dict[str, Any]:
     if why.kind not in COMPUTABLE_ERRORS or not _limit_memory():
         raise why
     try:
-        found = trace_step(request, data=True)
+        traced = trace_step(request, data=True)
     except FitError as exc:
         raise FitError(
             why.kind, f"{why}; computing it on the processor also failed: {exc}", why.file, why.line
         ) from exc
     line = "" if why.line is None else f" (line {why.line})"
     note = f"computed with data on the processor, with attention and recurrent layers of a processor: {why}{line}"
-    return {**found, "guesses": [note, *found["guesses"]]}
+    return {**traced, "guesses": [note, *traced["guesses"]]}
 
 
 def _limit_memory() -> bool:

@@ -69,7 +69,7 @@ def enable_checkpointing(model: Any) -> None:
 
 def make_optimizer(model: Any, request: Request) -> Any:
     """Make the optimizer of this name, with torch's defaults."""
-    parameters = [one for one in model.parameters() if one.requires_grad]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise FitError("nothing-to-train", "no parameter of the model requires a gradient")
     kinds: Dict[str, Callable[..., Any]] = {

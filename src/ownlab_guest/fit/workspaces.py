@@ -174,15 +174,15 @@ Dimensions = List[Tuple[int, int]]  # size and stride
 def _merge_dimensions(tensor: Any, over: Sequence[int]) -> Tuple[Dimensions, Dimensions]:
     """Return kept and reduced dimensions; contiguous neighbours are merged, as TensorIterator does."""
     dimensions = tensor.dim()
-    gone = {one % dimensions for one in over} if over else set(range(dimensions))
+    gone = {dimension % dimensions for dimension in over} if over else set(range(dimensions))
     kept: Dimensions = []
     reduced: Dimensions = []
-    order = sorted(range(dimensions), key=lambda one: (tensor.stride(one), -one))
-    for one in order:
-        size, stride = int(tensor.shape[one]), int(tensor.stride(one))
+    order = sorted(range(dimensions), key=lambda dimension: (tensor.stride(dimension), -dimension))
+    for dimension in order:
+        size, stride = int(tensor.shape[dimension]), int(tensor.stride(dimension))
         if size == 1:
             continue
-        there = reduced if one in gone else kept
+        there = reduced if dimension in gone else kept
         if there and there[-1][0] * there[-1][1] == stride:
             there[-1] = (there[-1][0] * size, there[-1][1])
         else:
@@ -199,7 +199,7 @@ def _count(dimensions: Dimensions) -> int:
 
 def _vector(kept: Dimensions, reduced: Dimensions) -> int:
     vector = VECTOR
-    fast = min(kept, key=lambda one: one[1])
+    fast = min(kept, key=lambda dimension: dimension[1])
     for number in (fast[0], *(stride for _, stride in kept + reduced if stride != 1)):
         while number % vector:
             vector //= 2

@@ -1,7 +1,7 @@
-"""Which of CUDA's libraries load in this interpreter: through the dynamic loader, else from its wheels.
+"""Tries to load each of CUDA's libraries in this interpreter: through the dynamic loader, else from its wheels.
 
-Each is really loaded (lazily), since a file that is there may still miss what it needs. A library is looked for under
-the names that the loader's cache, LD_LIBRARY_PATH and the wheels hold, so that a release newer than us is found too.
+Each is really loaded (lazily), because an existing file may lack a dependency. The names come from the loader's cache,
+LD_LIBRARY_PATH and the wheels, so that releases newer than ownlab are found, too.
 """
 
 import ctypes
@@ -17,50 +17,50 @@ WHEEL = "a wheel of this interpreter"
 _TOOLKITS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
 
 
-class Wanted(NamedTuple):
-    """A library by the beginning of its file name, and what it is for."""
+class CudaLibrary(NamedTuple):
+    """A library: the beginning of its file name, and what it is for."""
 
     name: str
     purpose: str
 
 
-# In the order of need: what is loaded first serves those that depend on it, wherever they lie (a wheel's libcusolver
-# needs libcublas of another wheel). Light ones and the driver come first.
+# In order of dependencies: a loaded library serves those that need it, in any folder (a wheel's libcusolver needs
+# libcublas of another wheel). The driver and small libraries come first.
 LIBRARIES = (
-    Wanted("libcuda.so", "CUDA driver"),
-    Wanted("libcudart.so", "CUDA runtime"),
-    Wanted("libnvrtc.so", "run-time compiler"),
-    Wanted("libnvJitLink.so", "run-time linker"),
-    Wanted("libnvvm.so", "NVVM compiler"),
-    Wanted("libnvToolsExt.so", "marks for profilers (NVTX; part of the headers since CUDA 12.9)"),
-    Wanted("libcupti.so", "profiling interface"),
-    Wanted("libcuinj64.so", "profiler injection"),
-    Wanted("libcufile.so", "GPUDirect Storage"),
-    Wanted("libcurand.so", "random numbers"),
-    Wanted("libcufft.so", "Fourier transforms"),
-    Wanted("libcufftw.so", "Fourier transforms, FFTW's interface"),
-    Wanted("libnppc.so", "image and signal primitives: core"),
-    Wanted("libnppif.so", "image and signal primitives: images"),
-    Wanted("libnpps.so", "image and signal primitives: signals"),
-    Wanted("libcublasLt.so", "linear algebra, light interface"),
-    Wanted("libcublas.so", "linear algebra"),
-    Wanted("libcusparse.so", "sparse matrices"),
-    Wanted("libcusolver.so", "solvers"),
-    Wanted("libcudnn.so", "neural network primitives"),
-    Wanted("libnccl.so", "communication between GPUs"),
+    CudaLibrary("libcuda.so", "CUDA driver"),
+    CudaLibrary("libcudart.so", "CUDA runtime"),
+    CudaLibrary("libnvrtc.so", "run-time compiler"),
+    CudaLibrary("libnvJitLink.so", "run-time linker"),
+    CudaLibrary("libnvvm.so", "NVVM compiler"),
+    CudaLibrary("libnvToolsExt.so", "marks for profilers (NVTX; part of the headers since CUDA 12.9)"),
+    CudaLibrary("libcupti.so", "profiling interface"),
+    CudaLibrary("libcuinj64.so", "profiler injection"),
+    CudaLibrary("libcufile.so", "GPUDirect Storage"),
+    CudaLibrary("libcurand.so", "random numbers"),
+    CudaLibrary("libcufft.so", "Fourier transforms"),
+    CudaLibrary("libcufftw.so", "Fourier transforms, FFTW's interface"),
+    CudaLibrary("libnppc.so", "image and signal primitives: core"),
+    CudaLibrary("libnppif.so", "image and signal primitives: images"),
+    CudaLibrary("libnpps.so", "image and signal primitives: signals"),
+    CudaLibrary("libcublasLt.so", "linear algebra, light interface"),
+    CudaLibrary("libcublas.so", "linear algebra"),
+    CudaLibrary("libcusparse.so", "sparse matrices"),
+    CudaLibrary("libcusolver.so", "solvers"),
+    CudaLibrary("libcudnn.so", "neural network primitives"),
+    CudaLibrary("libnccl.so", "communication between GPUs"),
 )
-# No shared library, though tables list it as libdevice.so: code for the compiler to link.
-LIBDEVICE = Wanted("libdevice.10.bc", "mathematical functions for the compiler")
+# Not a shared library, though some tables list it as libdevice.so: code that the compiler links.
+LIBDEVICE = CudaLibrary("libdevice.10.bc", "mathematical functions for the compiler")
 
 
 class LinkMap(ctypes.Structure):
-    """The head of glibc's and musl's struct link_map (link.h): where a loaded library came from."""
+    """The beginning of glibc's and musl's struct link_map (link.h): the path of a loaded library."""
 
     _fields_ = [("l_addr", ctypes.c_void_p), ("l_name", ctypes.c_char_p)]
 
 
 class Loader:
-    """dlopen itself: ctypes.CDLL would bind every symbol at once, which costs seconds with large libraries."""
+    """Calls dlopen directly: ctypes.CDLL would bind every symbol at once, which takes seconds for large libraries."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
@@ -73,72 +73,74 @@ class Loader:
         self.dlinfo.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
 
     def load(self, name: str) -> Tuple[Optional[str], str]:
-        """The path that was loaded, or None and the loader's words."""
+        """Load a library; return its path, or None and the loader's message."""
         handle = self.dlopen(os.fsencode(name), os.RTLD_LAZY | os.RTLD_LOCAL)
         if not handle:
-            words = self.dlerror()
-            return None, os.fsdecode(words) if words else "the loader gives no reason"
-        place = ctypes.POINTER(LinkMap)()
+            message = self.dlerror()
+            return None, os.fsdecode(message) if message else "the loader gives no reason"
+        link_map = ctypes.POINTER(LinkMap)()
         linkmap_request = 2  # RTLD_DI_LINKMAP
-        if self.dlinfo(handle, linkmap_request, ctypes.byref(place)) == 0 and place.contents.l_name:
-            return os.fsdecode(place.contents.l_name), ""
+        if self.dlinfo(handle, linkmap_request, ctypes.byref(link_map)) == 0 and link_map.contents.l_name:
+            return os.fsdecode(link_map.contents.l_name), ""
         return name, ""
 
 
 def answer(arguments: List[str]) -> List[Dict[str, Optional[str]]]:
-    """One row per library."""
+    """Return one row per library."""
     if sys.platform != "linux":
-        return [row(wanted, error="is not looked for on " + sys.platform) for wanted in (*LIBRARIES, LIBDEVICE)]
+        return [row(library, error="not read on " + sys.platform) for library in (*LIBRARIES, LIBDEVICE)]
     loader = Loader()
     known = loader_names()
     folders = own_folders()
-    return [find(wanted, loader, known, folders) for wanted in LIBRARIES] + [find_libdevice()]
+    return [find(library, loader, known, folders) for library in LIBRARIES] + [find_libdevice()]
 
 
 def row(
-    wanted: Wanted, path: Optional[str] = None, way: Optional[str] = None, error: Optional[str] = None
+    library: CudaLibrary, path: Optional[str] = None, way: Optional[str] = None, error: Optional[str] = None
 ) -> Dict[str, Optional[str]]:
-    return {"name": wanted.name, "purpose": wanted.purpose, "path": path, "way": way, "error": error}
+    return {"name": library.name, "purpose": library.purpose, "path": path, "way": way, "error": error}
 
 
-def find(wanted: Wanted, loader: Loader, known: List[str], folders: List[Tuple[str, str]]) -> Dict[str, Optional[str]]:
-    """Try the loader's own names, newest first, then those of the wheels."""
-    words = ""
-    # Programs load the driver by this one name; a higher number beside it is the file that the name should lead to.
-    names = [DRIVER] if DRIVER.startswith(wanted.name) else [*versions_of(wanted.name, known), wanted.name]
+def find(
+    library: CudaLibrary, loader: Loader, known: List[str], folders: List[Tuple[str, str]]
+) -> Dict[str, Optional[str]]:
+    """Try the names that the loader finds, newest first, then those in the wheels."""
+    message = ""
+    # Programs load the driver by this name only; a file with a higher number is what the name should link to.
+    names = [DRIVER] if DRIVER.startswith(library.name) else [*versions_of(library.name, known), library.name]
     for name in names:
-        path, said = loader.load(name)
+        path, error = loader.load(name)
         if path:
-            return row(wanted, path, "the dynamic loader")
-        words = words or said
+            return row(library, path, "the dynamic loader")
+        message = message or error
     for folder, way in folders:
-        for name in versions_of(wanted.name, listing(folder)):
-            path, said = loader.load(os.path.join(folder, name))
+        for name in versions_of(library.name, listing(folder)):
+            path, error = loader.load(os.path.join(folder, name))
             if path:
-                return row(wanted, path, way)
-            words = said  # it is there and does not load: that says more than "not found"
-    if wanted.name == "libnvvm.so" or "No such file" in words:
-        return find_in_toolkits(wanted, loader, words)
-    return row(wanted, error=words)
+                return row(library, path, way)
+            message = error  # the file exists but does not load, which is more helpful than "not found"
+    if library.name == "libnvvm.so" or "No such file" in message:
+        return find_in_toolkits(library, loader, message)
+    return row(library, error=message)
 
 
-def find_in_toolkits(wanted: Wanted, loader: Loader, words: str) -> Dict[str, Optional[str]]:
-    """A copy in a toolkit that the loader does not search: of use only to programs that look there themselves."""
+def find_in_toolkits(library: CudaLibrary, loader: Loader, message: str) -> Dict[str, Optional[str]]:
+    """Find a copy in a toolkit outside the loader's folders; only programs that search there themselves can use it."""
     for toolkit in toolkits():
         for part in ("nvvm/lib64", "lib64", "extras/CUPTI/lib64"):
             folder = os.path.join(toolkit, part)
-            for name in versions_of(wanted.name, listing(folder)):
+            for name in versions_of(library.name, listing(folder)):
                 path = os.path.join(folder, name)
-                if wanted.name == "libnvvm.so":  # compilers look for it in the toolkit, never through the loader
-                    loaded, said = loader.load(path)
-                    return row(wanted, loaded, "the toolkit", said or None)
-                advice = "it is in %s, which the loader does not search (LD_LIBRARY_PATH can name it)" % folder
-                return row(wanted, error=words + "; " + advice)
-    return row(wanted, error=words)
+                if library.name == "libnvvm.so":  # compilers look for it in the toolkit, never through the loader
+                    loaded, error = loader.load(path)
+                    return row(library, loaded, "the toolkit", error or None)
+                advice = "it is in %s, which the loader does not search (add it to LD_LIBRARY_PATH)" % folder
+                return row(library, error=message + "; " + advice)
+    return row(library, error=message)
 
 
 def find_libdevice() -> Dict[str, Optional[str]]:
-    """The file itself: in a toolkit, in a compiler's wheel, in this environment, or in Triton's own copy."""
+    """Find libdevice in a toolkit, in a compiler's wheel, in this environment, or in Triton's wheel."""
     places = [(os.path.join(toolkit, "nvvm", "libdevice"), "the toolkit") for toolkit in toolkits()]
     places.append((os.path.join(sys.prefix, "nvvm", "libdevice"), "this environment"))
     for entry in site_folders():
@@ -149,31 +151,31 @@ def find_libdevice() -> Dict[str, Optional[str]]:
         path = os.path.join(folder, LIBDEVICE.name)
         if os.path.exists(path):
             return row(LIBDEVICE, path, way)
-    return row(LIBDEVICE, error="is in no toolkit and no wheel")
+    return row(LIBDEVICE, error="no toolkit and no wheel has it")
 
 
 def loader_names() -> List[str]:
-    """File names that the loader may find: those of its cache, and those in LD_LIBRARY_PATH."""
+    """Return the file names that the loader may find: those in its cache and in LD_LIBRARY_PATH."""
     names: List[str] = []
     for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
         names += listing(folder) if folder else []
     try:
         with open(_CACHE, "rb") as file:
             cache = file.read()
-    except OSError:  # musl has no cache; the plain names are tried all the same
+    except OSError:  # musl has no cache; the plain names are tried anyway
         cache = b""
     return names + [os.fsdecode(name) for name in re.findall(rb"lib(?:cu|nv|npp|nccl)[\w-]*\.so[\w.]*", cache)]
 
 
 def versions_of(name: str, names: List[str]) -> List[str]:
-    """libcudart.so.13, libcudart.so.12, libcudart.so.11.0: the numbered forms of a name, newest first."""
+    """Return the numbered forms of a name, newest first: libcudart.so.13, libcudart.so.12, libcudart.so.11.0."""
     pattern = re.compile(re.escape(name) + r"\.(\d+(?:\.\d+)*)")
     found = {match.group(): match.group(1) for match in map(pattern.fullmatch, names) if match}
     return sorted(found, key=lambda form: [int(part) for part in found[form].split(".")], reverse=True)
 
 
 def own_folders() -> List[Tuple[str, str]]:
-    """Folders of this interpreter in which CUDA's libraries lie, and what they are."""
+    """Return the folders of this interpreter that may contain CUDA's libraries, and what they are."""
     folders: List[Tuple[str, str]] = []
     for entry in site_folders():
         for part in (("lib",), ("nvvm", "lib64")):
@@ -197,5 +199,5 @@ def toolkits() -> List[str]:
 def listing(folder: str) -> List[str]:
     try:
         return os.listdir(folder)
-    except OSError:  # not there, or not ours to list: the loader will find nothing there either
+    except OSError:  # missing or forbidden: the loader finds nothing there, either
         return []

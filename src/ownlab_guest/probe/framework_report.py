@@ -1,6 +1,6 @@
-"""What the framework probes share: the shape of an answer, and a transcript of what was said on the way to it.
+"""The report of a framework, and the transcript of its output.
 
-The transcript is a file that the host names and reads, so that the words of a framework that crashes or hangs are kept.
+The transcript is a file that the host names and reads, so that the output of a framework that crashes or hangs is kept.
 """
 
 import faulthandler
@@ -12,11 +12,11 @@ import time
 import warnings
 from typing import Any, Callable, Dict, Iterable, List, Optional
 
-# A framework may quote a whole log in an exception; the doctor needs the part that people read.
-WORDS_KEPT = 4000
+# An exception may quote a whole log; the doctor shows only its end.
+MESSAGE_LENGTH = 4000
 
-# What TensorFlow and XLA write on stderr when they find no GPU. They go on without one, and raise nothing.
-_TELLING = re.compile(
+# What TensorFlow and XLA write to stderr when they find no GPU. They continue without one and raise nothing.
+_DEVICE_ERROR = re.compile(
     r"Cannot dlopen|Could not load dynamic library|failed call to cuInit|Could not find cuda drivers|does not match DSO"
     r"|backend failed to initialize|Unable to initialize backend 'cuda'|falling back to cpu|CUDA_ERROR_|hipError",
     re.IGNORECASE,
@@ -28,7 +28,7 @@ Facts = Dict[str, Any]
 
 
 def known(value: Any, source: str, unit: Optional[str] = None) -> Facts:
-    """A fact as the host decodes it."""
+    """Make a known fact, as the host decodes it."""
     fact = {"state": "known", "value": value, "source": source}
     if unit is not None:
         fact["unit"] = unit
@@ -36,13 +36,13 @@ def known(value: Any, source: str, unit: Optional[str] = None) -> Facts:
 
 
 def unknown(reason: str) -> Facts:
-    """The reason why a fact is not known."""
+    """Make an unknown fact with its reason."""
     return {"state": "unknown", "reason": reason}
 
 
-def words(exc: BaseException) -> str:
-    """What an exception says; its name where it says nothing."""
-    return str(exc).strip()[-WORDS_KEPT:] or type(exc).__name__
+def exception_text(exc: BaseException) -> str:
+    """Return the message of an exception, or its name if it has none."""
+    return str(exc).strip()[-MESSAGE_LENGTH:] or type(exc).__name__
 
 
 def cuda_version(code: int) -> str:
@@ -65,34 +65,34 @@ def nccl_version(code: int) -> str:
 
 
 def examine(name: str, arguments: List[str], read: Callable[[Any, Facts], Iterable[str]]) -> Facts:
-    """Import a framework and let `read(module, facts)` ask it; it returns what the framework complained of.
+    """Import a framework and let `read(module, facts)` fill in its facts; it returns the framework's error messages.
 
-    `arguments` are the transcript's path and the seconds until the host gives up; without them nothing is kept.
+    `arguments` are the transcript's path and the seconds until the host gives up; without them, no transcript is kept.
     """
     transcript = _begin(arguments)
     facts: Facts = {"name": name}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        begun = time.perf_counter()
+        started = time.perf_counter()
         try:
             module = importlib.import_module(name)
         except (Exception, SystemExit) as exc:
-            reason = f"{type(exc).__name__}: {words(exc)}"
+            reason = f"{type(exc).__name__}: {exception_text(exc)}"
             facts.update(failure="import", error=reason, devices=unknown(f"{name} cannot be imported: {reason}"))
             return facts
-        facts["import_seconds"] = known(round(time.perf_counter() - begun, 3), f"import {name}", "s")
+        facts["import_seconds"] = known(round(time.perf_counter() - started, 3), f"import {name}", "s")
         facts["version"] = known(str(getattr(module, "__version__", "")), f"{name}.__version__")
-        complaints: List[str] = []
+        errors: List[str] = []
         try:
-            complaints.extend(read(module, facts))
+            errors.extend(read(module, facts))
         except Exception as exc:
-            complaints.append(words(exc))
-            facts.setdefault("devices", unknown(words(exc)))
-    said = [str(each.message).strip() for each in caught if not issubclass(each.category, _ABOUT_CODE)]
-    said = [text for text in said if _ABOUT_DEVICES.search(text)] + complaints
+            errors.append(exception_text(exc))
+            facts.setdefault("devices", unknown(exception_text(exc)))
+    messages = [str(warning.message).strip() for warning in caught if not issubclass(warning.category, _ABOUT_CODE)]
+    messages = [message for message in messages if _ABOUT_DEVICES.search(message)] + errors
     if not facts["devices"].get("value"):
-        said.extend(_telling_lines(transcript))
-    facts["error"] = _joined(said)
+        messages.extend(_device_errors(transcript))
+    facts["error"] = _joined(messages)
     return facts
 
 
@@ -105,23 +105,23 @@ def _begin(arguments: List[str]) -> Optional[str]:
         kept = os.open(arguments[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(kept, 1)
         os.dup2(kept, 2)
-    except OSError:  # no room for a transcript: what is said goes where it would have gone
+    except OSError:  # no room for a transcript: the output is not redirected
         path = None
     faulthandler.enable(2)
-    faulthandler.dump_traceback_later(seconds * 0.9, file=2)  # where it hangs, while we may still say so
+    faulthandler.dump_traceback_later(seconds * 0.9, file=2)  # shortly before the deadline, to show where it hangs
     return path
 
 
-def _telling_lines(transcript: Optional[str]) -> List[str]:
+def _device_errors(transcript: Optional[str]) -> List[str]:
     if transcript is None:
         return []
     sys.stderr.flush()
     with open(transcript, encoding="utf-8", errors="replace") as kept:
-        return [line.strip() for line in kept if _TELLING.search(line)]
+        return [line.strip() for line in kept if _DEVICE_ERROR.search(line)]
 
 
-def _joined(said: Iterable[str]) -> Optional[str]:
-    """Each thing once; what another quotes in full is left out."""
-    distinct = list(dict.fromkeys(text for text in said if text))
-    needed = [text for text in distinct if not any(text != other and text in other for other in distinct)]
-    return "\n".join(needed)[:WORDS_KEPT] or None
+def _joined(messages: Iterable[str]) -> Optional[str]:
+    """Join messages, each once, without those that another one quotes in full."""
+    distinct = list(dict.fromkeys(message for message in messages if message))
+    needed = [message for message in distinct if not any(message != other and message in other for other in distinct)]
+    return "\n".join(needed)[:MESSAGE_LENGTH] or None

@@ -13,10 +13,10 @@ from ownlab_guest.probe.framework_report import (
     cuda_version,
     cudnn_version,
     examine,
+    exception_text,
     known,
     nccl_version,
     unknown,
-    words,
 )
 from ownlab_guest.probe.packages import distributions
 
@@ -34,18 +34,18 @@ def answer(arguments: List[str]) -> Facts:
 
 
 def read_torch(torch: Any, facts: Facts) -> Iterable[str]:
-    """Fill in what torch was built with and what it sees; return what it complains of."""
+    """Fill in what torch was built with and which devices it sees; return its error messages."""
     build = _torch_build(torch)
     facts["build"] = known(build, "torch.version")
     facts["cuda"] = _version_or(torch.version.cuda, "torch.version.cuda", build)
     facts["rocm"] = _version_or(getattr(torch.version, "hip", None), "torch.version.hip", build)
-    complaints = _read_libraries(torch, build, facts)
+    errors = _read_libraries(torch, build, facts)
     devices, source, more = _torch_devices(torch, build)
     facts["devices"] = known(devices, source)
-    complaints.extend(more)
+    errors.extend(more)
     if not devices and build == "cpu":
-        complaints.append(_refusal(torch, "cuda"))
-    return complaints
+        errors.append(_device_error(torch, "cuda"))
+    return errors
 
 
 def _torch_build(torch: Any) -> str:
@@ -64,13 +64,13 @@ def _version_or(version: Any, source: str, build: str) -> Facts:
 
 
 def _read_libraries(torch: Any, build: str, facts: Facts) -> List[str]:
-    """cuDNN, NCCL and the architectures for which code was compiled. The list is torch.cuda's own, without a card."""
+    """Fill in cuDNN, NCCL and the architectures that torch was compiled for; the list needs no card."""
     if build not in ("cuda", "rocm"):
         facts.update({name: unknown(f"a {build} build of torch") for name in ("cudnn", "nccl", "arch_list")})
         return []
-    complaints = []
+    errors = []
     flags = torch._C._cuda_getArchFlags()
-    facts["arch_list"] = unknown("torch was compiled without the list of its architectures")
+    facts["arch_list"] = unknown("torch was compiled without a list of its architectures")
     if flags:
         facts["arch_list"] = known(flags.split(), "torch._C._cuda_getArchFlags()")
     facts["cudnn"] = unknown("a ROCm build of torch uses MIOpen")
@@ -80,70 +80,70 @@ def _read_libraries(torch: Any, build: str, facts: Facts) -> List[str]:
             facts["cudnn"] = unknown("this build has no cuDNN")
             if code is not None:
                 facts["cudnn"] = known(cudnn_version(code), "torch.backends.cudnn.version()")
-        except Exception as exc:  # a cuDNN of another version was loaded: torch names both
-            facts["cudnn"] = unknown(words(exc))
-            complaints.append(words(exc))
+        except Exception as exc:  # another version of cuDNN was loaded: torch names both
+            facts["cudnn"] = unknown(exception_text(exc))
+            errors.append(exception_text(exc))
     try:
         nccl = importlib.import_module("torch.cuda.nccl").version()
         facts["nccl"] = known(".".join(str(part) for part in nccl[:3]), "torch.cuda.nccl.version()")
-    except Exception as exc:  # Windows builds have none, and say so with an AttributeError
-        facts["nccl"] = unknown(words(exc))
-    return complaints
+    except Exception as exc:  # Windows builds have no NCCL and raise an AttributeError
+        facts["nccl"] = unknown(exception_text(exc))
+    return errors
 
 
 def _torch_devices(torch: Any, build: str) -> Tuple[Devices, str, List[str]]:
     if build in ("cuda", "rocm"):
-        devices, complaints = _cuda_devices(torch, build)
-        return devices, "torch.cuda", complaints
+        devices, errors = _cuda_devices(torch, build)
+        return devices, "torch.cuda", errors
     if build == "xpu":
-        devices, complaints = _counted_devices(torch.xpu, "xpu")
-        return devices, "torch.xpu", complaints or ([] if devices else [_refusal(torch, "xpu")])
+        devices, errors = _counted_devices(torch.xpu, "xpu")
+        return devices, "torch.xpu", errors or ([] if devices else [_device_error(torch, "xpu")])
     if build == "mps":
         if torch.backends.mps.is_available():
             name = getattr(torch.backends.mps, "get_name", lambda: "Apple GPU")()
             return [{"name": name, "kind": "mps"}], "torch.backends.mps", []
-        return [], "torch.backends.mps.is_available()", [_refusal(torch, "mps")]
-    if importlib.util.find_spec("torch_npu") is not None:  # Huawei's plug-in stands beside a CPU build
+        return [], "torch.backends.mps.is_available()", [_device_error(torch, "mps")]
+    if importlib.util.find_spec("torch_npu") is not None:  # Huawei's plug-in extends a CPU build
         try:
             importlib.import_module("torch_npu")
         except Exception as exc:
-            return [], "import torch_npu", [f"torch_npu: {words(exc)}"]
-        devices, complaints = _counted_devices(torch.npu, "npu")
-        return devices, "torch.npu", complaints or ([] if devices else [_refusal(torch, "npu")])
+            return [], "import torch_npu", [f"torch_npu: {exception_text(exc)}"]
+        devices, errors = _counted_devices(torch.npu, "npu")
+        return devices, "torch.npu", errors or ([] if devices else [_device_error(torch, "npu")])
     return [], "torch.version", []
 
 
 def _cuda_devices(torch: Any, kind: str) -> Tuple[Devices, List[str]]:
-    torch.cuda.is_available()  # asked for its warnings: they say more than the error that follows
+    torch.cuda.is_available()  # for its warnings, which are more detailed than the error of init()
     try:
         torch.cuda.init()
     except Exception as exc:
-        return [], [words(exc)]
+        return [], [exception_text(exc)]
     return _counted_devices(torch.cuda, kind)
 
 
 def _counted_devices(accelerator: Any, kind: str) -> Tuple[Devices, List[str]]:
-    """The devices of torch.cuda, torch.xpu or torch.npu, which are asked alike."""
-    devices, complaints = [], []
+    """List the devices of torch.cuda, torch.xpu or torch.npu, which have the same functions."""
+    devices, errors = [], []
     for index in range(accelerator.device_count()):
         try:
             properties = accelerator.get_device_properties(index)
         except Exception as exc:
-            complaints.append(f"{kind}:{index}: {words(exc)}")
+            errors.append(f"{kind}:{index}: {exception_text(exc)}")
             continue
         device = {"name": properties.name, "kind": kind, "memory_total": int(properties.total_memory)}
         if kind == "cuda":
             device["compute_capability"] = f"{properties.major}.{properties.minor}"
         devices.append(device)
-    return devices, complaints
+    return devices, errors
 
 
-def _refusal(torch: Any, device: str) -> str:
-    """What torch says when it is asked to use a device that it does not have."""
+def _device_error(torch: Any, device: str) -> str:
+    """Return torch's error message when it has to use a device that it does not have."""
     try:
         torch.zeros(1, device=device)
     except Exception as exc:
-        return words(exc)
+        return exception_text(exc)
     return ""
 
 
@@ -152,7 +152,7 @@ def _refusal(torch: Any, device: str) -> str:
 
 
 def read_tensorflow(tensorflow: Any, facts: Facts) -> Iterable[str]:
-    """Fill in what TensorFlow was built with and what it sees; return what it complains of."""
+    """Fill in what TensorFlow was built with and which devices it sees; return its error messages."""
     source = "tf.sysconfig.get_build_info()"
     info = tensorflow.sysconfig.get_build_info()
     build = "rocm" if info.get("is_rocm_build") else "cuda" if info.get("is_cuda_build") else "cpu"
@@ -161,8 +161,8 @@ def read_tensorflow(tensorflow: Any, facts: Facts) -> Iterable[str]:
         facts[name] = known(str(info[key]), source) if info.get(key) else unknown(f"a {build} build of TensorFlow")
     architectures = list(info.get("cuda_compute_capabilities") or ())
     facts["arch_list"] = known(architectures, source) if architectures else unknown(f"a {build} build of TensorFlow")
-    facts["nccl"] = unknown("TensorFlow does not tell its NCCL")
-    complaints = []
+    facts["nccl"] = unknown("TensorFlow does not report its NCCL")
+    errors = []
     devices = []
     for device in tensorflow.config.list_physical_devices():
         if device.device_type not in ("GPU", "TPU", "NPU"):
@@ -174,13 +174,13 @@ def read_tensorflow(tensorflow: Any, facts: Facts) -> Iterable[str]:
         try:
             details = tensorflow.config.experimental.get_device_details(device)
         except Exception as exc:
-            complaints.append(words(exc))
+            errors.append(exception_text(exc))
         entry = {"name": details.get("device_name") or device.name, "kind": kind}
         if details.get("compute_capability"):
             entry["compute_capability"] = ".".join(str(part) for part in details["compute_capability"])
         devices.append(entry)
     facts["devices"] = known(devices, "tf.config.list_physical_devices()")
-    return complaints
+    return errors
 
 
 # --- JAX --------------------------------------------------------------------------------------------------------------
@@ -189,24 +189,24 @@ def read_tensorflow(tensorflow: Any, facts: Facts) -> Iterable[str]:
 
 
 def read_jax(jax: Any, facts: Facts) -> Iterable[str]:
-    """Fill in what JAX was built with and what it sees; return what it complains of."""
+    """Fill in what JAX was built with and which devices it sees; return its error messages."""
     build = _jax_build()
     facts["build"] = known(build, "installed plug-ins of JAX")
     _read_versions(build, facts)
-    facts["arch_list"] = unknown("JAX compiles for the card that it finds")
-    facts["nccl"] = unknown("JAX does not tell its NCCL")
+    facts["arch_list"] = unknown("JAX compiles for the card in use")
+    facts["nccl"] = unknown("JAX does not report its NCCL")
     try:
         devices = [_jax_device(device, build) for device in jax.devices() if device.platform != "cpu"]
     except Exception as exc:  # a plug-in is there and fails; without one JAX goes on with the CPU
         facts["devices"] = known([], "jax.devices()")
-        return [words(exc)]
+        return [exception_text(exc)]
     facts["devices"] = known(devices, "jax.devices()")
     if devices:
         return []
     try:
         jax.devices("tpu" if build == "tpu" else "gpu")
     except Exception as exc:
-        return [words(exc)]
+        return [exception_text(exc)]
     return []
 
 
@@ -221,7 +221,7 @@ def _jax_build() -> str:
 
 
 def _read_versions(build: str, facts: Facts) -> None:
-    facts["rocm"] = unknown("JAX does not tell its ROCm" if build == "rocm" else f"a {build} build of JAX")
+    facts["rocm"] = unknown("JAX does not report its ROCm" if build == "rocm" else f"a {build} build of JAX")
     facts["cuda"] = facts["cudnn"] = unknown(f"a {build} build of JAX")
     if build != "cuda":
         return
@@ -230,8 +230,8 @@ def _read_versions(build: str, facts: Facts) -> None:
         source = "jax._src.lib.cuda_versions"
         facts["cuda"] = known(cuda_version(versions.cuda_runtime_build_version()), source)
         facts["cudnn"] = known(cudnn_version(versions.cudnn_build_version()), source)
-    except Exception as exc:  # private to JAX: it may be elsewhere, or its libraries may be missing
-        facts["cuda"] = facts["cudnn"] = unknown(words(exc))
+    except Exception as exc:  # private to JAX: it may have moved, or its libraries may be missing
+        facts["cuda"] = facts["cudnn"] = unknown(exception_text(exc))
 
 
 def _jax_device(device: Any, build: str) -> Dict[str, Any]:
@@ -249,7 +249,7 @@ def _jax_device(device: Any, build: str) -> Dict[str, Any]:
 
 
 def read_cupy(cupy: Any, facts: Facts) -> Iterable[str]:
-    """Fill in what CuPy was built with and what it sees; return what it complains of."""
+    """Fill in what CuPy was built with and which devices it sees; return its error messages."""
     runtime = cupy.cuda.runtime
     build = "rocm" if runtime.is_hip else "cuda"
     facts["build"] = known(build, "cupy.cuda.runtime.is_hip")
@@ -258,15 +258,15 @@ def read_cupy(cupy: Any, facts: Facts) -> Iterable[str]:
         facts["cuda"] = known(
             cuda_version(cupy.cuda.driver.get_build_version()), "cupy.cuda.driver.get_build_version()"
         )
-    facts["rocm"] = unknown("CuPy does not tell it plainly" if build == "rocm" else "a cuda build of CuPy")
+    facts["rocm"] = unknown("CuPy does not report its ROCm" if build == "rocm" else "a cuda build of CuPy")
     facts["cudnn"] = unknown("CuPy does not use it")
-    facts["arch_list"] = unknown("CuPy compiles for the card that it finds")
+    facts["arch_list"] = unknown("CuPy compiles for the card in use")
     facts["nccl"] = _cupy_nccl()
     try:
         count = runtime.getDeviceCount()
     except Exception as exc:
         facts["devices"] = known([], "cupy.cuda.runtime.getDeviceCount()")
-        return [words(exc)]
+        return [exception_text(exc)]
     facts["devices"] = known([_cupy_device(runtime, index, build) for index in range(count)], "cupy.cuda.runtime")
     return []
 
@@ -275,8 +275,8 @@ def _cupy_nccl() -> Facts:
     try:
         nccl = importlib.import_module("cupy.cuda.nccl")
         return known(nccl_version(nccl.get_version()), "cupy.cuda.nccl.get_version()")
-    except Exception as exc:  # an optional library: its absence matters with several cards alone
-        return unknown(words(exc))
+    except Exception as exc:  # an optional library, needed only for several cards
+        return unknown(exception_text(exc))
 
 
 def _cupy_device(runtime: Any, index: int, build: str) -> Dict[str, Any]:
@@ -295,28 +295,28 @@ def _cupy_device(runtime: Any, index: int, build: str) -> Dict[str, Any]:
 
 
 def read_numba(numba: Any, facts: Facts) -> Iterable[str]:
-    """Fill in what numba.cuda finds; return what it complains of."""
+    """Fill in which devices numba.cuda sees; return its error messages."""
     for name in ("rocm", "cudnn", "nccl"):
         facts[name] = unknown("numba.cuda does not use it")
-    facts["arch_list"] = unknown("numba compiles for the card that it finds")
+    facts["arch_list"] = unknown("numba compiles for the card in use")
     facts["devices"] = known([], "numba.cuda.gpus")
     if numba.config.ENABLE_CUDASIM:
         facts["build"] = known("cpu", "NUMBA_ENABLE_CUDASIM")
-        return ["NUMBA_ENABLE_CUDASIM is set: numba.cuda only simulates a card"]
+        return ["NUMBA_ENABLE_CUDASIM is set, so numba.cuda only simulates a card"]
     try:
         cuda = importlib.import_module("numba.cuda")
-    except Exception as exc:  # it is a package of its own since numba 0.61: numba-cuda
+    except Exception as exc:  # since numba 0.61, it is a separate package: numba-cuda
         facts["build"] = known("cpu", "import numba.cuda")
-        return [words(exc)]
+        return [exception_text(exc)]
     facts["build"] = known("cuda", "import numba.cuda")
     try:
         facts["cuda"] = known("{}.{}".format(*cuda.runtime.get_version()), "numba.cuda.runtime.get_version()")
-    except Exception as exc:  # the CUDA runtime is not found; what that prevents, the devices say
-        facts["cuda"] = unknown(words(exc))
+    except Exception as exc:  # the CUDA runtime is missing; the error about devices explains the consequence
+        facts["cuda"] = unknown(exception_text(exc))
     try:
         facts["devices"] = known([_numba_device(device) for device in cuda.gpus], "numba.cuda.gpus")
     except Exception as exc:
-        return [words(exc)]
+        return [exception_text(exc)]
     return []
 
 

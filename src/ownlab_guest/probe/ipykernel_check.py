@@ -1,4 +1,4 @@
-"""Whether this Python can be a runtime: which version it is, and whether its ipykernel can be imported."""
+"""Checks whether this Python can run kernels: its version, and whether its ipykernel can be imported."""
 
 import importlib
 import platform
@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """{"version": "3.11.7", "ipykernel": "7.4.0"}; where that is null, "error" has Python's own words."""
+    """Return {"version": "3.11.7", "ipykernel": "7.4.0"}; if ipykernel is null, "error" has Python's message."""
     known: Dict[str, Any] = {
         "version": platform.python_version(),
         "prefix": sys.prefix,
@@ -16,7 +16,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
     }
     try:
         known["ipykernel"] = str(importlib.import_module("ipykernel").__version__)
-        importlib.import_module("ipykernel.kernelapp")  # brings IPython, zmq and tornado, each of which may be broken
+        importlib.import_module("ipykernel.kernelapp")  # imports IPython, zmq and tornado, each of which may be broken
     except BaseException as exc:
         known["ipykernel"] = None
         known["error"] = "%s: %s" % (type(exc).__name__, exc)

@@ -1,7 +1,7 @@
-"""What NVIDIA's management library (NVML) says of the driver and its cards.
+"""Reads the driver and its cards from NVIDIA's management library (NVML).
 
-Runs in a child process: a driver may hang in the kernel or crash the process that asks it. Every fact is asked for on
-its own, so that one that fails leaves its reason and takes nothing else with it.
+Runs in a child process: a driver may hang in the kernel or crash its caller. Every fact is read separately, so that a
+failure affects only one fact.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ ARCHITECTURES = {
 COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
 FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "completed"}
-# What NVML asks for after a fault (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, drivers from 570).
+# What NVML recommends after a fault (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, since driver 570).
 RECOVERY_FIELD = 230
 RECOVERY_ACTIONS = {
     1: "reset the GPU",
@@ -57,17 +57,17 @@ THROTTLE_BITS = {
     0x200: "board-limit",
     0x400: "reliability",
 }
-# These drivers wrote a longer record than nvidia-ml-py reads through the newest call, and gave nonsense for processes
-# (gpustat issues 157, 160, 161).
+# The newest call of these drivers writes longer records than nvidia-ml-py reads, which gives wrong processes (gpustat
+# issues 157, 160, 161).
 PROCESSES_BROKEN = re.compile(r"535\.(43|54|86)\.")
 
 
 def answer(arguments: List[str]) -> JSON:
-    """NVML's facts: {"driver": …, "cuda": …, "nvml": …, "cards": […]}, or {"error": …} where it cannot be asked."""
+    """Return {"driver": …, "cuda": …, "nvml": …, "cards": […]}, or {"error": …} if NVML does not start."""
     pynvml, failure = start()
     if failure is not None:
         return failure
-    system = Questions(pynvml)
+    system = FactReader(pynvml)
     driver = system.fact(pynvml.nvmlSystemGetDriverVersion)
     return {
         "library": loaded_library(),
@@ -79,7 +79,7 @@ def answer(arguments: List[str]) -> JSON:
 
 
 def start() -> Tuple[Any, Optional[JSON]]:
-    """NVML, ready to be asked; or the answer that says why it is not."""
+    """Initialize NVML and return it, or None and the answer with the error."""
     try:
         import pynvml
     except Exception as exc:
@@ -87,8 +87,8 @@ def start() -> Tuple[Any, Optional[JSON]]:
     _, error = attempt(pynvml.nvmlInit)
     if error is None:
         return pynvml, None
-    said = "Failed to initialize NVML: " + words(pynvml, error)
-    return None, {"error": said, "code": code_of(error), "library": loaded_library()}
+    message = "Failed to initialize NVML: " + error_text(pynvml, error)
+    return None, {"error": message, "code": code_of(error), "library": loaded_library()}
 
 
 def code_of(error: BaseException) -> Optional[int]:
@@ -96,24 +96,24 @@ def code_of(error: BaseException) -> Optional[int]:
     return value if isinstance(value, int) else None
 
 
-def words(nvml: Any, error: BaseException) -> str:
-    """What the library itself calls this error; the bindings word some of them otherwise."""
+def error_text(nvml: Any, error: BaseException) -> str:
+    """Return the library's own message for an error; the bindings have other texts for some."""
     code = code_of(error)
     if code is None:
         return str(error) or type(error).__name__
     try:
         return text(nvml.nvmlErrorString(code))
     except Exception:
-        return str(error)  # no library is loaded that could say it: the bindings know
+        return str(error)  # no library is loaded: only the bindings have a message
 
 
 def text(value: Any) -> str:
-    """Old bindings answer in bytes."""
+    """Convert to str: old bindings return bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def loaded_library() -> Optional[str]:
-    """The file that NVML was loaded from; its name carries its version."""
+    """Return the file that NVML was loaded from; its name contains the version."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             for line in maps:
@@ -133,7 +133,7 @@ def cuda_version(nvml: Any) -> str:
 
 
 def attempt(function: Callable[..., Any], *arguments: Any) -> Tuple[Any, Optional[Exception]]:
-    """What it returned, or what it raised."""
+    """Call a function; return its result and None, or None and its exception."""
     try:
         return function(*arguments), None
     except Exception as exc:
@@ -141,7 +141,7 @@ def attempt(function: Callable[..., Any], *arguments: Any) -> Tuple[Any, Optiona
 
 
 def first(*calls: Callable[[], Any]) -> Any:
-    """The first call that succeeds; else the error that says more than that the function is not there."""
+    """Return the result of the first call that succeeds; else raise the most informative error."""
     errors = []
     for call in calls:
         value, error = attempt(call)
@@ -151,8 +151,8 @@ def first(*calls: Callable[[], Any]) -> Any:
     raise next((error for error in errors if code_of(error) not in (None, FUNCTION_NOT_FOUND)), errors[0])
 
 
-class Questions:
-    """Asks one question after another; each answer is a fact, each failure a reason and kept with its code."""
+class FactReader:
+    """Reads facts. A failure becomes a reason and is kept with its code."""
 
     def __init__(self, nvml: Any) -> None:
         self.nvml = nvml
@@ -161,9 +161,9 @@ class Questions:
     def fact(self, call: Callable[[], Any], unit: Optional[str] = None) -> JSON:
         value, error = attempt(call)
         if error is not None:
-            said = words(self.nvml, error)
-            self.failures.append((code_of(error), said))
-            return {"state": "unknown", "reason": "NVML: " + said}
+            message = error_text(self.nvml, error)
+            self.failures.append((code_of(error), message))
+            return {"state": "unknown", "reason": "NVML: " + message}
         known = {"state": "known", "value": text(value) if isinstance(value, bytes) else value, "source": "NVML"}
         if unit is not None:
             known["unit"] = unit
@@ -173,73 +173,73 @@ class Questions:
 def cards(nvml: Any, driver: str) -> JSON:
     count, error = attempt(nvml.nvmlDeviceGetCount)
     if error is not None:
-        return {"state": "unknown", "reason": "NVML: " + words(nvml, error)}
+        return {"state": "unknown", "reason": "NVML: " + error_text(nvml, error)}
     found = []
     for index in range(count):
         handle, error = attempt(nvml.nvmlDeviceGetHandleByIndex, index)
         if error is None:
             found.append(card(nvml, handle, index, driver))
         else:
-            said = {"state": "known", "value": words(nvml, error), "source": "NVML"}
-            found.append({"vendor": "nvidia", "index": index, "health": said})
+            health_fact = {"state": "known", "value": error_text(nvml, error), "source": "NVML"}
+            found.append({"vendor": "nvidia", "index": index, "health": health_fact})
     return {"state": "known", "value": found, "source": "NVML"}
 
 
 def card(nvml: Any, handle: Any, index: int, driver: str) -> JSON:
-    ask = Questions(nvml)
+    reader = FactReader(nvml)
     known: JSON = {"vendor": "nvidia", "index": index}
-    known["name"] = ask.fact(lambda: nvml.nvmlDeviceGetName(handle))
-    known["uuid"] = ask.fact(lambda: nvml.nvmlDeviceGetUUID(handle))
-    known["bus_id"] = ask.fact(lambda: text(nvml.nvmlDeviceGetPciInfo(handle).busId))
-    known["memory_total"] = ask.fact(lambda: memory(nvml, handle).total, "B")
-    known["memory_used"] = ask.fact(lambda: memory(nvml, handle).used, "B")
-    basic_failures = list(ask.failures)
-    known["architecture"] = ask.fact(lambda: named(ARCHITECTURES, nvml.nvmlDeviceGetArchitecture(handle)))
-    known["compute_capability"] = ask.fact(lambda: "%d.%d" % tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
-    known.update(load(ask, handle))
-    known["clocks"] = clocks(ask, handle)
-    known["pcie"] = pcie(ask, handle)
-    known["ecc"] = ecc(ask, handle)
-    known["persistence"] = ask.fact(lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
-    known["compute_mode"] = ask.fact(lambda: named(COMPUTE_MODES, nvml.nvmlDeviceGetComputeMode(handle)))
-    known["driver_model"] = ask.fact(lambda: named(DRIVER_MODELS, nvml.nvmlDeviceGetCurrentDriverModel(handle)))
-    known["fabric"] = ask.fact(lambda: fabric(nvml, handle))
-    known["mig"] = ask.fact(lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]))
+    known["name"] = reader.fact(lambda: nvml.nvmlDeviceGetName(handle))
+    known["uuid"] = reader.fact(lambda: nvml.nvmlDeviceGetUUID(handle))
+    known["bus_id"] = reader.fact(lambda: text(nvml.nvmlDeviceGetPciInfo(handle).busId))
+    known["memory_total"] = reader.fact(lambda: memory(nvml, handle).total, "B")
+    known["memory_used"] = reader.fact(lambda: memory(nvml, handle).used, "B")
+    basic_failures = list(reader.failures)
+    known["architecture"] = reader.fact(lambda: named(ARCHITECTURES, nvml.nvmlDeviceGetArchitecture(handle)))
+    known["compute_capability"] = reader.fact(lambda: "%d.%d" % tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
+    known.update(load(reader, handle))
+    known["clocks"] = clocks(reader, handle)
+    known["pcie"] = pcie(reader, handle)
+    known["ecc"] = ecc(reader, handle)
+    known["persistence"] = reader.fact(lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
+    known["compute_mode"] = reader.fact(lambda: named(COMPUTE_MODES, nvml.nvmlDeviceGetComputeMode(handle)))
+    known["driver_model"] = reader.fact(lambda: named(DRIVER_MODELS, nvml.nvmlDeviceGetCurrentDriverModel(handle)))
+    known["fabric"] = reader.fact(lambda: fabric(nvml, handle))
+    known["mig"] = reader.fact(lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]))
     known["mig_instances"] = known["mig"]
     slices: List[Any] = []
     if known["mig"]["state"] == "known":
         slices = mig_handles(nvml, handle) if known["mig"]["value"] else []
-        known["mig_instances"] = ask.fact(lambda: [mig_instance(ask, each) for each in slices])
-    known["processes"] = ask.fact(lambda: processes(nvml, [handle, *slices], driver))
-    known["health"] = {"state": "known", "value": health(ask, handle, basic_failures), "source": "NVML"}
+        known["mig_instances"] = reader.fact(lambda: [mig_instance(reader, each) for each in slices])
+    known["processes"] = reader.fact(lambda: processes(nvml, [handle, *slices], driver))
+    known["health"] = {"state": "known", "value": health(reader, handle, basic_failures), "source": "NVML"}
     return known
 
 
 def named(names: Dict[int, str], number: int) -> str:
     if number not in names:
-        raise LookupError("NVML answers %d, which this version of ownlab has no name for" % number)
+        raise LookupError("NVML reports %d, which this version of ownlab does not know" % number)
     return names[number]
 
 
 def memory(nvml: Any, handle: Any) -> Any:
-    """The first version of this call counts what the driver reserves for itself as used (drivers from 510)."""
+    """Read the memory; the first version of this call counts the driver's own reserve as used (since driver 510)."""
     return first(
         lambda: nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2),
         lambda: nvml.nvmlDeviceGetMemoryInfo(handle),
     )
 
 
-def load(ask: Questions, handle: Any) -> JSON:
-    """What changes from second to second."""
-    nvml = ask.nvml
+def load(reader: FactReader, handle: Any) -> JSON:
+    """Read what changes from second to second."""
+    nvml = reader.nvml
     reasons = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
     limits = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit")
     return {
-        "utilisation": ask.fact(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu, "%"),
-        "power_draw": ask.fact(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000, "W"),
-        "power_limit": ask.fact(lambda: any_of(nvml, limits, handle) / 1000, "W"),
-        "temperature": ask.fact(lambda: temperature(nvml, handle), "°C"),
-        "throttle_reasons": ask.fact(lambda: throttle_reasons(any_of(nvml, reasons, handle))),
+        "utilisation": reader.fact(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu, "%"),
+        "power_draw": reader.fact(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000, "W"),
+        "power_limit": reader.fact(lambda: any_of(nvml, limits, handle) / 1000, "W"),
+        "temperature": reader.fact(lambda: temperature(nvml, handle), "°C"),
+        "throttle_reasons": reader.fact(lambda: throttle_reasons(any_of(nvml, reasons, handle))),
     }
 
 
@@ -252,7 +252,7 @@ def temperature(nvml: Any, handle: Any) -> int:
 
 
 def any_of(nvml: Any, names: Sequence[str], handle: Any) -> Any:
-    """Functions that were renamed: the bindings or the driver may know only one of the names."""
+    """Call a function that was renamed: the bindings or the driver may have only one of the names."""
 
     def call(name: str) -> Callable[[], Any]:
         return lambda: getattr(nvml, name)(handle)
@@ -264,49 +264,49 @@ def throttle_reasons(mask: int) -> List[str]:
     return [name for bit, name in THROTTLE_BITS.items() if mask & bit]
 
 
-def clocks(ask: Questions, handle: Any) -> JSON:
-    nvml = ask.nvml
+def clocks(reader: FactReader, handle: Any) -> JSON:
+    nvml = reader.nvml
     return {
-        "sm": ask.fact(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM), "MHz"),
-        "sm_max": ask.fact(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM), "MHz"),
-        "memory": ask.fact(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM), "MHz"),
-        "memory_max": ask.fact(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM), "MHz"),
+        "sm": reader.fact(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM), "MHz"),
+        "sm_max": reader.fact(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM), "MHz"),
+        "memory": reader.fact(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM), "MHz"),
+        "memory_max": reader.fact(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM), "MHz"),
     }
 
 
-def pcie(ask: Questions, handle: Any) -> JSON:
-    nvml = ask.nvml
+def pcie(reader: FactReader, handle: Any) -> JSON:
+    nvml = reader.nvml
     return {
-        "generation": ask.fact(lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
-        "generation_max": ask.fact(lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
-        "width": ask.fact(lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
-        "width_max": ask.fact(lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+        "generation": reader.fact(lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+        "generation_max": reader.fact(lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        "width": reader.fact(lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+        "width_max": reader.fact(lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
     }
 
 
-def ecc(ask: Questions, handle: Any) -> JSON:
-    nvml = ask.nvml
+def ecc(reader: FactReader, handle: Any) -> JSON:
+    nvml = reader.nvml
 
     def errors(kind: int) -> JSON:
-        return ask.fact(lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_VOLATILE_ECC))
+        return reader.fact(lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, kind, nvml.NVML_VOLATILE_ECC))
 
     return {
-        "enabled": ask.fact(lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0])),
+        "enabled": reader.fact(lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0])),
         "corrected": errors(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
         "uncorrected": errors(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
         # Cards before Ampere retire pages instead of remapping rows.
-        "remap_pending": ask.fact(
+        "remap_pending": reader.fact(
             lambda: first(
                 lambda: bool(nvml.nvmlDeviceGetRemappedRows(handle)[2]),
                 lambda: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)),
             )
         ),
-        "remap_failed": ask.fact(lambda: bool(nvml.nvmlDeviceGetRemappedRows(handle)[3])),
+        "remap_failed": reader.fact(lambda: bool(nvml.nvmlDeviceGetRemappedRows(handle)[3])),
     }
 
 
 def fabric(nvml: Any, handle: Any) -> str:
-    """How far the card has joined NVSwitch's fabric; CUDA does not start before that is completed."""
+    """Read the state of the NVSwitch fabric; CUDA does not start before it is completed."""
 
     def ask(function: str, record: str) -> Any:
         info = getattr(nvml, record)()
@@ -324,24 +324,24 @@ def fabric(nvml: Any, handle: Any) -> str:
 
 
 def mig_handles(nvml: Any, handle: Any) -> List[Any]:
-    """NVML has no list of the instances: each number up to the greatest is one, or is not."""
+    """Return the handles of the MIG instances. NVML has no list, so every number is tried."""
     count, _ = attempt(nvml.nvmlDeviceGetMaxMigDeviceCount, handle)
     found = [attempt(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index) for index in range(count or 0)]
     return [each for each, error in found if error is None]
 
 
-def mig_instance(ask: Questions, handle: Any) -> JSON:
-    nvml = ask.nvml
+def mig_instance(reader: FactReader, handle: Any) -> JSON:
+    nvml = reader.nvml
     return {
         "uuid": text(nvml.nvmlDeviceGetUUID(handle)),
-        "profile": ask.fact(lambda: mig_profile(nvml, handle)),
-        "memory_total": ask.fact(lambda: memory(nvml, handle).total, "B"),
-        "memory_used": ask.fact(lambda: memory(nvml, handle).used, "B"),
+        "profile": reader.fact(lambda: mig_profile(nvml, handle)),
+        "memory_total": reader.fact(lambda: memory(nvml, handle).total, "B"),
+        "memory_used": reader.fact(lambda: memory(nvml, handle).used, "B"),
     }
 
 
 def mig_profile(nvml: Any, handle: Any) -> str:
-    """The name of an instance ends in its profile ("NVIDIA H200 MIG 1g.18gb"); old drivers give its parts only."""
+    """Read the profile at the end of an instance's name ("NVIDIA H200 MIG 1g.18gb"); old drivers report only its parts."""
     match = re.search(r" MIG (\S+)$", text(nvml.nvmlDeviceGetName(handle)))
     if match is not None:
         return match.group(1)
@@ -353,7 +353,7 @@ def mig_profile(nvml: Any, handle: Any) -> str:
 
 
 def processes(nvml: Any, handles: Sequence[Any], driver: str) -> List[JSON]:
-    """Who is on the card. In a container that was given a MIG slice, only the slices may be asked."""
+    """List the processes on the card. A container with a MIG instance may query only the instances, not the card."""
     versions = ("_v2",) if PROCESSES_BROKEN.match(driver) else ("_v3", "_v2", "")
 
     def running(kind: str, handle: Any) -> List[Any]:
@@ -371,8 +371,10 @@ def processes(nvml: Any, handles: Sequence[Any], driver: str) -> List[JSON]:
     for each in everyone("Compute"):
         found[each.pid] = process(each, "compute")
     for kind in ("MPSCompute", "Graphics"):
-        others, _ = attempt(everyone, kind)  # a card or driver may know no such kind; those that compute are known
-        for each in others or ():  # one that also draws stays with those that compute
+        others, _ = attempt(
+            everyone, kind
+        )  # a card or driver may not have this kind; compute processes are known already
+        for each in others or ():  # a process that computes and draws counts as compute
             found.setdefault(each.pid, process(each, "graphics" if kind == "Graphics" else "compute"))
     return list(found.values())
 
@@ -380,21 +382,21 @@ def processes(nvml: Any, handles: Sequence[Any], driver: str) -> List[JSON]:
 def process(each: Any, kind: str) -> JSON:
     used = each.usedGpuMemory
     if used is None or used >= 2**64 - 1:
-        fact = {"state": "unknown", "reason": "NVML does not tell the memory of this process (Windows, WSL)"}
+        fact = {"state": "unknown", "reason": "NVML does not report the memory of this process (Windows, WSL)"}
     else:
         fact = {"state": "known", "value": used, "source": "NVML", "unit": "B"}
     return {"pid": each.pid, "kind": kind, "memory": fact}
 
 
-def health(ask: Questions, handle: Any, basic_failures: Sequence[Tuple[Optional[int], str]]) -> str:
-    """ "OK", or the words of a failure that a working card does not have."""
-    for code, said in ask.failures:
+def health(reader: FactReader, handle: Any, basic_failures: Sequence[Tuple[Optional[int], str]]) -> str:
+    """Return "OK", or the message of a failure that a working card does not have."""
+    for code, message in reader.failures:
         if code in (GPU_IS_LOST, RESET_REQUIRED):
-            return said
-    for code, said in basic_failures:
+            return message
+    for code, message in basic_failures:
         if code not in (NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND):
-            return said
-    fields, _ = attempt(lambda: ask.nvml.nvmlDeviceGetFieldValues(handle, [RECOVERY_FIELD]))
-    # Older drivers and bindings know no such field.
+            return message
+    fields, _ = attempt(lambda: reader.nvml.nvmlDeviceGetFieldValues(handle, [RECOVERY_FIELD]))
+    # Older drivers and bindings do not have this field.
     action = fields[0].value.uiVal if fields is not None and fields[0].nvmlReturn == 0 else 0
     return "OK" if action == 0 else "recovery action: " + RECOVERY_ACTIONS.get(action, str(action))

@@ -1,8 +1,8 @@
-"""What each NVIDIA card did since it was asked last: one JSON line for each line on stdin, until that closes.
+"""Samples the NVIDIA cards for `ownlab top`: writes one JSON line for each line on stdin, until that closes.
 
-Starting NVML costs hundreds of milliseconds, asking it a few: so one child serves all. Started as
-`launch.py probe.nvml_sampler FD FOLDER`; the answers go to the descriptor FD, and the bindings of NVML are in FOLDER. Each answer
-is the fields of monitor's CardSample.
+Starting NVML takes hundreds of milliseconds, a query only a few, so one child process serves all queries. It is started
+as `launch.py probe.nvml_sampler FD FOLDER`: answers go to the file descriptor FD, and FOLDER has the bindings of NVML.
+Each answer has the fields of `CardSample`.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ownlab_guest.probe.gpm import Gpm, samples
+from ownlab_guest.probe.gpm import Gpm, first_samples
 from ownlab_guest.probe.nvml import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
@@ -20,6 +20,7 @@ from ownlab_guest.probe.nvml import (
     any_of,
     attempt,
     code_of,
+    error_text,
     memory,
     mig_handles,
     processes,
@@ -27,28 +28,27 @@ from ownlab_guest.probe.nvml import (
     temperature,
     text,
     throttle_reasons,
-    words,
 )
 
 JSON = Dict[str, Any]
 
-# A driver that hangs keeps us in its own code, where no Python runs: SIGALRM ends us even there.
+# While a driver hangs, no Python code runs: SIGALRM ends the process even then.
 ANSWER_SECONDS = 30
 REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 LIMITS = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit")
 KIB = 1024
-# Codes with which a card that works refuses; None is no code of NVML's, but a function that the bindings do not have.
+# Errors of a working card; None is not a code of NVML: the bindings lack the function.
 HARMLESS = (NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, None)
-# What changes seldom, or costs milliseconds of a core to ask (the energy counter does), is asked again after so long.
+# How often facts are read that change seldom or take milliseconds of CPU time, such as the energy counter.
 SELDOM_SECONDS = 10.0
 
 
 def answer(arguments: List[str]) -> JSON:
-    """Answer until stdin closes; then there is nothing left to say."""
+    """Answer until stdin closes. The return value is not used."""
     sys.path.extend(arguments[1:])
     with os.fdopen(int(arguments[0]), "w") as out:
         signal.alarm(ANSWER_SECONDS)
-        early = samples()
+        early = first_samples()
         nvml, failure = start()
         signal.alarm(0)
         cards = Cards(nvml, early)
@@ -61,11 +61,11 @@ def answer(arguments: List[str]) -> JSON:
 
 
 class Cards:
-    """All cards, and what is kept of each from one question to the next."""
+    """All cards, and what is kept of each between two queries."""
 
     def __init__(self, nvml: Any, early: Optional[Dict[int, Tuple[int, float]]] = None) -> None:
         self.nvml = nvml
-        self.early = early or {}  # by number, the first sample of a card's work
+        self.early = early or {}  # card number -> its first GPM sample
         self.driver = ""
         self.known: Dict[str, "Card"] = {}
         self.turn = -1  # the card whose PCIe traffic is measured
@@ -74,7 +74,7 @@ class Cards:
         nvml = self.nvml
         count, error = attempt(nvml.nvmlDeviceGetCount)
         if error is not None:
-            return {"error": "NVML: " + words(nvml, error)}
+            return {"error": "NVML: " + error_text(nvml, error)}
         self.driver = self.driver or text(attempt(nvml.nvmlSystemGetDriverVersion)[0] or "")
         self.turn = (self.turn + 1) % max(1, count)
         found: List[JSON] = []
@@ -83,15 +83,15 @@ class Cards:
             if error is None:
                 found.extend(self.read_card(handle, index))
             else:
-                found.append({"uuid": "", "index": index, "lost": words(nvml, error)})
+                found.append({"uuid": "", "index": index, "lost": error_text(nvml, error)})
         return {"cards": found}
 
     def read_card(self, handle: Any, index: int) -> List[JSON]:
-        """The card, and its MIG instances after it."""
+        """Read the card, followed by its MIG instances."""
         nvml = self.nvml
         uuid, error = attempt(nvml.nvmlDeviceGetUUID, handle)
         if error is not None:
-            return [{"uuid": "", "index": index, "lost": words(nvml, error)}]
+            return [{"uuid": "", "index": index, "lost": error_text(nvml, error)}]
         uuid = text(uuid)
         card = self.card(uuid, handle, index)
         slices = mig_handles(nvml, handle) if card.seldom(handle)["split"] else []
@@ -114,7 +114,7 @@ class Cards:
 
 
 class Card:
-    """One card or MIG instance: what never changes is asked once."""
+    """One card or MIG instance. What never changes is read once."""
 
     def __init__(self, nvml: Any, uuid: str, handle: Any, parent: str, gpm: Gpm) -> None:
         self.nvml = nvml
@@ -122,7 +122,7 @@ class Card:
         self.uuid = uuid
         self.parent = parent
         self.gpm = gpm
-        self.seen = 0  # NVML's time of the newest sample of processes that was taken in, in microseconds
+        self.seen = 0  # NVML's time of the newest process sample that was counted, in microseconds
         limit = getattr(nvml, "NVML_CLOCK_SM", 1), getattr(nvml, "NVML_CLOCK_MEM", 2)
         self.constant = {
             "name": text(self.ask(nvml.nvmlDeviceGetName, handle) or ""),
@@ -135,7 +135,7 @@ class Card:
         self.rare_at = float("-inf")
 
     def seldom(self, handle: Any) -> JSON:
-        """What is asked now and then only."""
+        """Read what changes seldom, at intervals."""
         now = time.monotonic()
         if now - self.rare_at >= SELDOM_SECONDS:
             nvml = self.nvml
@@ -152,14 +152,19 @@ class Card:
         return self.rare
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What NVML answers, or None where it does not."""
+        """Return NVML's answer, or None if it fails."""
         return attempt(function, *arguments)[0]
 
     def read(self, handle: Any, driver: str, slices: List[Any]) -> JSON:
         nvml = self.nvml
         store, error = attempt(memory, nvml, handle)
         if error is not None and code_of(error) not in HARMLESS:
-            return {"uuid": self.uuid, "index": self.index, "name": self.constant["name"], "lost": words(nvml, error)}
+            return {
+                "uuid": self.uuid,
+                "index": self.index,
+                "name": self.constant["name"],
+                "lost": error_text(nvml, error),
+            }
         known: JSON = {"uuid": self.uuid, "index": self.index, "parent": self.parent, "driver": driver, **self.constant}
         rates = self.ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         reasons = self.ask(any_of, nvml, REASONS, handle)
@@ -185,7 +190,7 @@ class Card:
         return known
 
     def saturation(self, handle: Any) -> JSON:
-        """GPM's figures since the last question; where there is no GPM, PCIe's rates as NVML measures them itself."""
+        """Read GPM's figures since the last query; without GPM, the PCIe rates that NVML measures itself."""
         figures, why = self.gpm.read(handle)
         if figures is not None:
             return {
@@ -196,7 +201,7 @@ class Card:
         return {"no_saturation": why, **({} if self.gpm.works else self.pcie)}
 
     def measure_pcie(self, handle: Any) -> None:
-        """Without GPM: NVML looks for 20 milliseconds in each direction, so this is for one card at a time."""
+        """Measure PCIe traffic without GPM. This takes 20 ms in each direction, so only one card is measured per query."""
         if not self.gpm.asked or self.gpm.works:
             return
         sent, received = (
@@ -210,7 +215,7 @@ class Card:
         running, error = attempt(processes, self.nvml, [handle, *slices], driver)
         if error is not None:
             return None
-        # One that is alone on its card has all of the card's time; asking who had it costs milliseconds.
+        # A process that is alone on its card has all of the card's time; a query of the shares takes milliseconds.
         alone = len(running) == 1 and utilisation is not None
         shares = {running[0]["pid"]: utilisation} if alone else self.shares(handle) if running else {}
         return [
@@ -224,7 +229,7 @@ class Card:
         ]
 
     def shares(self, handle: Any) -> Dict[int, float]:
-        """By process, the mean share of time in which its kernels ran, of the driver's samples since the last question."""
+        """Return each process's mean share of time with running kernels, from the driver's samples since the last query."""
         samples = self.ask(lambda: self.nvml.nvmlDeviceGetProcessUtilization(handle, self.seen)) or []
         by_pid: Dict[int, List[int]] = {}
         newest = self.seen

@@ -1,4 +1,4 @@
-"""Which Python this is, and which of the packages that matter for accelerators are installed in it.
+"""The version of this Python, and which of the packages that matter for accelerators are installed.
 
 Names and versions come from the names of the metadata folders: reading the metadata of hundreds of packages takes
 longer than starting Python.
@@ -13,19 +13,19 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy", "numba")
 
-# Distributions that say something about accelerators.
-_MATTERS = re.compile(
+# Distributions that affect accelerators.
+_RELEVANT = re.compile(
     r"torch|torchvision|torchaudio|torch-npu|torch-xla|intel-extension-for-pytorch|triton|pytorch-triton.*|keras"
     r"|tensorflow.*|tf-nightly.*|jax|jaxlib|jax-cuda.*|jax-rocm.*|libtpu.*|cupy.*|numba|numba-cuda|numpy"
     r"|onnxruntime|onnxruntime-gpu|ctranslate2|bitsandbytes|flash-attn|xformers|vllm|paddlepaddle|paddlepaddle-gpu"
     r"|mindspore|nvidia-.*|pynvml|cuda-python|cuda-bindings|cuda-toolkit"
 )
-_CONDA_MATTERS = re.compile(
+_CONDA_RELEVANT = re.compile(
     r"pytorch|pytorch-(cuda|mutex|gpu|cpu)|libtorch|cudatoolkit|cuda-version|cudnn|nccl"
     r"|tensorflow|tensorflow-(base|gpu)|jaxlib|cupy|numba"
 )
-# Which distribution brings a framework, where its module cannot be found by itself.
-_BROUGHT_BY = {
+# Framework -> the distributions that contain it, for the case that its module cannot be found.
+_DISTRIBUTIONS = {
     "torch": re.compile(r"torch$"),
     "tensorflow": re.compile(r"(tensorflow|tf-nightly)(-cpu|-gpu|-intel|-rocm|-macos|-and-cuda|-cpu-aws)?$"),
     "jax": re.compile(r"jax$"),
@@ -35,11 +35,11 @@ _BROUGHT_BY = {
 
 
 def distributions() -> Iterator[Tuple[str, str]]:
-    """Name and version of each distribution on sys.path, in the order in which imports would find them."""
+    """Yield name and version of each distribution on sys.path, in the order of imports."""
     for folder in sys.path:
         try:
             entries = os.listdir(folder or ".")
-        except OSError:  # a zip file, or a folder that is gone: sys.path holds many
+        except OSError:  # a zip file, or a folder that does not exist: sys.path may contain many
             continue
         for entry in sorted(entries):
             stem, extension = os.path.splitext(entry)
@@ -49,41 +49,41 @@ def distributions() -> Iterator[Tuple[str, str]]:
 
 
 def conda_packages() -> Iterator[Tuple[str, str]]:
-    """What conda put into this environment, as conda writes it: pytorch, 2.1.0=py3.11_cuda12.1_cudnn8.9.2_0."""
+    """Yield conda's packages in this environment, in conda's form: pytorch, 2.1.0=py3.11_cuda12.1_cudnn8.9.2_0."""
     try:
         entries = os.listdir(os.path.join(sys.prefix, "conda-meta"))
-    except OSError:  # not an environment of conda's
+    except OSError:  # not a conda environment
         return
     for entry in sorted(entries):
         parts = entry[: -len(".json")].rsplit("-", 2)
-        if entry.endswith(".json") and len(parts) == 3 and _CONDA_MATTERS.fullmatch(parts[0]):
+        if entry.endswith(".json") and len(parts) == 3 and _CONDA_RELEVANT.fullmatch(parts[0]):
             yield parts[0], f"{parts[1]}={parts[2]}"
 
 
-def is_there(framework: str, names: List[str]) -> bool:
-    """Whether a framework is installed: its module is found, or its distribution is, whether or not it works."""
-    if any(_BROUGHT_BY[framework].match(name) for name in names):
+def is_installed(framework: str, names: List[str]) -> bool:
+    """Return whether a framework is installed, working or not: its module or its distribution is found."""
+    if any(_DISTRIBUTIONS[framework].match(name) for name in names):
         return True
     try:
         spec = importlib.util.find_spec(framework)
-    except Exception:  # a broken import hook of another package; the distribution's name has decided already
+    except Exception:  # a broken import hook of another package; the distribution's name was checked already
         return False
-    return spec is not None and spec.origin is not None  # no origin: a folder that an uninstalled package left behind
+    return spec is not None and spec.origin is not None  # no origin: a folder left over from an uninstalled package
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """The interpreter's version, architecture and prefix, the packages that matter, and the frameworks that can be asked."""
-    found: Dict[str, str] = {}
+    """Return the interpreter's version, architecture and prefix, the relevant packages, and the installed frameworks."""
+    packages: Dict[str, str] = {}
     for name, version in distributions():
-        if _MATTERS.fullmatch(name):
-            found.setdefault(name, version)
-    names = list(found)
+        if _RELEVANT.fullmatch(name):
+            packages.setdefault(name, version)
+    names = list(packages)
     for name, version in conda_packages():
-        found.setdefault("conda:" + name, version)
+        packages.setdefault("conda:" + name, version)
     return {
         "version": platform.python_version(),
         "architecture": platform.machine(),
         "prefix": sys.prefix,
-        "packages": [{"name": name, "version": version} for name, version in sorted(found.items())],
-        "frameworks": [name for name in FRAMEWORKS if is_there(name, names)],
+        "packages": [{"name": name, "version": version} for name, version in sorted(packages.items())],
+        "frameworks": [name for name in FRAMEWORKS if is_installed(name, names)],
     }

@@ -1,14 +1,14 @@
-"""Proves that a framework's devices compute: a matrix product on each, compared with the CPU's in double precision."""
+"""Verifies that a framework's devices compute: a matrix product on each, compared with the CPU's in double precision."""
 
 import importlib.util
 import math
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-from ownlab_guest.probe.framework_report import words
+from ownlab_guest.probe.framework_report import exception_text
 
 ROWS, INNER, COLUMNS = 1024, 768, 512
 
-# Half the distance from 1 to the next number: what one rounding loses.
+# Half the distance from 1 to the next number: the error of one rounding.
 ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 Check = Dict[str, Any]
@@ -28,42 +28,42 @@ def tolerance(dtype: str) -> float:
 
 
 def answer(arguments: List[str]) -> List[Check]:
-    """A check for each device that the framework sees, in each type."""
+    """Return a check for each device that the framework sees, in each type."""
     return list(_PRODUCTS[arguments[0]]())
 
 
 def check(framework: str, device: str, name: str, dtype: str, multiply: Callable[..., Result], *given: Any) -> Check:
-    """One product, `multiply(*given)`, as a record; what it raises is the record's error."""
+    """Check one product, `multiply(*given)`; an exception becomes the check's error."""
     allowed = tolerance(dtype)
-    made: Check = {"framework": framework, "device": device, "name": name, "dtype": dtype, "tolerance": allowed}
-    made["passed"] = False
+    result: Check = {"framework": framework, "device": device, "name": name, "dtype": dtype, "tolerance": allowed}
+    result["passed"] = False
     try:
-        error, made["ran_on"] = multiply(*given)
+        error, result["ran_on"] = multiply(*given)
     except Exception as exc:
-        made["error"] = words(exc)
-        return made
+        result["error"] = exception_text(exc)
+        return result
     finite = math.isfinite(error)
     if finite:
-        made["largest_error"] = error
-    made["wrong"] = not error <= allowed
-    if made["ran_on"] != device:
-        made["error"] = f"asked of {device}, the product was made on {made['ran_on']}"
+        result["largest_error"] = error
+    result["wrong"] = not error <= allowed
+    if result["ran_on"] != device:
+        result["error"] = f"the product was requested on {device}, but computed on {result['ran_on']}"
     elif not finite:
-        made["error"] = "the product holds values that are not numbers"
+        result["error"] = "the product contains values that are not numbers"
     elif error > allowed:
-        made["error"] = (
-            f"the product differs from the CPU's by {error:.2g} of its largest element; {allowed:.2g} is allowed"
+        result["error"] = (
+            f"the product differs from the CPU's by {error:.2g} of its largest element; the tolerance is {allowed:.2g}"
         )
     else:
-        made["passed"] = True
-    return made
+        result["passed"] = True
+    return result
 
 
 # --- torch: its own CPU computes the reference, since numpy may be absent ----------------------------------------------
 
 
 def torch_product(torch: Any, device: str, dtype: str) -> Result:
-    """The product on a device of torch's, and where it was."""
+    """Compute the product on a device of torch; return its error and the device that holds it."""
     random = torch.Generator().manual_seed(0)
     left = torch.randn(ROWS, INNER, generator=random).to(getattr(torch, dtype))
     right = torch.randn(INNER, COLUMNS, generator=random).to(getattr(torch, dtype))
@@ -92,7 +92,7 @@ def _torch_checks() -> Iterator[Check]:
 
 
 def _load_torch_npu() -> None:
-    """Huawei's plug-in, where it is installed: its import adds torch.npu."""
+    """Import Huawei's plug-in if it is installed, which adds torch.npu."""
     if importlib.util.find_spec("torch_npu") is not None:
         importlib.import_module("torch_npu")
 
@@ -101,7 +101,7 @@ def _load_torch_npu() -> None:
 
 
 def numpy_matrices(dtype: Any) -> Tuple[Any, Any]:
-    """The two factors; `dtype` may be one that numpy has from another library (bfloat16)."""
+    """Make the two factors; `dtype` may come from another library (bfloat16)."""
     import numpy
 
     random = numpy.random.RandomState(0)
@@ -110,7 +110,7 @@ def numpy_matrices(dtype: Any) -> Tuple[Any, Any]:
 
 
 def numpy_error(left: Any, right: Any, product: Any) -> float:
-    """How far a product is from numpy's in double precision."""
+    """Return how far a product is from numpy's in double precision."""
     expected = left.astype("float64") @ right.astype("float64")
     return float(abs(product.astype("float64") - expected).max() / abs(expected).max())
 
@@ -119,7 +119,7 @@ def _tensorflow_checks() -> Iterator[Check]:
     import tensorflow
 
     tensorflow.config.experimental.enable_tensor_float_32_execution(False)
-    tensorflow.config.set_soft_device_placement(False)  # else what a GPU cannot do is done by the CPU, without a word
+    tensorflow.config.set_soft_device_placement(False)  # otherwise the CPU silently does what a GPU cannot do
 
     def multiply(device: str, dtype: str) -> Result:
         left, right = numpy_matrices(getattr(tensorflow, dtype).as_numpy_dtype)

@@ -1,1 +1,6 @@
-"""shell."""
+"""Commands and packages in kernels, shared by plain kernels and Colab mode.
+
+- `terminal`: runs a command in a terminal of its own and answers its questions. `stdin_wait`: detects that it waits for input.
+- `system_commands`: `!command` in a plain kernel.
+- `packages`: reports which packages a cell installed, and installs them again in another runtime.
+"""

@@ -1,6 +1,6 @@
-"""Packages that a notebook installs: what a cell changed is told, and what a runtime lacks is installed again.
+"""Packages that a notebook installs: report what a cell changed, and install what a runtime lacks.
 
-What installers print does not tell (`pip install -q`, uv, conda, a script), so the folders of packages are compared.
+The output of installers is not reliable (`pip install -q`, uv, conda, a script), so the package folders are compared.
 """
 
 import contextlib
@@ -20,39 +20,39 @@ __all__ = ["MESSAGE", "answer", "installed", "lacking", "restore", "watch"]
 MESSAGE = "ownlab_packages"  # on iopub: {"pip": {name: requirement or None}, "apt": {name: name or None}}
 
 _INFO = ".dist-info"
-# What may be given to installers: notebooks may come from strangers, and no option must be among it.
+# What may be passed to installers: notebooks may come from strangers, so options must not match.
 _REQUIREMENT = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
     r"(?:==[A-Za-z0-9][A-Za-z0-9.+!_-]*| @ (?:(?:git|hg|svn|bzr)\+)?(?:https?|ssh|file)://\S+)?"
 )
-# apt removes what has a "-" behind its name.
+# apt removes a package if a "-" follows its name.
 _DEBIAN = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.](?::[a-z0-9-]*[a-z0-9])?")
 _APT = ["apt-get", "install", "--yes", "--quiet", "--no-remove"]
 
-# Of versions: what is the same.
-_WORDS = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc", "r": "post", "rev": "post"}
+# Equivalent spellings in versions.
+_PRERELEASE_NAMES = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc", "r": "post", "rev": "post"}
 
-# Of a distribution's folder: what changes when it is installed again, even in the same version.
+# By distribution folder: inode and time, which change when it is installed again, even in the same version.
 Installed = Dict[str, Tuple[int, int]]
 Changes = Dict[str, Dict[str, Optional[str]]]
 
 
-class Wanted(NamedTuple):
-    """What there is to install."""
+class Missing(NamedTuple):
+    """Packages to install."""
 
     pip: List[str]  # NAME==VERSION, NAME @ URL
     apt: List[str]
 
 
-class _Before(NamedTuple):
+class _Snapshot(NamedTuple):
     """The environment before a cell."""
 
     pip: Installed
     status: bytes  # of dpkg
 
 
-class _Answer(Dict[str, Any]):
-    """What a page gets as JSON, where it asks by an expression."""
+class _JsonResult(Dict[str, Any]):
+    """A result that a page gets as JSON when it evaluates an expression."""
 
     def _repr_json_(self) -> Dict[str, Any]:
         return dict(self)
@@ -62,8 +62,8 @@ class _Answer(Dict[str, Any]):
 
 
 def watch(shell: Any) -> None:
-    """Called before a cell that mentions an installer: after it, what it changed is told."""
-    before = _Before(installed(folders()), _dpkg_status())
+    """Called before a cell that mentions an installer: report afterwards what the cell changed."""
+    before = _Snapshot(installed(folders()), _dpkg_status())
 
     def after(*ignored: Any) -> None:
         shell.events.unregister("post_run_cell", after)
@@ -76,25 +76,25 @@ def watch(shell: Any) -> None:
 
 
 def folders() -> List[str]:
-    """Where packages are: also the person's own, which is not on the path before the first is installed there."""
+    """Return the package folders, with the user site, which is not on the path before its first package."""
     own = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     return list(dict.fromkeys([*sys.path, *own]))
 
 
 def installed(places: Iterable[str]) -> Installed:
-    """The distributions in these folders, by the paths of their own ones."""
+    """Return the distributions in these folders, by the paths of their .dist-info folders."""
     found: Installed = {}
     for folder in places:
         with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
             for entry in entries:
                 if entry.name.endswith(_INFO):
-                    with contextlib.suppress(OSError):  # it is being removed
+                    with contextlib.suppress(OSError):  # it is just being removed
                         status = entry.stat()
                         found[entry.path] = (status.st_ino, status.st_mtime_ns)
     return found
 
 
-def _changes(before: _Before) -> Changes:
+def _changes(before: _Snapshot) -> Changes:
     after = installed(folders())
     changed = {_name(path) for path in {*before.pip, *after} if before.pip.get(path) != after.get(path)}
     left = _by_name(after)
@@ -103,7 +103,7 @@ def _changes(before: _Before) -> Changes:
 
 
 def _by_name(found: Installed) -> Dict[str, str]:
-    """Name -> the folder of the first on the path, which is the one that is imported; `pip --target` leaves old ones."""
+    """Map names to the folder of the first distribution on the path, which is imported; `pip --target` leaves old ones."""
     paths: Dict[str, str] = {}
     for path, (_, changed_at) in found.items():
         other = paths.setdefault(_name(path), path)
@@ -113,7 +113,7 @@ def _by_name(found: Installed) -> Dict[str, str]:
 
 
 def _name(path: str) -> str:
-    """As package indexes write it: Foo_Bar-1.0.dist-info -> foo-bar."""
+    """Return the normalised name: Foo_Bar-1.0.dist-info -> foo-bar."""
     return _normal(os.path.basename(path)[: -len(_INFO)].partition("-")[0])
 
 
@@ -122,10 +122,10 @@ def _normal(name: str) -> str:
 
 
 def _requirement(path: str) -> str:
-    """What installs just this one again; "" where nothing does: it is a folder that somebody works on (`-e`)."""
+    """Return the requirement that installs exactly this; "" for an editable install (`-e`), which cannot be repeated."""
     address = _address(path)
     file = _file_of(address or "")
-    # conda's packages name a file of the machine on which they were made. What is behind a "?" may be a key.
+    # conda packages name a file of the build machine. A query string may contain a key.
     if address is None or "?" in address or (file and not os.path.exists(file)):
         return _pin(path)
     return address
@@ -140,13 +140,13 @@ def _version(path: str) -> str:
 
 
 def _address(path: str, revision: Optional[str] = "commit_id") -> Optional[str]:
-    """From where it came, as PEP 610 writes it down: NAME @ URL. None where that is a package index, as most often."""
+    """Return the origin by PEP 610: NAME @ URL. None where it is a package index, the usual case."""
     try:
         with open(os.path.join(path, "direct_url.json"), encoding="utf-8") as file:
             origin = json.load(file)
         if origin.get("dir_info", {}).get("editable"):
             return ""
-        url = _without_password(origin["url"])  # installers take them away; one may not
+        url = _without_password(origin["url"])  # installers remove passwords; make sure
         if "vcs_info" in origin:
             info = origin["vcs_info"]
             url = f"{info['vcs']}+{url}" + (f"@{info[revision]}" if revision else "")
@@ -157,7 +157,7 @@ def _address(path: str, revision: Optional[str] = "commit_id") -> Optional[str]:
 
 
 def _without_password(url: str) -> str:
-    """Without the name too, but for the one that everybody has: ssh://git@…"""
+    """Remove user and password, except for the common ssh://git@…"""
     scheme, mark, rest = url.partition("://")
     host = re.split(r"[/?#]", rest, maxsplit=1)[0]
     user, _, bare = host.rpartition("@")
@@ -165,12 +165,12 @@ def _without_password(url: str) -> str:
 
 
 def _file_of(requirement: str) -> str:
-    """The file or folder from which it is to come; "" where it comes from elsewhere."""
+    """Return the local file or folder of a requirement; "" where it is elsewhere."""
     _, is_file, rest = requirement.partition(" @ file://")
     return unquote(rest.partition("#")[0]) if is_file else ""
 
 
-# --- Debian's packages ------------------------------------------------------------------------------------------------
+# --- Debian packages --------------------------------------------------------------------------------------------------
 
 
 def _dpkg_status() -> bytes:
@@ -188,7 +188,7 @@ def _apt_changes(before: bytes) -> Dict[str, Optional[str]]:
     if status == before:
         return {}
     old, new = _packages(before), _packages(status)
-    changes: Dict[str, Optional[str]] = {name: name for name in sorted(new - old - _brought_along())}
+    changes: Dict[str, Optional[str]] = {name: name for name in sorted(new - old - _automatic_packages())}
     changes.update((name, None) for name in sorted(old - new))
     return changes
 
@@ -198,8 +198,8 @@ def _packages(status: bytes) -> Set[str]:
     return {name.decode() for name in found}
 
 
-def _brought_along() -> Set[str]:
-    """What apt installed because others need it: it would be so again."""
+def _automatic_packages() -> Set[str]:
+    """Return packages that apt installed as dependencies: it does so again by itself."""
     try:
         with open("/var/lib/apt/extended_states", encoding="utf-8", errors="replace") as file:
             parts = file.read().split("\n\n")
@@ -212,32 +212,31 @@ def _brought_along() -> Set[str]:
 
 
 def lacking(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
-    """What of this is not installed here, or in another version. Whatever is no requirement is left out."""
-    found = _lacking(pip, apt)
-    return _Answer(found._asdict())
+    """Return which of these are missing here or have another version. Invalid requirements are ignored."""
+    return _JsonResult(_lacking(pip, apt)._asdict())
 
 
-def _lacking(pip: Iterable[str], apt: Iterable[str]) -> Wanted:
-    there = _by_name(installed(folders()))
-    wanted = []
+def _lacking(pip: Iterable[str], apt: Iterable[str]) -> Missing:
+    present = _by_name(installed(folders()))
+    missing = []
     for each in pip:
         match = _REQUIREMENT.fullmatch(each) if isinstance(each, str) else None
-        path = there.get(_normal(match[1])) if match else None
+        path = present.get(_normal(match[1])) if match else None
         if match and (path is None or not _meets(path, each[len(match[1]) :])):
-            wanted.append(each)
+            missing.append(each)
     names = [each for each in apt if isinstance(each, str) and _DEBIAN.fullmatch(each)]
     has = _packages(_dpkg_status()) if names else set()
-    return Wanted(wanted, [each for each in names if each.partition(":")[0] not in has])
+    return Missing(missing, [each for each in names if each.partition(":")[0] not in has])
 
 
 def _meets(path: str, wanted: str) -> bool:
-    """Whether a distribution is ==VERSION, or from @ URL, however that is written."""
+    """Return whether a distribution is ==VERSION or from @ URL, in any spelling."""
     if wanted.startswith("=="):
         version = _version(path) if "+" in wanted else _version(path).partition("+")[0]  # 2.0 is also 2.0+cu118
         return _normal_version(version) == _normal_version(wanted)
     if not wanted:
         return True
-    # People write a branch, or nothing, where an installer notes the commit.
+    # People write a branch, or nothing, where an installer records the commit.
     came = [_address(path, revision) or "" for revision in ("commit_id", "requested_revision", None)]
     url = _without_password(wanted[len(" @ ") :])
     return _without_query(url) in [_without_query(each.partition(" @ ")[2]) for each in came]
@@ -248,9 +247,9 @@ def _without_query(url: str) -> str:
 
 
 def _normal_version(text: str) -> List[str]:
-    """Its parts, so that 1.0.0 is 1.0, and 1.0-RC1 is 1.0rc1."""
+    """Return the parts of a version, so that 1.0.0 equals 1.0, and 1.0-RC1 equals 1.0rc1."""
     found = re.findall(r"[0-9]+|[a-z]+|[!+]", text.lower())
-    parts = [str(int(each)) if each.isdigit() else _WORDS.get(each, each) for each in found if each != "v"]
+    parts = [str(int(each)) if each.isdigit() else _PRERELEASE_NAMES.get(each, each) for each in found if each != "v"]
     end = next((at for at, each in enumerate(parts) if each != "!" and not each.isdigit()), len(parts))
     release, rest = parts[:end], parts[end:]
     while release[1:] and release[-1] == "0":
@@ -259,44 +258,45 @@ def _normal_version(text: str) -> List[str]:
 
 
 def restore(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
-    """Install what is lacking, and print what installers say. What was installed, and "failed": why not all of it."""
-    wanted = _lacking(pip, apt)
-    failures = [_install_apt(wanted.apt) if wanted.apt else "", _install_pip(wanted.pip) if wanted.pip else ""]
+    """Install what is missing and print the installers' output. Return "installed", and "failed" with the reasons."""
+    missing = _lacking(pip, apt)
+    failures = [_install_apt(missing.apt) if missing.apt else "", _install_pip(missing.pip) if missing.pip else ""]
     importlib.invalidate_caches()
     failed = "\n".join(filter(None, failures))
-    left = _lacking(*wanted)
-    if not failed:  # an address may be written in a way that only pip understands
-        left = Wanted([each for each in left.pip if any(_lacking([each.partition(" @ ")[0]], []))], left.apt)
-    done = [each for each in [*wanted.pip, *wanted.apt] if each not in [*left.pip, *left.apt]]
+    left = _lacking(*missing)
+    if not failed:  # an address may have a spelling that only pip understands
+        left = Missing([each for each in left.pip if any(_lacking([each.partition(" @ ")[0]], []))], left.apt)
+    done = [each for each in [*missing.pip, *missing.apt] if each not in [*left.pip, *left.apt]]
     if not failed and any(left):
-        failed = f"Installed, and not found afterwards: {', '.join([*left.pip, *left.apt])}"
-    return _Answer(installed=done, failed=failed)
+        failed = f"These were installed but not found afterwards: {', '.join([*left.pip, *left.apt])}"
+    return _JsonResult(installed=done, failed=failed)
 
 
 def _install_pip(requirements: List[str]) -> str:
-    """ "", or why it failed."""
+    """Install with pip. Return "", or why it failed."""
     absent = [each for each in requirements if _file_of(each) and not os.path.exists(_file_of(each))]
     here = [each for each in requirements if each not in absent]
-    words = [
-        f"{name} came from a file that is not here: {path}" for name, _, path in (a.partition(" @ ") for a in absent)
+    problems = [
+        f"{name} was installed from a file that does not exist here: {path}"
+        for name, _, path in (a.partition(" @ ") for a in absent)
     ]
     program = _pip()
     if program is None:
-        return f"{sys.executable} has no pip: {sys.executable} -m ensurepip"
+        return f"{sys.executable} has no pip. Install it: {sys.executable} -m ensurepip"
     if here:
-        code, said = _run([*program, *here])
-        if code and "ResolutionImpossible" in said:
-            # Installed one after the other, they may contradict what they ask of each other; so they were, all the same.
-            code, said = _run([*program, "--no-deps", *here])
+        code, output = _run([*program, *here])
+        if code and "ResolutionImpossible" in output:
+            # Packages that were installed one by one may contradict each other's requirements.
+            code, output = _run([*program, "--no-deps", *here])
         if code:
-            words += _install_each(program, here) if len(here) > 1 else [_why(said, "pip")]
-    return "\n".join(words)
+            problems += _install_each(program, here) if len(here) > 1 else [_error_line(output, "pip")]
+    return "\n".join(problems)
 
 
 def _install_each(program: List[str], requirements: List[str]) -> List[str]:
-    """One after the other, as pip installs nothing of a list with one that is not to be had; which failed, and why."""
+    """Install one by one, since pip installs nothing if one of a list is unavailable. Return the failures."""
     ran = [(each, *_run([*program, each])) for each in requirements]
-    return [f"{each}: {_why(said, 'pip')}" for each, code, said in ran if code]
+    return [f"{each}: {_error_line(output, 'pip')}" for each, code, output in ran if code]
 
 
 def _pip() -> Optional[List[str]]:
@@ -312,23 +312,25 @@ def _pip() -> Optional[List[str]]:
 def _install_apt(names: List[str]) -> str:
     by_hand = f"sudo apt-get install {' '.join(names)}"
     if shutil.which("apt-get") is None:
-        return f"There is no apt-get here; these are Debian's packages: {', '.join(names)}"
+        return f"These Debian packages need apt-get, which is missing here: {', '.join(names)}"
     rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if rights and (shutil.which("sudo") is None or subprocess.call(["sudo", "-n", "true"], stderr=subprocess.DEVNULL)):
-        return f"{', '.join(names)}: only root may install them. In a terminal: {by_hand}"
+        return f"Only root can install {', '.join(names)}. Run in a terminal: {by_hand}"
     known = _known_to_apt(names)
-    code, said = _run([*rights, *_APT, *names]) if known == names else (1, "")
-    if code:  # a fresh container does not know any package yet
+    code, output = _run([*rights, *_APT, *names]) if known == names else (1, "")
+    if code:  # a fresh container has no package lists yet
         _run([*rights, "apt-get", "update", "--quiet"])
         known = _known_to_apt(names)
-        code, said = _run([*rights, *_APT, *known]) if known else (0, "")
+        code, output = _run([*rights, *_APT, *known]) if known else (0, "")
     unknown = [each for each in names if each not in known]
-    words = [_why(said, "apt-get")] if code else []
-    return "\n".join(words + ([f"apt knows no package of this name: {', '.join(unknown)}"] if unknown else []))
+    problems = [_error_line(output, "apt-get")] if code else []
+    if unknown:
+        problems.append(f"apt does not know these packages: {', '.join(unknown)}")
+    return "\n".join(problems)
 
 
 def _known_to_apt(names: List[str]) -> List[str]:
-    """apt takes a name that it does not know for a pattern: "a.+b" would be many packages."""
+    """Return the names that apt knows: it takes others for patterns, and "a.+b" would be many packages."""
     try:
         ran = subprocess.run(["apt-cache", "pkgnames"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     except OSError:
@@ -338,30 +340,30 @@ def _known_to_apt(names: List[str]) -> List[str]:
 
 
 def _run(command: List[str]) -> Tuple[int, str]:
-    """Its exit code, and all that it said, which is printed as it comes."""
-    # ipykernel asks programs for colours, which no notice can show.
+    """Run a command and print its output. Return the exit code and the output."""
+    # ipykernel asks programs for colours, which a notification cannot show.
     environ = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
     environ.update(NO_COLOR="1", DEBIAN_FRONTEND="noninteractive")
-    said = []
+    output = []
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ
     ) as child:
         assert child.stdout is not None
         for line in child.stdout:
-            said.append(line.decode(errors="replace"))
-            sys.stdout.write(said[-1])
+            output.append(line.decode(errors="replace"))
+            sys.stdout.write(output[-1])
             sys.stdout.flush()
-    return child.returncode, "".join(said)
+    return child.returncode, "".join(output)
 
 
-def _why(said: str, program: str) -> str:
-    """The line that names the error: so pip, apt and uv begin it."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _error_line(output: str, program: str) -> str:
+    """Return the line that names the error, by the prefixes of pip, apt and uv."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.partition(":")[2].strip() for line in lines if line.startswith(("ERROR:", "E:", "error:"))]
-    return (errors or lines or [f"{program} failed, and did not say why"])[-1]
+    return (errors or lines or [f"{program} failed without an error message"])[-1]
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
-    """For a host that starts this by path: `lacking`, or `restore`, with what is given as JSON."""
-    what, wanted = arguments
-    return dict({"lacking": lacking, "restore": restore}[what](**json.loads(wanted)))
+    """Call `lacking` or `restore` with arguments as JSON, for a host that starts this file by path."""
+    function, packages = arguments
+    return dict({"lacking": lacking, "restore": restore}[function](**json.loads(packages)))

@@ -1,7 +1,7 @@
-"""Whether a command waits for something to be typed, as far as the operating system tells.
+"""Detect whether a command waits for input on its terminal.
 
-Linux says in /proc which system call a process is in and with which arguments, to its own user. Elsewhere nothing is
-known, and what was printed last has to do.
+Linux shows in /proc, to its own user, which system call a process is in and its arguments. On other systems the answer is
+UNKNOWN, and the caller judges by the last output.
 """
 
 import os
@@ -9,10 +9,10 @@ import platform
 import struct
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
-__all__ = ["BUSY", "LISTENS", "READS", "UNKNOWN", "look"]
+__all__ = ["BUSY", "LISTENS", "READS", "UNKNOWN", "wait_state"]
 
-READS = "reads"  # it goes on when something is typed, and not before
-LISTENS = "listens"  # for that, among other things or for some time
+READS = "reads"  # it waits for input only
+LISTENS = "listens"  # it waits for input and for other events, or with a timeout
 BUSY = "busy"
 UNKNOWN = "unknown"
 
@@ -26,25 +26,25 @@ _CALLS: Dict[str, Dict[int, str]] = {
 }  # fmt: skip
 
 _CONTROLLING = os.makedev(5, 0)  # /dev/tty
-_MOST = 1024  # descriptors of one call that are looked at
+_MAX_DESCRIPTORS = 1024  # that are examined per call
 _POLLIN = 0x001
 _FOREVER = (1 << 32) - 1  # -1 as poll's and epoll's int; its upper half may hold anything
 
 
-def look(leader: int, terminal: int) -> str:
-    """What a command does, given its first process and the number (st_rdev) of the terminal that it was started in."""
+def wait_state(leader: int, terminal: int) -> str:
+    """Return the state of a command, given its first process and the device number (st_rdev) of its terminal."""
     calls = _CALLS.get(platform.machine())
     if calls is None:
         return UNKNOWN
-    answers = {_look_at(task, calls, terminal) for task in _tasks(leader)}
-    for answer in (READS, LISTENS, UNKNOWN):
-        if answer in answers:
-            return answer
+    states = {_task_state(task, calls, terminal) for task in _tasks(leader)}
+    for state in (READS, LISTENS, UNKNOWN):
+        if state in states:
+            return state
     return BUSY
 
 
 def _tasks(leader: int) -> Iterator[str]:
-    """The folders in /proc of the threads of a process and of all that it started."""
+    """Yield the /proc folders of the threads of a process and of its descendants."""
     waiting = [str(leader)]
     while waiting:
         folder = f"/proc/{waiting.pop()}/task"
@@ -57,7 +57,7 @@ def _tasks(leader: int) -> Iterator[str]:
             waiting.extend((_read(f"{folder}/{task}/children") or "").split())
 
 
-def _look_at(task: str, calls: Dict[int, str], terminal: int) -> str:
+def _task_state(task: str, calls: Dict[int, str], terminal: int) -> str:
     line = _read(f"{task}/syscall")
     if line is None:
         return UNKNOWN if _state(task) == "S" else BUSY
@@ -71,35 +71,35 @@ def _look_at(task: str, calls: Dict[int, str], terminal: int) -> str:
         awaited, forever = _awaited(task, call, arguments)
         ours = {each for each in awaited if os.stat(f"{task}/fd/{each}").st_rdev in (terminal, _CONTROLLING)}
     except (OSError, struct.error):
-        return BUSY  # it went on while we looked
+        return BUSY  # it continued meanwhile
     if not ours:
         return BUSY
     return READS if forever and ours == awaited else LISTENS
 
 
 def _awaited(task: str, call: str, arguments: List[int]) -> Tuple[Set[int], bool]:
-    """The descriptors that a call waits to read from, and whether it waits for as long as it takes."""
+    """Return the descriptors that a call waits to read from, and whether it waits without a timeout."""
     first, second, third, fourth, fifth = arguments[:5]
     if call == "read":
         return {first}, True
     if call in ("poll", "ppoll"):
-        count = min(second, _MOST)
+        count = min(second, _MAX_DESCRIPTORS)
         entries = struct.iter_unpack("=ihh", _memory(task, first, 8 * count))
         forever = third == 0 if call == "ppoll" else third & _FOREVER == _FOREVER
         return {fd for fd, events, _ in entries if fd >= 0 and events & _POLLIN}, forever
     if call == "select":
-        bits = int.from_bytes(_memory(task, second, (min(first, _MOST) + 7) // 8), "little") if second else 0
-        return {fd for fd in range(min(first, _MOST)) if bits >> fd & 1}, fifth == 0
-    return _of_epoll(task, first), fourth & _FOREVER == _FOREVER
+        bits = int.from_bytes(_memory(task, second, (min(first, _MAX_DESCRIPTORS) + 7) // 8), "little") if second else 0
+        return {fd for fd in range(min(first, _MAX_DESCRIPTORS)) if bits >> fd & 1}, fifth == 0
+    return _epoll_descriptors(task, first), fourth & _FOREVER == _FOREVER
 
 
-def _of_epoll(task: str, descriptor: int) -> Set[int]:
-    found = set()
+def _epoll_descriptors(task: str, descriptor: int) -> Set[int]:
+    descriptors = set()
     for line in (_read(f"{task}/fdinfo/{descriptor}") or "").splitlines():
         words = line.split()
         if words[:1] == ["tfd:"] and words[2:3] == ["events:"] and int(words[3], 16) & _POLLIN:
-            found.add(int(words[1]))
-    return found
+            descriptors.add(int(words[1]))
+    return descriptors
 
 
 def _memory(task: str, address: int, size: int) -> bytes:
@@ -109,7 +109,7 @@ def _memory(task: str, address: int, size: int) -> bytes:
 
 
 def _state(task: str) -> str:
-    """The letter of proc(5): S sleeps."""
+    """Return the state letter of proc(5): S sleeps."""
     return (_read(f"{task}/stat") or "").rpartition(")")[2].strip()[:1]
 
 

@@ -1,4 +1,4 @@
-"""`!command` in a plain kernel, where nobody can be asked: a command that wants input reads end-of-file."""
+"""`!command` in a plain kernel: where nobody can answer, a command that wants input reads end-of-file."""
 
 import os
 import shutil
@@ -9,9 +9,9 @@ __all__ = ["never_wait"]
 
 
 def never_wait() -> None:
-    """IPython's own way is a terminal at which nobody sits: what asks there waits for ever.
+    """Replace ipykernel's system(), which runs commands in a terminal without input: a command that asks waits for ever.
 
-    It stays so for a cell of a page, where a person sees the question and can interrupt it.
+    Cells of a page keep it: there a person sees the question and can interrupt the command.
     """
     from ipykernel import zmqshell
 
@@ -21,19 +21,19 @@ def never_wait() -> None:
         from IPython import get_ipython
 
         kernel: Any = getattr(get_ipython(), "kernel", None)
-        if kernel is None or kernel._allow_stdin:  # so in ipykernel 6 and 7
+        if kernel is None or kernel._allow_stdin:  # the name in ipykernel 6 and 7
             return int(system(cmd))
-        return run_alone(cmd)
+        return run_without_input(cmd)
 
-    zmqshell.system = run  # type: ignore[attr-defined]  # ipykernel has no other door
+    zmqshell.system = run  # type: ignore[attr-defined]  # ipykernel has no other hook
 
 
-def run_alone(command: str) -> int:
-    """In the person's shell, as IPython does it; a signal that ended it is a negative status."""
+def run_without_input(command: str) -> int:
+    """Run in the user's shell, as IPython does; a signal that ended it gives a negative status."""
     from ownlab_guest.shell.terminal import Command
 
     def show(text: str) -> None:
-        sys.stdout.write(text)  # looked up each time: %%capture puts another one there
+        sys.stdout.write(text)  # looked up each time: %%capture replaces it
 
     status = Command(command, show, shell=shutil.which(os.environ.get("SHELL", "sh")) or "/bin/sh").run()
     return 128 - status if status > 128 else status

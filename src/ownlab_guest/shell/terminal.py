@@ -1,4 +1,4 @@
-"""A command in a terminal of its own: what it prints is shown as it comes, and what it asks for is asked of a person."""
+"""Run a command in a pseudo-terminal: its output is shown as it comes, and its questions are passed to a person."""
 
 import codecs
 import fcntl
@@ -16,63 +16,63 @@ from typing import Callable, List, Optional, Tuple
 
 from ownlab_guest.shell import stdin_wait
 
-__all__ = ["Command", "Person"]
+__all__ = ["Command", "InputPrompt"]
 
 ROWS, COLUMNS = 24, 80
-WIDEST = 1000  # of what COLUMNS may say
+MAX_COLUMNS = 1000  # accepted from the variable COLUMNS
 
-# The child is a session of its own. It takes the terminal as its controlling one by opening it, so that sudo, ssh and
-# getpass find /dev/tty. When the shell ends, what it left in the background is told to hang up: it is not to.
+# The child has its own session. It opens the terminal to make it its controlling one, so that sudo, ssh and getpass find
+# /dev/tty. Background processes must survive the SIGHUP that they get when the shell ends.
 OPEN = 'trap "" HUP; true <"$1"; shift; exec "$@"'
 
-ENDINGS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 0.0))  # seconds until the next one
-HANG_UP = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
-AT_ONCE = 64  # times that it is read before it is shown; Linux gives at most 4 kB each time
+END_SIGNALS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 0.0))  # seconds until the next one
+HANG_UP_SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
+READS_PER_WRITE = 64  # reads before output is shown; Linux returns at most 4 kB per read
 END_OF_FILE = "\x04"
 
-# Without output until it is looked whether it waits for input; after the last one, each time that long.
+# Seconds without output before each check whether it waits for input; the last one repeats.
 QUIET_SECONDS = (0.1, 0.25, 0.5, 1.0)
-PROMPT_SECONDS = 0.5  # after which an unfinished line is taken for a question
-ANSWER_SECONDS = 0.025  # between two looks for an answer
+PROMPT_SECONDS = 0.5  # after this an unfinished line counts as a question
+ANSWER_SECONDS = 0.025  # between two checks for an answer
 NO_PIDFD_SECONDS = 0.05
-REST_SECONDS = 0.5  # to read what a command left; something in the background may print for ever
+REST_SECONDS = 0.5  # to read the rest of the output; a background process may print for ever
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[^\[])")
 
 
-class Person:
-    """Who is asked what a command wants to know."""
+class InputPrompt:
+    """Asks a person for the input of a command."""
 
     def ask(self, question: str, password: bool) -> None:
-        """Begin to ask. The question is what was printed last; what is typed is not shown where it is a password."""
+        """Begin to ask. The question is the last output; a password is not echoed."""
         raise NotImplementedError
 
     def answer(self) -> Optional[str]:
-        """What was answered, if it was by now."""
+        """Return the answer, or None if there is none yet."""
         raise NotImplementedError
 
 
 class Command:
-    """One run of a command, in a shell: bash, unless told. Without a person it reads end-of-file, from wherever it tries."""
+    """One run of a command in a shell, by default bash. Without a prompt it reads end-of-file everywhere."""
 
     def __init__(
-        self, command: str, write: Callable[[str], object], person: Optional[Person] = None, shell: str = ""
+        self, command: str, write: Callable[[str], object], prompt: Optional[InputPrompt] = None, shell: str = ""
     ) -> None:
-        self._write, self._person = write, person
+        self._write, self._prompt = write, prompt
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._echo = _Echo("")
-        self._line = ""  # what stands in the last line
+        self._line = ""  # the last line of the output
         self._asked = False
-        self._hung_up = 0  # how many of HANG_UP it was sent
-        self._ended_by = 0  # how many of ENDINGS it was sent
+        self._hung_up = 0  # how many of HANG_UP_SIGNALS were sent
+        self._ended_by = 0  # how many of END_SIGNALS were sent
         self._next_ending = float("inf")
         self._master, slave, name = _open_terminal()
         if not name:
-            self._person = None
+            self._prompt = None
         try:
             self._terminal = os.fstat(slave).st_rdev if name else -1
             argv = [shell or shutil.which("bash") or "/bin/sh", "-c", command]
-            self._process = _start(argv, slave, name, self._person is not None)
+            self._process = _start(argv, slave, name, self._prompt is not None)
         except BaseException:
             os.close(self._master)
             raise
@@ -80,10 +80,10 @@ class Command:
             os.close(slave)
         os.set_blocking(self._master, False)
         self._open = True
-        self._quiet_since, self._looks = time.monotonic(), 0
+        self._quiet_since, self._checks = time.monotonic(), 0
 
     def run(self) -> int:
-        """Until it has ended; its exit status. KeyboardInterrupt ends it first."""
+        """Run until it ends and return its exit status. On KeyboardInterrupt, end it first."""
         pidfd = _pidfd(self._process.pid)
         try:
             while not self._has_ended(pidfd):
@@ -97,7 +97,7 @@ class Command:
         return self._process.returncode
 
     def _has_ended(self, pidfd: Optional[int]) -> bool:
-        """One turn: wait until something happens, and see to it."""
+        """Wait for one event and handle it. Return whether the command has ended."""
         try:
             if self._process.poll() is not None:
                 return True
@@ -105,23 +105,23 @@ class Command:
             for each in (self._master if self._open else None, pidfd):
                 if each is not None:
                     poller.register(each, select.POLLIN)
-            poller.poll(self._patience(pidfd) * 1000)
+            poller.poll(self._timeout(pidfd) * 1000)
             if self._open and not self._read():
                 self._open = False
-            self._look_after()
+            self._check_input()
         except KeyboardInterrupt:
             self._end()
         return False
 
-    # What it prints
+    # Output
 
     def _read(self) -> bool:
-        """Show what there is to read. False when nothing can come any more."""
+        """Show the available output. Return False when there will be no more."""
         parts: List[bytes] = []
         part = self._take()
         while part:
             parts.append(part)
-            part = self._take() if len(parts) < AT_ONCE else b""
+            part = self._take() if len(parts) < READS_PER_WRITE else b""
         if parts:
             self._show(self._decoder.decode(b"".join(parts)))
         return part is not None
@@ -131,28 +131,28 @@ class Command:
             return os.read(self._master, 65536) or None
         except BlockingIOError:
             return b""
-        except OSError:  # EIO: no process has the terminal any more
+        except OSError:  # EIO: no process has the terminal open
             return None
 
     def _show(self, text: str) -> None:
-        self._note_life()
-        text = self._echo.taken_from(text)
+        self._restart_quiet_timer()
+        text = self._echo.remove_from(text)
         self._line = (self._line + text).rpartition("\n")[2][-1000:]
         self._write(text)
 
     def _finish(self) -> None:
-        """Show the rest; what is left in the background keeps its terminal, and its output is shown when it comes."""
+        """Show the rest. Background processes keep the terminal, and their output is shown later."""
         if self._ended_by:
-            self._signal(signal.SIGTERM)  # shells start what is in the background deaf to interrupts
+            self._signal(signal.SIGTERM)  # shells start background processes that ignore interrupts
         rest_until = time.monotonic() + REST_SECONDS
         while self._open and self._read():
             if time.monotonic() > rest_until or not select.select([self._master], [], [], 0)[0]:
                 os.set_blocking(self._master, True)
-                threading.Thread(target=self._attend, name="background command", daemon=True).start()
+                threading.Thread(target=self._show_background_output, name="background command", daemon=True).start()
                 return
         self._close()
 
-    def _attend(self) -> None:
+    def _show_background_output(self) -> None:
         part = self._take()
         while part:
             self._write(self._decoder.decode(part))
@@ -165,13 +165,13 @@ class Command:
             self._write(rest)
         os.close(self._master)
 
-    # What it asks
+    # Input
 
-    def _note_life(self) -> None:
-        self._quiet_since, self._looks = time.monotonic(), 0
+    def _restart_quiet_timer(self) -> None:
+        self._quiet_since, self._checks = time.monotonic(), 0
 
-    def _patience(self, pidfd: Optional[int]) -> float:
-        """Seconds until something is due, if nothing happens."""
+    def _timeout(self, pidfd: Optional[int]) -> float:
+        """Return the seconds until the next check is due."""
         now = time.monotonic()
         waits = [3600.0, self._next_ending - now]
         if pidfd is None:
@@ -179,49 +179,49 @@ class Command:
         if self._asked:
             waits.append(ANSWER_SECONDS)
         else:
-            waits.append(self._quiet_since + self._quiet() - now)
+            waits.append(self._quiet_since + self._quiet_seconds() - now)
         return max(0.0, min(waits))
 
-    def _quiet(self) -> float:
-        """How long it has to be quiet until it is looked at again."""
+    def _quiet_seconds(self) -> float:
+        """Return how long it has to be quiet before the next check."""
         last = len(QUIET_SECONDS) - 1
-        return QUIET_SECONDS[min(self._looks, last)] + max(0, self._looks - last) * QUIET_SECONDS[last]
+        return QUIET_SECONDS[min(self._checks, last)] + max(0, self._checks - last) * QUIET_SECONDS[last]
 
-    def _look_after(self) -> None:
+    def _check_input(self) -> None:
         now = time.monotonic()
         if now >= self._next_ending:
             self._end()
-        if self._asked and self._person is not None:
-            answer = self._person.answer()
+        if self._asked and self._prompt is not None:
+            answer = self._prompt.answer()
             if answer is not None:
                 self._asked = False
                 self._type(answer)
-        elif now - self._quiet_since >= self._quiet():
-            self._looks += 1
-            if not self._waits(now - self._quiet_since):
+        elif now - self._quiet_since >= self._quiet_seconds():
+            self._checks += 1
+            if not self._waits_for_input(now - self._quiet_since):
                 return
-            if self._person is None:
+            if self._prompt is None:
                 self._hang_up()
             else:
                 self._asked = True
-                self._person.ask(_ESCAPES.sub("", self._line), _is_secret(self._master))
+                self._prompt.ask(_ESCAPES.sub("", self._line), _is_secret(self._master))
 
-    def _waits(self, quiet: float) -> bool:
-        seen = stdin_wait.look(self._process.pid, self._terminal)
-        if self._person is None or seen in (stdin_wait.READS, stdin_wait.BUSY):
-            return seen == stdin_wait.READS
-        # It listens to other things as well, or nobody can say: a question is a line that goes on.
+    def _waits_for_input(self, quiet: float) -> bool:
+        state = stdin_wait.wait_state(self._process.pid, self._terminal)
+        if self._prompt is None or state in (stdin_wait.READS, stdin_wait.BUSY):
+            return state == stdin_wait.READS
+        # It also waits for other events, or the state is unknown: an unfinished line counts as a question.
         return quiet >= PROMPT_SECONDS and _ESCAPES.sub("", self._line).strip("\r") != ""
 
     def _type(self, answer: str) -> None:
-        """As a keyboard does, whose Enter is a carriage return."""
+        """Type an answer as a keyboard does, whose Enter is a carriage return."""
         mode = termios.tcgetattr(self._master)
         is_line, is_mapped, echoes = mode[3] & termios.ICANON, mode[0] & termios.ICRNL, mode[3] & termios.ECHO
         ends = answer == END_OF_FILE
         typed = answer if ends else answer + ("\n" if is_line and not is_mapped else "\r")
-        # A program that takes single keys switches the terminal's echo off, and repeats them itself.
+        # A program that reads single keys disables the terminal's echo and echoes them itself.
         self._echo = _Echo("" if ends or (is_line and not echoes) else answer + "\n")
-        self._note_life()
+        self._restart_quiet_timer()
         data = typed.encode()
         while data and self._process.poll() is None:
             data = data[self._put(data) :]
@@ -233,20 +233,20 @@ class Command:
             time.sleep(ANSWER_SECONDS)
             return 0
 
-    # Its end
+    # Ending
 
     def _hang_up(self) -> None:
-        """There is no keyboard, and it found the terminal's name to read from it: `less` does."""
-        self._signal(HANG_UP[min(self._hung_up, len(HANG_UP) - 1)])
+        """End a command that opened the terminal by name to read keys, as `less` does: there is no keyboard."""
+        self._signal(HANG_UP_SIGNALS[min(self._hung_up, len(HANG_UP_SIGNALS) - 1)])
         if not self._hung_up:
-            self._write("\n[ended: it waits for keys, and nobody can be asked]\n")
+            self._write("\n[ended: the command waits for keys, and nobody can answer]\n")
         self._hung_up += 1
 
     def _end(self) -> None:
-        """Each time more firmly: interrupt it, ask it to end, kill it; and all that belongs to it."""
-        signum, patience = ENDINGS[min(self._ended_by, len(ENDINGS) - 1)]
+        """End the command and its process group: first interrupt, then terminate, then kill."""
+        signum, seconds = END_SIGNALS[min(self._ended_by, len(END_SIGNALS) - 1)]
         self._ended_by += 1
-        self._next_ending = time.monotonic() + patience if patience else float("inf")
+        self._next_ending = time.monotonic() + seconds if seconds else float("inf")
         self._signal(signum)
         if self._ended_by == 1:
             self._write("^C")
@@ -256,18 +256,18 @@ class Command:
             os.killpg(self._process.pid, signum)
         except ProcessLookupError:
             return
-        except PermissionError:  # it is another user's by now, such as sudo
+        except PermissionError:  # it changed its user, as sudo does
             os.write(self._master, b"\x03")
 
 
 class _Echo:
-    """What is typed comes back from the terminal. The page has shown it already: once is enough."""
+    """Removes the terminal's echo of what was typed: the page has shown it already."""
 
     def __init__(self, expected: str) -> None:
         self._expected, self._seen = expected, ""
 
-    def taken_from(self, text: str) -> str:
-        """A text without what it repeats. What only began like it is given back."""
+    def remove_from(self, text: str) -> str:
+        """Return the output without the echo. Text that only begins like it is kept."""
         while self._expected and text:
             first, text = text[0], text[1:]
             self._seen += first
@@ -279,12 +279,12 @@ class _Echo:
 
 
 def _open_terminal() -> Tuple[int, int, str]:
-    """Its two ends and its name. Where the system has no terminals to give, a pipe, which has no name."""
+    """Return the two ends and the name of a new terminal; of a pipe, without a name, where the system has no terminals."""
     master, slave = -1, -1
     try:
         master, slave = os.openpty()
         name = os.ttyname(slave)
-    except OSError:  # no /dev/pts in this container, or all are taken
+    except OSError:  # no /dev/pts in this container, or none is free
         for each in (master, slave):
             if each >= 0:
                 os.close(each)
@@ -294,12 +294,12 @@ def _open_terminal() -> Tuple[int, int, str]:
 
 
 def _set_up(slave: int) -> None:
-    """Lines end as in text, not as on a typewriter; and a width, without which programs guess."""
+    """Set plain line feeds, and a size, which programs would guess otherwise."""
     mode = termios.tcgetattr(slave)
     mode[1] &= ~termios.ONLCR
     termios.tcsetattr(slave, termios.TCSANOW, mode)
     columns = os.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdigit() and 0 < int(columns) <= WIDEST else COLUMNS
+    width = int(columns) if columns.isdigit() and 0 < int(columns) <= MAX_COLUMNS else COLUMNS
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, width, 0, 0))
 
 
@@ -307,7 +307,7 @@ def _start(argv: List[str], slave: int, name: str, with_input: bool) -> "subproc
     if with_input:
         opening = ["/bin/sh", "-c", OPEN, "sh", name, *argv]
         return subprocess.Popen(opening, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
-    # Nobody can type: it gets a terminal that can be written to, and no other. `more` would read from its stderr.
+    # Without input it gets a write-only terminal: `more` would read from its stderr.
     output = os.open(name, os.O_WRONLY | os.O_NOCTTY) if name else os.dup(slave)
     try:
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
@@ -316,7 +316,7 @@ def _start(argv: List[str], slave: int, name: str, with_input: bool) -> "subproc
 
 
 def _pidfd(pid: int) -> Optional[int]:
-    """A descriptor that is readable when the process has ended, where the system has such."""
+    """Return a descriptor that becomes readable when the process ends, where the system supports it."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

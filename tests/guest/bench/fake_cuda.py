@@ -1,4 +1,4 @@
-"""A torch that says it has a card: all that is made "on cuda:0" is made on the CPU. For the interpreter that has torch."""
+"""A torch with a fake card: everything "on cuda:0" is created on the CPU. For the interpreter that has torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOTAL, FREE = 16 << 30, 8 << 30
 
 
 class Event:
-    """A moment of the host's clock."""
+    """A time of the host's clock."""
 
     def __init__(self, enable_timing: bool) -> None:
         assert enable_timing
@@ -37,7 +37,7 @@ class Properties:
 
 
 class Cards:
-    """torch.cuda, of one card; one that is lost answers nothing any more."""
+    """torch.cuda with one card; a lost card raises."""
 
     Event = Event
 
@@ -73,14 +73,14 @@ class Cards:
 
 
 class Torch:
-    """Passes on everything but cards."""
+    """Passes on everything except cards."""
 
     def __init__(self, torch: Any, capability: tuple[int, int]) -> None:
         self._torch = torch
         self.cuda = Cards(capability)
 
     def device(self, name: str) -> Any:
-        """Around which models are made."""
+        """The context in which models are created."""
         assert name == CARD
         return self._torch.device("cpu")
 

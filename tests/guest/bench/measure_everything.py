@@ -1,6 +1,6 @@
-"""Measures everything in small sizes, in the interpreter that has torch: `measure_everything.py LAUNCH.py FOLDER`; prints one JSON object.
+"""Runs every test in a small size, in the interpreter that has torch: `measure_everything.py LAUNCH.py FOLDER`; prints JSON.
 
-An import of torch takes seconds: so one process does all that needs it.
+Importing torch takes seconds, so one process does everything that needs it.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ SECONDS = 0.02
 Measured = dict[str, dict[str, Any]]
 
 
-def small(place: Any, module: Callable[[str], Any]) -> Measured:
-    """One of each kind, on the CPU or on what is taken for a card."""
+def small(device: Any, module: Callable[[str], Any]) -> Measured:
+    """Run one test of each kind, on the CPU or on the fake card."""
     operations, steps = module("torch_operations"), module("model_steps")
     kinds = ("fp64", "fp32", "tf32", "fp16", "bf16")
     tried: dict[str, Callable[[], Any]] = {
-        **{f"matmul {kind}": partial(operations.product, place, SECONDS, kind, 64) for kind in kinds},
-        "batch": lambda: operations.batch_product(place, SECONDS, 32),
-        "copy": lambda: operations.copy_within(place, SECONDS, 1),
-        "triad": lambda: operations.triad(place, SECONDS, 1),
-        "to card": lambda: operations.between(place, SECONDS, 1, False, True),
-        "from card": lambda: operations.between(place, SECONDS, 1, False, False),
-        "back to back": lambda: operations.back_to_back(place, SECONDS),
-        "and wait": lambda: operations.and_wait(place, SECONDS),
-        "without waiting": lambda: operations.without_waiting(place, SECONDS, 32),
-        "convolution": lambda: steps.convolution(place, SECONDS, "fp32", 1, 8, 14, False),
-        "convolution backward": lambda: steps.convolution(place, SECONDS, "fp32", 1, 8, 14, True),
-        "attention": lambda: steps.attention(place, SECONDS, "fp32", 1, 2, 16, False),
-        "attention backward": lambda: steps.attention(place, SECONDS, "fp32", 1, 2, 16, True),
+        **{f"matmul {kind}": partial(operations.product, device, SECONDS, kind, 64) for kind in kinds},
+        "batch": lambda: operations.batch_product(device, SECONDS, 32),
+        "copy": lambda: operations.copy_within(device, SECONDS, 1),
+        "triad": lambda: operations.triad(device, SECONDS, 1),
+        "to card": lambda: operations.between(device, SECONDS, 1, False, True),
+        "from card": lambda: operations.between(device, SECONDS, 1, False, False),
+        "back to back": lambda: operations.back_to_back(device, SECONDS),
+        "and wait": lambda: operations.and_wait(device, SECONDS),
+        "without waiting": lambda: operations.without_waiting(device, SECONDS, 32),
+        "convolution": lambda: steps.convolution(device, SECONDS, "fp32", 1, 8, 14, False),
+        "convolution backward": lambda: steps.convolution(device, SECONDS, "fp32", 1, 8, 14, True),
+        "attention": lambda: steps.attention(device, SECONDS, "fp32", 1, 2, 16, False),
+        "attention backward": lambda: steps.attention(device, SECONDS, "fp32", 1, 2, 16, True),
     }
     return {name: run()._asdict() for name, run in tried.items()}
 
 
-def models(place: Any, module: Callable[[str], Any]) -> Measured:
-    """A step of each, of small images and few layers; in fp32 and in autocast."""
+def models(device: Any, module: Callable[[str], Any]) -> Measured:
+    """Run a step of each model, with small images and few layers, in fp32 and in autocast."""
     steps, sizes = module("model_steps"), module("models")
     steps.SIDE, sizes.LAYERS, sizes.VOCABULARY, sizes.ROWS = 64, 1, 500, 512
     return {
-        "train gpt2": steps.train_gpt2(place, 0.0, "bf16", 1, 8)._asdict(),
-        "train gpt2 fp16": steps.train_gpt2(place, 0.0, "fp16", 1, 8)._asdict(),
-        "infer gpt2": steps.infer_gpt2(place, 0.0, "fp32", 1, 8)._asdict(),
+        "train gpt2": steps.train_gpt2(device, 0.0, "bf16", 1, 8)._asdict(),
+        "train gpt2 fp16": steps.train_gpt2(device, 0.0, "fp16", 1, 8)._asdict(),
+        "infer gpt2": steps.infer_gpt2(device, 0.0, "fp32", 1, 8)._asdict(),
     }
 
 
-def counted(torch: Any, module: Callable[[str], Any]) -> dict[str, list[float]]:
-    """Parameters, then operations forward and in training: as torch counts them, and as we say."""
+def count_operations(torch: Any, module: Callable[[str], Any]) -> dict[str, list[float]]:
+    """Return the parameters, then the operations forward and in training: as torch counts them, and ours."""
     from torch.utils.flop_counter import FlopCounterMode  # noqa: TID251  # this interpreter has it
 
     models = module("models")
@@ -62,64 +62,64 @@ def counted(torch: Any, module: Callable[[str], Any]) -> dict[str, list[float]]:
             "resnet50": (models.resnet50(), torch.empty(2, 3, 224, 224), 2 * models.RESNET_FORWARD_FLOPS),
             "gpt2": (models.GPT2(), torch.empty(2, 128, dtype=torch.long), models.gpt2_forward_flops(2, 128)),
         }
-        said = {"resnet50": models.resnet50_training_flops(2), "gpt2": 3 * models.gpt2_forward_flops(2, 128)}
+        expected = {"resnet50": models.resnet50_training_flops(2), "gpt2": 3 * models.gpt2_forward_flops(2, 128)}
         for name, (model, given, forward) in cases.items():
             with FlopCounterMode(display=False) as once:
                 model(given)
             with FlopCounterMode(display=False) as both:
                 model(given).sum().backward()
-            size = sum(one.numel() for one in model.parameters())
-            found[name] = [size, once.get_total_flops(), forward, both.get_total_flops(), said[name]]
+            size = sum(parameter.numel() for parameter in model.parameters())
+            found[name] = [size, once.get_total_flops(), forward, both.get_total_flops(), expected[name]]
     return found
 
 
 def on_card(torch: Any, fake_cuda: Any, module: Callable[[str], Any]) -> dict[str, Any]:
-    """The card's own ways: events, cache, what it cannot do, memory shared with others, a card that is lost."""
-    places, plan = module("device"), module("plan")
+    """Run what only cards have: events, cache, unsupported types, shared memory, a lost card."""
+    devices, plan = module("device"), module("plan")
     request = module("request").Request(profile="full", memory_bytes=4 << 30)
-    place = places.Place(fake_cuda.Torch(torch, (8, 0)), None, "cpu", request)
-    places._take_card(place, request)
+    device = devices.Device(fake_cuda.Torch(torch, (8, 0)), None, "cpu", request)
+    devices.take_card(device, request)
     answer = {
-        "device": place.device,
-        "fraction": place.torch.cuda.fraction,
-        "half": place.half,
-        "sets": place.sets_of(1 << 19),
+        "device": device.name,
+        "fraction": device.torch.cuda.fraction,
+        "half": device.fast_dtype,
+        "sets": device.buffer_sets(1 << 19),
     }
-    answer["small"] = {**small(place, module), **models(place, module)}
+    answer["small"] = {**small(device, module), **models(device, module)}
     answer["names"] = {
-        profile: [one.name for one in plan.tests_of(_in(place, request._replace(profile=profile)))]
+        profile: [test.name for test in plan.plan_tests(_with_request(device, request._replace(profile=profile)))]
         for profile in plan.PROFILES
     }
-    old = places.Place(fake_cuda.Torch(torch, (6, 1)), None, "cpu", request)
-    places._take_card(old, request)
-    answer["old half"] = old.half
-    answer["old"] = {dtype: refused(old, dtype, module) for dtype in ("bf16", "fp8", "tf32")}
-    place.torch.cuda.lost = True
-    answer["failure"] = place.failure(RuntimeError("CUDA error: unspecified launch failure")).reason
-    answer["lost"] = place.lost
-    absent = places.Place(fake_cuda.Torch(torch, (8, 0)), None, "cpu", request)
-    places._take_card(absent, request._replace(device="cuda:3"))
-    answer["absent"] = [absent.device, absent.why]
+    old = devices.Device(fake_cuda.Torch(torch, (6, 1)), None, "cpu", request)
+    devices.take_card(old, request)
+    answer["old half"] = old.fast_dtype
+    answer["old"] = {dtype: refusal(old, dtype, module) for dtype in ("bf16", "fp8", "tf32")}
+    device.torch.cuda.lost = True
+    answer["failure"] = device.explain_failure(RuntimeError("CUDA error: unspecified launch failure")).reason
+    answer["lost"] = device.lost
+    absent = devices.Device(fake_cuda.Torch(torch, (8, 0)), None, "cpu", request)
+    devices.take_card(absent, request._replace(device="cuda:3"))
+    answer["absent"] = [absent.name, absent.no_card_reason]
     return answer
 
 
-def refused(place: Any, dtype: str, module: Callable[[str], Any]) -> list[str]:
-    """The reason for which there is no product of this type."""
+def refusal(device: Any, dtype: str, module: Callable[[str], Any]) -> list[str]:
+    """Return why there is no product of this type."""
     try:
-        module("torch_operations").product(place, SECONDS, dtype, 64)
+        module("torch_operations").product(device, SECONDS, dtype, 64)
     except module("timing").Skipped as exc:
         return [exc.reason, str(exc)]
     return []
 
 
-def _in(place: Any, request: Any) -> Any:
-    place.request = request
-    return place
+def _with_request(device: Any, request: Any) -> Any:
+    device.request = request
+    return device
 
 
 def main(launch: str, here: str) -> None:
-    """Print all of it."""
-    launcher = _loaded("launch", launch)
+    """Run everything, and print the results."""
+    launcher = _load("launch", launch)
     launcher.register_package()
 
     def module(name: str) -> Any:
@@ -127,25 +127,25 @@ def main(launch: str, here: str) -> None:
 
     import torch  # noqa: TID251  # this interpreter has it
 
-    place = module("device").find(module("request").Request(device="cpu"))
+    device = module("device").find_device(module("request").Request(device="cpu"))
     answer = {
-        "counted": counted(torch, module),  # before models are made smaller
+        "counted": count_operations(torch, module),  # before models are made smaller
         "cpu": {
-            **small(place, module),
-            **models(place, module),
-            "train resnet50": module("model_steps").train_resnet50(place, 0.0, "fp32", 1)._asdict(),
+            **small(device, module),
+            **models(device, module),
+            "train resnet50": module("model_steps").train_resnet50(device, 0.0, "fp32", 1)._asdict(),
         },
         "numpy": {
-            "matmul fp64": module("numpy_operations").product(place, SECONDS, "fp64", 64)._asdict(),
-            "batch": module("numpy_operations").batch_product(place, SECONDS, 32)._asdict(),
-            "copy": module("numpy_operations").copy_within(place, SECONDS, 1)._asdict(),
+            "matmul fp64": module("numpy_operations").product(device, SECONDS, "fp64", 64)._asdict(),
+            "batch": module("numpy_operations").batch_product(device, SECONDS, 32)._asdict(),
+            "copy": module("numpy_operations").copy_within(device, SECONDS, 1)._asdict(),
         },
-        "card": on_card(torch, _loaded("fake_cuda", str(Path(here) / "fake_cuda.py")), module),
+        "card": on_card(torch, _load("fake_cuda", str(Path(here) / "fake_cuda.py")), module),
     }
     sys.stdout.write("ANSWER" + json.dumps(answer))
 
 
-def _loaded(name: str, path: str) -> Any:
+def _load(name: str, path: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

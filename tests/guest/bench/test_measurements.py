@@ -1,4 +1,4 @@
-"""Each measurement, in small sizes: on the CPU, by numpy, and on a card that is none."""
+"""Every test in a small size: on the CPU, with numpy, and on a fake card."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Every = dict[str, Any]
 
 @pytest.fixture(scope="session")
 def every(torch_python: str) -> Every:
-    """What measure_everything.py measured."""
+    """The output of measure_everything.py."""
     ran = subprocess.run(
         [torch_python, str(HERE / "measure_everything.py"), str(LAUNCH), str(HERE)],
         capture_output=True,
         text=True,
         timeout=110,
         check=False,
-        # Threads that wait for each other make no progress on a machine that is busy with other tests.
+        # Threads that wait for each other are very slow on a machine that is busy with other tests.
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )
     assert "ANSWER" in ran.stdout, ran.stderr[-3000:]
@@ -32,7 +32,7 @@ def every(torch_python: str) -> Every:
     return found
 
 
-def test_all_take_time_and_do_the_work_that_they_say(every: Every) -> None:
+def test_every_test_takes_time_and_reports_its_work(every: Every) -> None:
     work = {
         **{f"matmul {kind}": 2 * 64**3 for kind in ("fp64", "fp32", "tf32", "fp16", "bf16")},
         "batch": 2 * 32**4,
@@ -49,17 +49,17 @@ def test_all_take_time_and_do_the_work_that_they_say(every: Every) -> None:
         "attention backward": 3 * 4 * 2 * 16 * 16 * 64,
     }
     models = {"train gpt2": 8, "train gpt2 fp16": 8, "infer gpt2": 8}
-    assert {name: one["work"] for name, one in every["cpu"].items()} == work | models | {"train resnet50": 1}
-    assert {name: one["work"] for name, one in every["card"]["small"].items()} == work | models
-    assert {name: one["work"] for name, one in every["numpy"].items()} == {
+    assert {name: outcome["work"] for name, outcome in every["cpu"].items()} == work | models | {"train resnet50": 1}
+    assert {name: outcome["work"] for name, outcome in every["card"]["small"].items()} == work | models
+    assert {name: outcome["work"] for name, outcome in every["numpy"].items()} == {
         "matmul fp64": 2 * 64**3,
         "batch": 2 * 32**4,
         "copy": 2 << 20,
     }
-    for place in (every["cpu"], every["numpy"], every["card"]["small"]):
-        for name, one in place.items():
-            assert one["seconds"], name
-            assert all(seconds > 0 for seconds in one["seconds"]), name
+    for outcomes in (every["cpu"], every["numpy"], every["card"]["small"]):
+        for name, outcome in outcomes.items():
+            assert outcome["seconds"], name
+            assert all(seconds > 0 for seconds in outcome["seconds"]), name
 
 
 def test_latencies_have_percentiles(every: Every) -> None:
@@ -68,24 +68,24 @@ def test_latencies_have_percentiles(every: Every) -> None:
     assert every["cpu"]["matmul fp32"]["percentiles"] is None
 
 
-def test_the_models_are_those_of_the_papers_and_their_operations_those_that_torch_counts(every: Every) -> None:
-    parameters, forward, said_forward, training, said_training = zip(
+def test_models_match_their_papers_and_the_operations_that_torch_counts(every: Every) -> None:
+    parameters, forward, our_forward, training, our_training = zip(
         every["counted"]["resnet50"], every["counted"]["gpt2"], strict=True
     )
     assert parameters == (25_557_032, 124_439_808 + 47 * 768)  # and the rows that fill GPT-2's embedding up
-    assert forward == said_forward
-    assert training == said_training
-    assert every["cpu"]["train resnet50"]["flops"] == said_training[0] / 2
+    assert forward == our_forward
+    assert training == our_training
+    assert every["cpu"]["train resnet50"]["flops"] == our_training[0] / 2
 
 
-def test_a_card_is_taken_with_the_memory_that_was_allowed(every: Every) -> None:
+def test_the_memory_limit_of_a_card_is_set(every: Every) -> None:
     card = every["card"]
     assert card["device"] == "cuda:0"
     assert card["fraction"] == 0.25  # 4 of 16 GiB
     assert card["sets"] == 8  # of half a MiB, through four times a cache of one
 
 
-def test_types_that_a_card_has_not_are_told_and_not_emulated(every: Every) -> None:
+def test_unsupported_types_are_skipped(every: Every) -> None:
     assert (every["card"]["half"], every["card"]["old half"]) == ("bf16", "fp32")
     assert {name: reason for name, (reason, _) in every["card"]["old"].items()} == dict.fromkeys(
         ("bf16", "fp8", "tf32"), "unsupported"
@@ -93,16 +93,16 @@ def test_types_that_a_card_has_not_are_told_and_not_emulated(every: Every) -> No
     assert every["card"]["old"]["bf16"][1] == "bf16 needs compute capability 8.0; this card has 6.1"
 
 
-def test_a_lost_card_is_told_from_a_failure(every: Every) -> None:
+def test_a_lost_card_is_distinguished_from_a_failure(every: Every) -> None:
     assert every["card"]["failure"] == "card-lost"
     assert "unspecified launch failure" in every["card"]["lost"]
     device, why = every["card"]["absent"]
     assert device == "cpu"
-    assert why.endswith("sees 1 card, and no cuda:3")
+    assert why.endswith("sees 1 card, but no cuda:3")
 
 
-def test_names_are_as_they_were(every: Every) -> None:
-    """They join results of different machines and years: a test may come, none may be renamed."""
+def test_names_of_tests_never_change(every: Every) -> None:
+    """They match results of different machines and years: tests may be added, but not renamed."""
     golden = HERE / "test_names.json"
     if os.environ.get("OWNLAB_GOLDEN") == "write":
         golden.write_text(json.dumps(every["card"]["names"], indent=1) + "\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
-from tests.guest.colab.started import PYTHON, SECONDS, started
+from tests.guest.colab.kernel_process import PYTHON, SECONDS, started
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Cells:
     def run(
         self, code: str, answers: Sequence[str] | None = None, on_text: Callable[[str], object] = lambda text: None
     ) -> Ran:
-        """One cell. Without answers it says that nobody can be asked. `on_text` sees all text that there is so far."""
+        """Run one cell. Without answers, stdin is not allowed. `on_text` gets all text so far."""
         ran, left = Ran(), list(answers or ())
         # ipykernel 6 would not run what comes at once after an error.
         request = self._client.execute(code, allow_stdin=answers is not None, stop_on_error=False)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
-from tests.guest.colab.started import PYTHON, SECONDS, started
+from tests.guest.colab.kernel_process import PYTHON, SECONDS, started
 
 Answers = Mapping[
     str, Callable[[dict[str, Any]], dict[str, Any]]
@@ -40,7 +40,7 @@ class Ran:
 
     @property
     def text(self) -> str:
-        """What was printed, and the text of what was displayed."""
+        """Printed and displayed text."""
         return "".join(each["data"].get("text/plain", "") for each in self.outputs)
 
     @property
@@ -73,13 +73,13 @@ class Ran:
 
 
 class Page:
-    """Runs cells, as somebody who can be asked or as somebody who cannot."""
+    """Runs cells with a page that answers, or without one."""
 
     def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
         self.manager, self.client = manager, client
 
     def headless(self, code: str) -> Ran:
-        """A cell of a notebook that is run without a page. It gets no answer, whatever it asks."""
+        """Run a cell without a page. Its requests get no answer."""
         return self._follow(self.client.execute(code, allow_stdin=False, stop_on_error=False), {}, is_there=False)
 
     def run(self, code: str, answers: Answers | None = None, is_there: bool = True) -> Ran:
@@ -93,13 +93,13 @@ class Page:
         return ran.text
 
     def needs(self, *modules: str) -> None:
-        """Skip the test where the kernel's environment lacks a library that is no dependency of ours."""
+        """Skip the test where the kernel's environment lacks a library that is not a dependency of ownlab."""
         for name in modules:
             if self.headless(f"import {name}").error:
                 pytest.skip(f"the kernel's environment has no {name}")
 
     def invoke(self, name: str, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Ran]:
-        """What JavaScript gets from google.colab.kernel.invokeFunction, and what was put out meanwhile."""
+        """Return the result of google.colab.kernel.invokeFunction, and the output meanwhile."""
         data = {"name": name, "args": args, "kwargs": kwargs}
         content = {"comm_id": f"call-{time.monotonic_ns()}", "target_name": "ownlab_invoke", "data": data}
         message = self.client.session.msg("comm_open", content)

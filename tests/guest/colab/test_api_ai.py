@@ -17,7 +17,7 @@ AI = "from google.colab import ai\n"
 
 
 class Model(BaseHTTPRequestHandler):
-    """Repeats what it is told, in words."""
+    """Echoes the prompt, word by word."""
 
     def do_GET(self) -> None:
         models = {"/v1/models": [{"id": "echo"}, {"id": "other"}], "/empty/models": []}
@@ -103,7 +103,7 @@ def test_server_errors_are_explained_without_the_key(page: Page, address: str) -
     assert refused.startswith(f"ModelProxyServiceError: {address}/v1/chat/completions answered 401")
     assert "wrong key" in refused
     assert "sk-wrong" not in refused
-    assert "cannot be reached" in said("OPENAI_BASE_URL='http://127.0.0.1:9/v1'")
-    assert "is no address of a server" in said("OPENAI_BASE_URL='file:///etc/passwd'")
+    assert "cannot reach" in said("OPENAI_BASE_URL='http://127.0.0.1:9/v1'")
+    assert "is not a server address" in said("OPENAI_BASE_URL='file:///etc/passwd'")
     assert "is not JSON" in said(f"OPENAI_BASE_URL='{address}/html'", "ai.list_models()")
     assert "RuntimeManagementError: google.colab.ai needs a server" in said("OPENAI_BASE_URL=''")

@@ -77,7 +77,7 @@ def test_an_answer_cannot_name_files_elsewhere(page: Page, tmp_path: Path) -> No
     def elsewhere(request: dict[str, Any]) -> dict[str, Any]:
         return {"data": {"files": [{"name": "x", "path": request["target_dir"] + "/../mine"}]}}
 
-    assert "elsewhere than it was asked to" in page.run(FILES + "files.upload()", {"ownlab_upload": elsewhere}).error
+    assert "into another folder" in page.run(FILES + "files.upload()", {"ownlab_upload": elsewhere}).error
 
     def named(request: dict[str, Any]) -> dict[str, Any]:
         answer = picks(a="1")(request)
@@ -113,7 +113,7 @@ def test_a_folder_is_downloaded_as_a_zip_file(page: Page, tmp_path: Path) -> Non
 def test_a_failed_download_names_the_file(page: Page, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     ran = page.run(FILES + "files.download('a.txt')", {"ownlab_download": lambda body: {"error": "too large"}})
-    assert ran.error == f"MessageError: too large; the file is where it was: {tmp_path / 'a.txt'}"
+    assert ran.error == f"MessageError: too large; the file is still at {tmp_path / 'a.txt'}"
 
 
 def test_without_a_page_files_use_the_upload_and_output_folders(page: Page, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How the kernel asks the page: answers, errors, signs of life, interruptions, and nobody there."""
+"""Requests to the page: answers, errors, acknowledgements, interrupts, and missing pages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_acknowledged_request_waits_until_its_timeout(page: Page) -> None:
 def test_without_a_page_nothing_is_sent_and_it_fails_at_once(page: Page) -> None:
     ran = page.headless(ASK + "print(_message.can_ask()); _message.blocking_request('any', timeout_sec=None)")
     assert (ran.text, ran.requests) == ("False\n", [])
-    assert ran.error == "MessageError: nobody can be asked: this notebook is run without a page"
+    assert ran.error == "MessageError: nobody can answer: this notebook runs without a page"
 
 
 def test_an_unresponsive_page_is_an_error(page: Page) -> None:
@@ -53,7 +53,7 @@ def test_an_unresponsive_page_is_an_error(page: Page) -> None:
         + "_message.ACK_SECONDS = 0.2\ntry: _message.blocking_request('any', timeout_sec=None)\nfinally: _message.ACK_SECONDS = 10"
     )
     ran = page.run(code, is_there=False)
-    assert ran.error == "MessageError: no page of ownlab is open on this notebook"
+    assert ran.error == "MessageError: this notebook is not open in a page of ownlab"
 
 
 def test_an_interruption_ends_the_waiting(page: Page) -> None:

@@ -53,7 +53,7 @@ def test_a_notebook_ends_its_own_runtime(tmp_path: Path) -> None:
     (tmp_path / "ends.ipynb").write_text(json.dumps(notebook))
     ran = ownlab("run", "ends.ipynb", "--type", "ownlab-cpu")
     assert ran.returncode == 0, ran.stderr
-    assert "The notebook ended its runtime by itself: 1 of 2 cells was not run.\n" in ran.stderr
+    assert "The notebook ended its runtime: 1 of 2 cells was not run.\n" in ran.stderr
     assert "Done: 1 cell in" in ran.stdout
     assert not after.exists(), "nothing runs after it"
     said = json.loads((tmp_path / "ends-run.ipynb").read_text())["cells"][0]["outputs"]

@@ -1,4 +1,4 @@
-"""The small parts of google.colab: what it lists, the runtime's end, credentials, snippets, and what is not here."""
+"""Small modules of google.colab: the package, unassign, credentials, snippets, and unavailable features."""
 
 from __future__ import annotations
 
@@ -172,15 +172,13 @@ del os.environ['GOOGLE_APPLICATION_CREDENTIALS']
 
 def test_missing_credentials_are_an_error(page: Page) -> None:
     code = "from google.colab import auth; auth.authenticate_user()"
-    none = "AuthorizationError: There are no Google credentials. `gcloud auth application-default login`"
+    none = "AuthorizationError: There are no Google credentials. Run `gcloud auth application-default login`"
     assert page.headless(code).error.startswith(none)
     without = "import os; path = os.environ['PATH']; os.environ['PATH'] = ''\ntry: " + code.partition("; ")[2]
     assert page.run(f"from google.colab import auth\n{without}\nfinally: os.environ['PATH'] = path").error.startswith(
         none
     )
-    assert (
-        "has nobody to ask" in page.headless("from google.colab import auth; auth.authenticate_service_account()").error
-    )
+    assert "needs a page" in page.headless("from google.colab import auth; auth.authenticate_service_account()").error
 
 
 def test_gcloud_signs_a_person_in(page: Page) -> None:
@@ -223,7 +221,7 @@ def test_a_service_accounts_key_is_uploaded(page: Page) -> None:
 
 def test_a_kernel_outside_ownlab_cannot_unassign(page: Page) -> None:
     code = "import os; os.environ.pop('OWNLAB_RUNTIME', 0)\nfrom google.colab import runtime; runtime.unassign()"
-    assert error(page, code) == "RuntimeManagementError: This kernel is no runtime of ownlab: nothing is there to end."
+    assert error(page, code) == "RuntimeManagementError: This kernel is not a runtime of ownlab, so it cannot be ended."
 
 
 def test_a_runtime_that_does_not_end_is_an_error(page: Page, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables, charts, tabs, grids, pictures and elements: what is put out, in the page as without one."""
+"""The output of tables, charts, tabs, grids, images and elements, with a page and without."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 def both(page: Page, code: str) -> Ran:
-    """What a cell puts out in the page, which is what it puts out without one."""
+    """Return the output of a cell in the page, which must equal that without one."""
     ran, alone = page.run(code), page.headless(code)
     assert (ran.error, alone.error) == ("", "")
     assert [sorted(each["data"]) for each in ran.outputs] == [sorted(each["data"]) for each in alone.outputs]

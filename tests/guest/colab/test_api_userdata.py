@@ -97,7 +97,8 @@ def test_a_missing_page_is_a_timeout(vault: Vault) -> None:
     )
     ran = vault.page.run(code, is_there=False)
     assert (
-        ran.error == "TimeoutException: Requesting secret OTHER timed out: no page of ownlab is open on this notebook."
+        ran.error
+        == "TimeoutException: Requesting secret OTHER timed out: this notebook is not open in a page of ownlab."
     )
 
 

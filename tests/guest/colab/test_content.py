@@ -1,4 +1,4 @@
-"""/content in real processes: what is seen inside, and that nothing of it is seen outside."""
+"""/content in real processes: visible inside, and invisible outside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.guest.colab.people import BEGIN, ENTER, ORDINARY, Person, lines_of, python_of, somebody
+from tests.guest.colab.users import BEGIN, ENTER, ORDINARY, User, lines_of, make_user, python_of
 
 EVERYWHERE = [
     ("root", "none"),
@@ -24,24 +24,24 @@ EVERYWHERE = [
 
 
 @pytest.fixture(params=EVERYWHERE, ids="-".join)
-def person(request: pytest.FixtureRequest) -> Iterator[Person]:
-    with somebody(*request.param) as each:
+def person(request: pytest.FixtureRequest) -> Iterator[User]:
+    with make_user(*request.param) as each:
         yield each
 
 
 @pytest.fixture(params=["root", "user"])
-def anybody(request: pytest.FixtureRequest) -> Iterator[Person]:
-    with somebody(request.param) as each:
+def any_user(request: pytest.FixtureRequest) -> Iterator[User]:
+    with make_user(request.param) as each:
         yield each
 
 
 @pytest.fixture
-def user() -> Iterator[Person]:
-    with somebody("user") as each:
+def user() -> Iterator[User]:
+    with make_user("user") as each:
         yield each
 
 
-def test_the_runtimes_folder_is_content(person: Person) -> None:
+def test_the_runtimes_folder_is_content(person: User) -> None:
     said = person.run(
         ENTER
         + """
@@ -75,13 +75,13 @@ print(os.ttyname(os.openpty()[1])[:9])
 """
 
 
-def test_the_rest_of_the_file_system_is_unchanged(person: Person) -> None:
+def test_the_rest_of_the_file_system_is_unchanged(person: User) -> None:
     assert person.run(ENTER + LOOK) == person.run(BEGIN + LOOK)
 
 
-def test_sample_data_is_added_only_to_a_new_folder(anybody: Person) -> None:
-    anybody.run(ENTER)
-    samples = anybody.content / "sample_data"
+def test_sample_data_is_added_only_to_a_new_folder(any_user: User) -> None:
+    any_user.run(ENTER)
+    samples = any_user.content / "sample_data"
     points = json.loads((samples / "anscombe.json").read_text())
     for series in ("I", "II", "III", "IV"):
         mine = [point for point in points if point["Series"] == series]
@@ -89,18 +89,18 @@ def test_sample_data_is_added_only_to_a_new_folder(anybody: Person) -> None:
         assert statistics.mean(point["X"] for point in mine) == 9
         assert round(statistics.mean(point["Y"] for point in mine), 2) == 7.50
     (samples / "anscombe.json").unlink()
-    anybody.run(ENTER)
+    any_user.run(ENTER)
     assert [each.name for each in samples.iterdir()] == ["README.md"]
 
 
-def test_two_runtimes_do_not_see_each_other(anybody: Person) -> None:
+def test_two_runtimes_do_not_see_each_other(any_user: User) -> None:
     code = (
         ENTER
         + "open('mine-%s' % sys.argv[-1], 'w'); print('in', flush=True); sys.stdin.read(); print(*sorted(os.listdir('/content')))"
     )
-    with anybody.start(code.replace("sys.argv[-1]", "1")) as one:
+    with any_user.start(code.replace("sys.argv[-1]", "1")) as one:
         assert lines_of(one) == ["in"]
-        other = anybody.run(code.replace("sys.argv[-1]", "2"), OWNLAB_CONTENT=str(anybody.home / "other"))
+        other = any_user.run(code.replace("sys.argv[-1]", "2"), OWNLAB_CONTENT=str(any_user.home / "other"))
         assert other == "in\nmine-2 sample_data\n"
         assert one.communicate("")[0] == "mine-1 sample_data\n"
 
@@ -132,7 +132,7 @@ print(mounts() == before)
 )
 
 
-def test_no_mount_is_visible_outside(person: Person) -> None:
+def test_no_mount_is_visible_outside(person: User) -> None:
     assert person.run(OUTSIDE + "os.write(outside[1], b'1'); os.wait()") == "True\n"
 
 
@@ -144,7 +144,7 @@ from ownlab_guest.colab import mount_namespace as namespace
 namespace.mount('late', late, 'tmpfs'); open(late + '/file', 'w').close()
 os.write(outside[1], b'1'); print(os.WEXITSTATUS(os.wait()[1]))
 """
-    with somebody("root", content) as root:
+    with make_user("root", content) as root:
         os.chown(root.home, uid, uid)
         root.python = python_of(uid)
         assert root.run(OUTSIDE + late, BECOMES=str(uid)) == "True\n0\n"
@@ -172,8 +172,8 @@ assert os.read(hear, 1) == b'r'
 )
 
 
-def test_its_parent_sees_and_signals_it(anybody: Person) -> None:
-    said = anybody.run(
+def test_its_parent_sees_and_signals_it(any_user: User) -> None:
+    said = any_user.run(
         LIFE
         + """
 print(b'OWNLAB_CONTENT=' in open('/proc/%d/environ' % child, 'rb').read(), len(os.listdir('/proc/%d/fd' % child)) > 2)
@@ -187,8 +187,8 @@ print(os.WTERMSIG(os.wait()[1]) == signal.SIGTERM)
     assert said.split("\n") == ["True True", "/content", "b'i'", "True", ""]
 
 
-def test_it_ends_with_its_parent(anybody: Person) -> None:
-    with anybody.start(LIFE + "print(child, flush=True); sys.stdin.read()") as parent:
+def test_it_ends_with_its_parent(any_user: User) -> None:
+    with any_user.start(LIFE + "print(child, flush=True); sys.stdin.read()") as parent:
         child = int(lines_of(parent)[0])
         stat = Path(f"/proc/{child}/stat")
         assert stat.exists()
@@ -199,7 +199,7 @@ def test_it_ends_with_its_parent(anybody: Person) -> None:
         time.sleep(0.02)
 
 
-def test_an_ordinary_user_gains_no_file_permissions(user: Person) -> None:
+def test_an_ordinary_user_gains_no_file_permissions(user: User) -> None:
     """A user namespace comes with all capabilities; they are given up again."""
     said = user.run(
         ENTER
@@ -220,8 +220,8 @@ print(os.statvfs('/').f_bavail > 2 ** 20 // 4096)
     assert said.split("\n") == ["refused", "True", "True", "0", "refused", "True", ""]
 
 
-def test_locks_and_sockets_of_before_are_kept(anybody: Person) -> None:
-    said = anybody.run(
+def test_locks_and_sockets_of_before_are_kept(any_user: User) -> None:
+    said = any_user.run(
         BEGIN
         + """
 import fcntl, socket
@@ -238,14 +238,14 @@ os.wait()
 """
     )
     assert said == "held\n"
-    assert (anybody.home / "late").is_socket()
+    assert (any_user.home / "late").is_socket()
 
 
 def test_files_that_the_kernel_needs_are_not_hidden() -> None:
-    with somebody("root", "folder") as root:
+    with make_user("root", "folder") as root:
         code = BEGIN + "os.environ['OWNLAB_DRIVE'] = '/content/mine'; print(content.enter()); print(os.getcwd())"
         why, cwd, _ = root.run(code).split("\n")
-        assert "this machine's own /content holds /content/mine" in why
+        assert "this machine's own /content contains /content/mine" in why
         assert cwd == str(root.content)
 
 
@@ -263,10 +263,10 @@ numbers = {'x86_64': {'mount': 165, 'unshare': 272, 'pivot_root': 155}, 'aarch64
 
 
 @pytest.mark.parametrize("call", ["unshare", "mount", "pivot_root"])
-def test_forbidden_mounts_are_explained_and_change_nothing(anybody: Person, call: str) -> None:
-    if call == "pivot_root" and anybody.name == "root":
+def test_forbidden_mounts_are_explained_and_change_nothing(any_user: User, call: str) -> None:
+    if call == "pivot_root" and any_user.name == "root":
         pytest.skip("root needs no new root")
-    said = anybody.run(
+    said = any_user.run(
         BEGIN
         + FORBID
         + f"forbid(numbers[{call!r}])\n"
@@ -277,16 +277,16 @@ print(before == (os.readlink('/proc/self/ns/mnt'), os.readlink('/proc/self/ns/us
 """
     )
     why, rest, _ = said.split("\n")
-    assert why.startswith("There is no /content here: ")
+    assert why.startswith("/content is not available: ")
     assert f"{call}: Operation not permitted" in why
-    assert why.endswith(f"The notebook works in {anybody.content} instead.")
-    assert rest == f"True {anybody.content}"
-    assert (anybody.content / "sample_data").is_dir()
+    assert why.endswith(f"The notebook works in {any_user.content} instead.")
+    assert rest == f"True {any_user.content}"
+    assert (any_user.content / "sample_data").is_dir()
 
 
 def test_a_setting_that_forbids_it_is_named() -> None:
-    """The setting is that of a user namespace: the machine's own stays as it is."""
-    with somebody("root") as root:
+    """The setting is that of a user namespace: the machine's own is not changed."""
+    with make_user("root") as root:
         code = BEGIN + "print(content.enter())"
         forbids = 'echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set -sys_admin "$@"'
         ran = subprocess.run(
@@ -304,7 +304,7 @@ def test_a_setting_that_forbids_it_is_named() -> None:
 
 def test_root_without_the_right_to_mount_stays_root() -> None:
     """As in many containers: then it needs a user namespace, with everybody in it."""
-    with somebody("root") as root:
+    with make_user("root") as root:
         code = ENTER + (
             "open('a', 'w').close(); os.chown('a', 1234, 1234); print(os.geteuid(), os.stat('a').st_uid, os.stat('/etc').st_uid)"
         )
@@ -320,6 +320,6 @@ def test_root_without_the_right_to_mount_stays_root() -> None:
         assert (root.content / "a").stat().st_uid == 1234
 
 
-def test_without_a_content_folder_nothing_happens(user: Person) -> None:
+def test_without_a_content_folder_nothing_happens(user: User) -> None:
     said = user.run(BEGIN + "print(content.enter()); print(os.getcwd())", OWNLAB_CONTENT="")
-    assert said == f"this process does not run as on Colab\n{user.home}\n"
+    assert said == f"this process does not run in Colab mode\n{user.home}\n"

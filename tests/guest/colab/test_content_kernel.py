@@ -16,14 +16,14 @@ import jupyter_client
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
-from tests.guest.colab.people import GUEST, SECONDS, Person, somebody
-from tests.guest.colab.started import PYTHON
+from tests.guest.colab.kernel_process import PYTHON
+from tests.guest.colab.users import GUEST, SECONDS, User, make_user
 
 SITE = Path(jupyter_client.__file__).parents[1]
 
 
 @contextmanager
-def kernel_of(person: Person) -> Iterator[tuple[BlockingKernelClient, subprocess.Popen[bytes]]]:
+def kernel_of(person: User) -> Iterator[tuple[BlockingKernelClient, subprocess.Popen[bytes]]]:
     path, _ = write_connection_file(str(person.home / "kernel.json"), key=secrets.token_hex(16).encode())
     os.chown(path, person.uid, -1)
     # An interpreter that is not the environment's own finds ipykernel here.
@@ -70,12 +70,12 @@ def printed(client: BlockingKernelClient, code: str) -> str:
 
 
 @pytest.fixture(params=["root", "user"])
-def person(request: pytest.FixtureRequest) -> Iterator[Person]:
-    with somebody(request.param) as each:
+def person(request: pytest.FixtureRequest) -> Iterator[User]:
+    with make_user(request.param) as each:
         yield each
 
 
-def test_a_notebook_in_content(person: Person) -> None:
+def test_a_notebook_in_content(person: User) -> None:
     with kernel_of(person) as (client, process):
         assert printed(client, "%pwd\n!pwd; ls /content") == "/content\nsample_data\n"
         assert (

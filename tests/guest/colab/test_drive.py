@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.guest.colab.people import BEGIN, ENTER, Person, has, lines_of, somebody
+from tests.guest.colab.users import BEGIN, ENTER, User, has, lines_of, make_user
 
 TRY = """
 def tried(*arguments, **options):
@@ -23,12 +23,12 @@ ALREADY = (
 
 
 @pytest.fixture(params=["root", "user"])
-def person(request: pytest.FixtureRequest) -> Iterator[Person]:
-    with somebody(request.param) as each:
+def person(request: pytest.FixtureRequest) -> Iterator[User]:
+    with make_user(request.param) as each:
         yield each
 
 
-def test_the_persons_folder_is_my_drive(person: Person) -> None:
+def test_the_persons_folder_is_my_drive(person: User) -> None:
     said = person.run(
         DRIVE
         + """
@@ -60,7 +60,7 @@ drive.flush_and_unmount()
     assert list((person.content / "drive").iterdir()) == []
 
 
-def test_any_mountpoint_also_in_the_root(person: Person) -> None:
+def test_any_mountpoint_also_in_the_root(person: User) -> None:
     said = person.run(
         DRIVE
         + """
@@ -77,7 +77,7 @@ drive.flush_and_unmount(); print(os.listdir('/gdrive'), os.listdir('/content/emp
     assert said == mounted + "True\n[] []\n"
 
 
-def test_colabs_errors(person: Person) -> None:
+def test_colabs_errors(person: User) -> None:
     said = person.run(
         DRIVE
         + """
@@ -98,7 +98,7 @@ print(os.listdir('full'))
     ]
 
 
-def test_read_only_and_remounted(person: Person) -> None:
+def test_read_only_and_remounted(person: User) -> None:
     person.drive.mkdir()
     os.chown(person.drive, person.uid, -1)
     (person.drive / "there.txt").write_text("there")
@@ -119,7 +119,7 @@ print(os.getcwd()); open('drive/MyDrive/new', 'w').close()
     assert (person.drive / "new").exists()
 
 
-def test_a_restarted_kernel_still_has_the_drive(person: Person) -> None:
+def test_a_restarted_kernel_still_has_the_drive(person: User) -> None:
     person.run(DRIVE + "drive.mount('/content/drive', readonly=True); open('/content/x', 'w').close()")
     look = ENTER + "print(os.path.ismount('/content/drive'), os.access('/content/drive/MyDrive', os.W_OK))\n"
     assert person.run(look) == "True False\n"
@@ -127,7 +127,7 @@ def test_a_restarted_kernel_still_has_the_drive(person: Person) -> None:
     assert person.run(look) == "False False\n"
 
 
-def test_a_script_that_a_cell_starts(person: Person) -> None:
+def test_a_script_that_a_cell_starts(person: User) -> None:
     script = "import sys; sys.path.append(sys.argv[1]); from google.colab import drive; drive.mount('/content/drive')"
     said = person.run(
         DRIVE
@@ -144,23 +144,23 @@ print(subprocess.run(script, text=True, stdout=-1, stderr=-2).stdout.strip().spl
     if person.name == "root":
         assert third == "Mounted at /content/drive"
     else:
-        assert third.endswith("(only a cell's own process can mount: call drive.mount there)")
+        assert third.endswith("(only the kernel's own process can mount: call drive.mount in a cell)")
 
 
-def test_a_missing_drive_folder_is_an_error(person: Person) -> None:
+def test_a_missing_drive_folder_is_an_error(person: User) -> None:
     said = person.run(DRIVE + "tried('drive')", OWNLAB_DRIVE="")
-    assert said == "ValueError mount failed: this kernel was given no folder for it (OWNLAB_DRIVE)\n"
+    assert said == "ValueError mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)\n"
 
 
 @pytest.fixture
-def linked() -> Iterator[Person]:
-    """Somebody on a machine whose own /content holds the drive: there the runtime gets none, and links have to do."""
-    with somebody("root", "folder") as each:
+def linked() -> Iterator[User]:
+    """Somebody on a machine whose own /content contains the drive: there the runtime gets none, and links have to do."""
+    with make_user("root", "folder") as each:
         each.drive = Path("/content/mine")
         yield each
 
 
-def test_links_where_nothing_can_be_mounted(linked: Person) -> None:
+def test_links_where_nothing_can_be_mounted(linked: User) -> None:
     said = linked.run(
         BEGIN
         + "said = content.enter(); from google.colab import drive\n"
@@ -178,38 +178,41 @@ drive.flush_and_unmount(); print(os.listdir('drive'), os.listdir('/content/mine'
     lines = said.split("\n")
     place = linked.content / "drive"
     assert lines[0] == f"Mounted at {place}"
-    assert lines[1].startswith("There is no /content here (this machine's own /content holds /content/mine")
-    assert lines[1].endswith(f"so paths have to begin with {place}.")
+    assert lines[1].startswith("/content is not available (this machine's own /content contains /content/mine")
+    assert lines[1].endswith(f"Use paths that begin with {place}.")
     assert lines[2] == "['kept'] True"
     assert lines[3].startswith("Drive already mounted at /content/drive;")
-    assert lines[5].endswith("It can be written to: there are no read-only mounts either.")
+    assert lines[5].endswith("The drive is writable: read-only mounts are not available either.")
     assert [line.split(":")[0] for line in lines[6:10]] == [
         f"ValueError Mountpoint must be inside {linked.content}"
     ] * 4
     assert lines[10] == "[] ['kept']"
 
 
-def test_links_of_an_earlier_kernel(linked: Person) -> None:
+def test_links_of_an_earlier_kernel(linked: User) -> None:
     code = BEGIN + "content.enter(); from google.colab import drive; drive.mount('/content/drive')\n"
     first, other = "print(os.path.realpath('drive/MyDrive'))", "/content/other"
     assert linked.run(code + first).endswith("\n/content/mine\n")
     assert linked.run(code + first, OWNLAB_DRIVE=other).endswith(f"\n{other}\n")
 
 
-def test_missing_rclone_is_an_error(person: Person) -> None:
-    for remote, why in (("--help", "is '--help', and not name:path"), ("/etc", "is '/etc', and not name:path")):
+def test_missing_rclone_is_an_error(person: User) -> None:
+    for remote, why in (
+        ("--help", "must have the form name:path, not '--help'"),
+        ("/etc", "must have the form name:path, not '/etc'"),
+    ):
         assert why in person.run(DRIVE + "tried('drive'); print(os.listdir('/content'))", OWNLAB_DRIVE_REMOTE=remote)
     said = person.run(DRIVE + "os.environ['PATH'] = ''; tried('drive')", OWNLAB_DRIVE_REMOTE="mine:")
-    assert "mine: is a remote of rclone, which is not installed here" in said
+    assert "mine: needs rclone, which is not installed" in said
 
 
 needs_rclone = pytest.mark.skipif(not has("rclone") or not has("fusermount3"), reason="no rclone, or no fuse3")
 
 
 @pytest.fixture(params=["root", "user"])
-def remote(request: pytest.FixtureRequest) -> Iterator[tuple[Person, Path, dict[str, str]]]:
+def remote(request: pytest.FixtureRequest) -> Iterator[tuple[User, Path, dict[str, str]]]:
     """Somebody whose drive is a remote of rclone: another folder of this machine, as rclone sees one."""
-    with somebody(request.param) as each:
+    with make_user(request.param) as each:
         there = each.home / "there"
         there.mkdir()
         os.chown(there, each.uid, -1)
@@ -226,7 +229,7 @@ def remote(request: pytest.FixtureRequest) -> Iterator[tuple[Person, Path, dict[
 
 
 @needs_rclone
-def test_a_remote_and_what_is_written_to_it(remote: tuple[Person, Path, dict[str, str]]) -> None:
+def test_a_remote_and_what_is_written_to_it(remote: tuple[User, Path, dict[str, str]]) -> None:
     person, there, environment = remote
     (there / "old.txt").write_text("old")
     said = person.run(
@@ -248,7 +251,7 @@ except OSError as exc: print('refused')
 
 
 @needs_rclone
-def test_a_missing_remote(remote: tuple[Person, Path, dict[str, str]]) -> None:
+def test_a_missing_remote(remote: tuple[User, Path, dict[str, str]]) -> None:
     person, _, environment = remote
     environment["OWNLAB_DRIVE_REMOTE"] = "other:"
     said = person.run(DRIVE + "tried('drive'); print(os.listdir('drive'))", **environment)
@@ -258,7 +261,7 @@ def test_a_missing_remote(remote: tuple[Person, Path, dict[str, str]]) -> None:
 
 
 @needs_rclone
-def test_rclone_ends_with_the_kernel(remote: tuple[Person, Path, dict[str, str]]) -> None:
+def test_rclone_ends_with_the_kernel(remote: tuple[User, Path, dict[str, str]]) -> None:
     person, _, environment = remote
     code = DRIVE + "drive.mount('drive'); print(os.getpid(), flush=True); sys.stdin.read()"
     with person.start(code, **environment) as kernel:

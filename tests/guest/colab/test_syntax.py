@@ -72,7 +72,7 @@ def test_magics_of_shell_raise_for_a_command_that_fails(cells: Cells) -> None:
     ran = cells.run("%%shell --ignore-errors\nexit 4")
     assert (ran.text, ran.result, ran.error) == ("", "", "")
     assert cells.run("result = %shell echo kept\nresult.output, result.returncode").result == "('kept\\n', 0)"
-    assert "--ignore-errors, and not --what" in cells.run("%%shell --what\ntrue").text
+    assert "--ignore-errors, not --what" in cells.run("%%shell --what\ntrue").text
 
 
 def test_magics_with_missing_packages_explain_what_to_install(cells: Cells) -> None:
@@ -104,7 +104,7 @@ def test_scripts_find_google_colab_and_can_extend_the_path(cells: Cells) -> None
 def test_the_reason_for_a_missing_content_folder_is_shown_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with kernel(tmp_path, {"OWNLAB_CONTENT": str(tmp_path / "file" / "content")}) as cells:
-        assert cells.run("print(1)").text.startswith("There is no /content here: ")
+        assert cells.run("print(1)").text.startswith("/content is not available: ")
         assert cells.run("print(2)").text == "2\n"
 
 

@@ -32,7 +32,7 @@ def script(tmp_path: Path) -> Callable[[str], str]:
 
 
 def ended(pid_file: Path) -> bool:
-    """Whether a process has ended, soon: it is an orphan, and whoever inherits it has to see it first."""
+    """Return whether a process ends soon: it is an orphan, and its new parent has to reap it first."""
     pid = int(pid_file.read_text())
     end = time.monotonic() + 30
     while time.monotonic() < end:
@@ -148,12 +148,12 @@ def test_a_program_that_finds_the_terminal_by_its_name_is_ended(cells: Cells, sc
         "import os, signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.read(os.open(os.ttyname(1), os.O_RDWR), 1)"
     )
     assert cells.run(script(code) + "\nprint(_exit_code)").text == (
-        "\n[ended: it waits for keys, and nobody can be asked]\n-15\n"
+        "\n[ended: the command waits for keys, and nobody can answer]\n-15\n"
     )
 
 
 @linux
-@pytest.mark.parametrize("answers", [None, []], ids=["alone", "with somebody"])
+@pytest.mark.parametrize("answers", [None, []], ids=["alone", "with a person"])
 def test_an_interruption_ends_the_command_and_the_cell(cells: Cells, tmp_path: Path, answers: list[str] | None) -> None:
     pids = [tmp_path / "one", tmp_path / "other"]
     code = f"!sleep 600 & echo $! > {pids[0]}; sleep 600 & echo $! > {pids[1]}; echo on; wait; echo no\nprint('no')"
@@ -179,7 +179,7 @@ def test_a_command_that_ignores_an_interrupt_is_killed_by_the_second(cells: Cell
     assert ran.error == "KeyboardInterrupt: "
 
 
-@pytest.mark.parametrize("answers", [None, []], ids=["alone", "with somebody"])
+@pytest.mark.parametrize("answers", [None, []], ids=["alone", "with a person"])
 def test_background_processes_continue_and_can_print(cells: Cells, tmp_path: Path, answers: list[str] | None) -> None:
     go, done = tmp_path / "go", tmp_path / "done"
     code = f"!(until [ -e {go} ]; do sleep 0.02; done; echo late && touch {done}) & echo started"

@@ -1,4 +1,4 @@
-"""google.colab beside other packages named google, and packages that are replaced while they are in use."""
+"""google.colab next to other packages named google, and packages that are replaced while in use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.guest.colab.cells import kernel
-from tests.guest.colab.started import LAUNCH, PYTHON
+from tests.guest.colab.kernel_process import LAUNCH, PYTHON
 from tests.guest.wheels import make_wheel
 
 
@@ -93,5 +93,5 @@ def test_a_package_that_is_replaced_in_use_is_named(tmp_path: Path) -> None:
         assert (first.text, first.error) == ("0\n", "")
         assert cells.run("import replaced_thing; replaced_thing.VERSION").result == "'1.0'"
         second = cells.run(f"%pip {install} {make_wheel(tmp_path, '2.0')}")
-        assert "WARNING: replaced_thing was imported in this runtime before" in second.text
+        assert "WARNING: This runtime still uses the old version of: replaced_thing." in second.text
         assert "Restart the runtime" in second.text

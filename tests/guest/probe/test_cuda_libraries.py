@@ -53,7 +53,7 @@ def put(library: Path, place: Path) -> Path:
     return place
 
 
-def test_every_row_says_what_it_is_and_either_where_or_why_not() -> None:
+def test_every_library_has_a_purpose_and_a_path_or_an_error() -> None:
     rows = probe()
     assert {"libcuda.so", "libcudart.so", "libcudnn.so", "libnccl.so", "libnpps.so", "libdevice.10.bc"} <= rows.keys()
     for row in rows.values():
@@ -61,14 +61,14 @@ def test_every_row_says_what_it_is_and_either_where_or_why_not() -> None:
         assert bool(row["path"]) != bool(row["error"])
 
 
-def test_the_newest_on_the_loaders_path_is_taken(libm: Path, tmp_path: Path) -> None:
+def test_the_newest_library_on_the_path_of_the_loader_is_loaded(libm: Path, tmp_path: Path) -> None:
     put(libm, tmp_path / "libcufile.so.9.1")
     newest = put(libm, tmp_path / "libcufile.so.9.10")
     row = probe(LD_LIBRARY_PATH=str(tmp_path))["libcufile.so"]
     assert (row["path"], row["way"]) == (str(newest), "the dynamic loader")
 
 
-def test_the_driver_goes_by_the_name_that_programs_use(libm: Path, tmp_path: Path) -> None:
+def test_the_driver_library_is_loaded_by_its_usual_name(libm: Path, tmp_path: Path) -> None:
     put(libm, tmp_path / "libcuda.so.999.10.01")
     driver = put(libm, tmp_path / "libcuda.so.1")
     assert probe(LD_LIBRARY_PATH=str(tmp_path))["libcuda.so"]["path"] == str(driver)
@@ -85,7 +85,7 @@ def test_wheels_of_both_layouts(libm: Path, tmp_path: Path) -> None:
     assert (rows["libcufftw.so"]["path"], rows["libcufftw.so"]["way"]) == (str(own), "torch's wheel")
 
 
-def test_a_broken_wheel_says_so_and_the_rest_goes_on(libm: Path, tmp_path: Path) -> None:
+def test_a_broken_wheel_is_reported_and_other_libraries_still_load(libm: Path, tmp_path: Path) -> None:
     need_absent("libnccl.so", "libcudnn.so")
     broken = tmp_path / "nvidia/nccl/lib/libnccl.so.2"
     broken.parent.mkdir(parents=True)
@@ -105,7 +105,7 @@ def test_a_toolkit_that_the_loader_does_not_search(libm: Path, tmp_path: Path) -
     assert f"it is in {tmp_path}/lib64, which the loader does not search" in (row["error"] or "")
 
 
-def test_libdevice_is_a_file_and_no_library(tmp_path: Path) -> None:
+def test_libdevice_is_a_file_not_a_library(tmp_path: Path) -> None:
     place = tmp_path / "nvvm" / "libdevice" / "libdevice.10.bc"
     place.parent.mkdir(parents=True)
     place.write_bytes(b"BC")

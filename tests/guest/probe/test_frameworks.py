@@ -1,4 +1,4 @@
-"""The guest's probes, each run in a child as the host runs them: on the real torch, and on small fakes in tests/fakes."""
+"""The probes of packages and frameworks, each in a child process: with the real torch, and with fakes in tests/fakes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def packages(python: str, **env: str) -> dict[str, Any]:
 # --- packages ---------------------------------------------------------------------------------------------------------
 
 
-def test_packages_tells_the_interpreter_and_what_matters_in_it() -> None:
+def test_the_interpreter_and_its_relevant_packages_are_read() -> None:
     answer = packages(sys.executable)
     assert answer["version"] == ".".join(str(part) for part in sys.version_info[:3])
     assert answer["prefix"] == sys.prefix
@@ -81,13 +81,13 @@ def test_packages_reads_names_of_metadata_folders_and_the_first_on_the_path_wins
     assert answer["frameworks"] == ["torch"]
 
 
-def test_a_module_without_metadata_is_found_and_a_left_over_folder_is_not(tmp_path: Path) -> None:
+def test_a_module_without_metadata_is_found_but_a_leftover_folder_is_not(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("__version__ = '2.0.0+nv23.05'")
     (tmp_path / "tensorflow" / "python").mkdir(parents=True)
     assert packages(sys.executable, PYTHONPATH=str(tmp_path))["frameworks"] == ["torch"]
 
 
-def test_packages_of_conda_are_named_as_conda_names_them(tmp_path: Path) -> None:
+def test_conda_packages_keep_their_conda_names(tmp_path: Path) -> None:
     """In a virtual environment with a conda-meta folder of its own."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
     meta = tmp_path / "env" / "conda-meta"
@@ -105,7 +105,7 @@ def test_packages_of_conda_are_named_as_conda_names_them(tmp_path: Path) -> None
 # --- torch ------------------------------------------------------------------------------------------------------------
 
 
-def test_torch_that_is_a_cpu_build_says_so_in_its_own_words(torch_python: str, tmp_path: Path) -> None:
+def test_a_cpu_build_of_torch_has_its_own_error_message(torch_python: str, tmp_path: Path) -> None:
     torch = guest_client.ask(
         torch_python,
         "probe.frameworks",
@@ -141,7 +141,7 @@ def test_torch_that_sees_a_card_it_has_no_code_for_keeps_its_warnings(tmp_path: 
     assert facts(torch, "cudnn") == [None]
 
 
-def test_torch_for_rocm_names_its_cards_and_what_one_of_them_refused(tmp_path: Path) -> None:
+def test_torch_for_rocm_lists_its_cards_and_the_error_of_one(tmp_path: Path) -> None:
     torch = probe("torch", "rocm", tmp_path)
     assert facts(torch, "build", "cuda", "cudnn", "arch_list") == ["rocm", None, None, ("gfx90a", "gfx942")]
     assert facts(torch, "rocm") == ["6.2.41133-dd7f95766"]
@@ -149,20 +149,20 @@ def test_torch_for_rocm_names_its_cards_and_what_one_of_them_refused(tmp_path: P
     assert torch.error == "rocm:1: HIP error: invalid device ordinal"
 
 
-def test_torch_beside_torch_npu_sees_the_ascend(tmp_path: Path) -> None:
+def test_torch_with_torch_npu_sees_the_ascend(tmp_path: Path) -> None:
     torch = probe("torch", "ascend", tmp_path)
     assert devices(torch) == [("Ascend910B4", "npu", None, 31675383808)]
     assert torch.error is None
 
 
-def test_an_import_that_raises_is_a_fact(tmp_path: Path) -> None:
+def test_an_import_that_raises_is_reported(tmp_path: Path) -> None:
     torch = probe("torch", "broken", tmp_path)
     assert torch.failure == "import"
     assert torch.error == "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory"
     assert facts(torch, "devices", "version") == [None, None]
 
 
-def test_a_transcript_that_cannot_be_kept_prevents_nothing(tmp_path: Path) -> None:
+def test_a_probe_works_without_a_transcript(tmp_path: Path) -> None:
     assert facts(probe("torch", "old_driver", tmp_path / "absent"), "cuda") == ["12.1"]
 
 
@@ -192,7 +192,7 @@ def test_tensorflow_that_sees_a_card(tmp_path: Path) -> None:
         ("numba", "cuda", "12.4", "Error at driver init: Call to cuInit results in CUDA_ERROR_NO_DEVICE (100)"),
     ],
 )
-def test_a_framework_without_a_card_says_why(
+def test_a_framework_without_a_card_gives_its_reason(
     name: str, build: str, cuda: str | None, error: str, tmp_path: Path
 ) -> None:
     framework = probe(name, "no_card", tmp_path)

@@ -1,4 +1,4 @@
-"""`probe.sample`, started as the host starts it, with a stand-in of NVML."""
+"""`probe.nvml_sampler` in a child process, with a fake NVML."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def probe(tmp_path: Path) -> Iterator[Callable[..., Probe]]:
         assert each.child.returncode == 0
 
 
-def test_gpm_is_the_difference_to_the_question_before(probe: Callable[..., Probe]) -> None:
+def test_gpm_is_the_difference_to_the_previous_query(probe: Callable[..., Probe]) -> None:
     asked = probe({"gpm": {"2": 0.75, "3": 0.01, "20": 1.5}})
     (first,) = asked.cards()
     assert "saturation" not in first
@@ -78,21 +78,21 @@ def test_gpm_is_the_difference_to_the_question_before(probe: Callable[..., Probe
     assert third["saturation"] == second["saturation"]
 
 
-def test_a_driver_without_gpm_says_why(probe: Callable[..., Probe]) -> None:
+def test_a_driver_without_gpm_gives_the_reason(probe: Callable[..., Probe]) -> None:
     (none,) = probe({"gpm": None}).cards()
     assert "Hopper" in none["no_saturation"]
     (failing,) = probe({"gpm": {}, "errors": {"nvmlGpmSampleGet": 4}}).cards()
     assert failing["no_saturation"] == "GPM: Insufficient Permissions"
 
 
-def test_without_gpm_one_card_after_the_other_measures_its_pcie(probe: Callable[..., Probe]) -> None:
+def test_without_gpm_pcie_is_measured_on_one_card_per_query(probe: Callable[..., Probe]) -> None:
     asked = probe({"gpm": None}, {"gpm": None, "nvmlDeviceGetUUID": "GPU-2"})
     for _ in range(3):
         found = asked.cards()
     assert [(card["pcie_sent"], card["pcie_received"]) for card in found] == [(3 * 1024, 5 * 1024)] * 2
 
 
-def test_a_mig_instance_has_gpm_by_its_number_where_its_handle_has_not(probe: Callable[..., Probe]) -> None:
+def test_gpm_of_a_mig_instance_falls_back_to_its_number(probe: Callable[..., Probe]) -> None:
     instance = {
         "nvmlDeviceGetUUID": "MIG-0",
         "nvmlDeviceGetGpuInstanceId": 0,
@@ -115,7 +115,7 @@ def test_fp64_on_tensor_cores_is_the_greater_of_its_two_kinds(probe: Callable[..
     assert card["saturation"] == {"tensor": 97.0, "tensor_fp64": 96.0}
 
 
-def test_the_limit_of_power_that_was_and_memory_that_is_left(probe: Callable[..., Probe]) -> None:
+def test_the_default_power_limit_and_the_free_memory(probe: Callable[..., Probe]) -> None:
     said = {
         "nvmlDeviceGetEnforcedPowerLimit": 300000,
         "nvmlDeviceGetMemoryInfo": {"total": 80, "reserved": 5, "used": 30},
@@ -136,14 +136,14 @@ def test_processes_share_a_card_by_the_drivers_own_samples(probe: Callable[..., 
     assert {each["sm"] for each in again["processes"]} == {None}
 
 
-def test_what_a_card_does_not_tell_is_null(probe: Callable[..., Probe]) -> None:
+def test_values_that_a_card_does_not_report_are_null(probe: Callable[..., Probe]) -> None:
     errors = dict.fromkeys(("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetMemoryInfo"), 3)
     (card,) = probe({"errors": errors}).cards()
     assert (card["utilisation"], card["power"], card["memory_used"], card["fan"]) == (None, None, None, None)
     assert card["temperature"] == 38
 
 
-def test_cards_that_are_lost_stand_beside_those_that_work(probe: Callable[..., Probe]) -> None:
+def test_lost_cards_are_listed_with_working_ones(probe: Callable[..., Probe]) -> None:
     found = probe({"handle": 15}, {}, {"errors": {"nvmlDeviceGetMemoryInfo": 999}}).cards()
     assert [(card["index"], card.get("lost", "")) for card in found] == [
         (0, "GPU is lost"),
@@ -162,5 +162,5 @@ def test_cards_may_come_and_go(probe: Callable[..., Probe]) -> None:
     assert [card["uuid"] for card in asked.cards()] == ["GPU-2"]
 
 
-def test_nvml_that_does_not_start_says_why(probe: Callable[..., Probe]) -> None:
+def test_nvml_that_does_not_start_gives_the_reason(probe: Callable[..., Probe]) -> None:
     assert "Driver/library version mismatch" in probe(init=18).ask()["error"]

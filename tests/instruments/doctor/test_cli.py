@@ -1,4 +1,4 @@
-"""`ownlab doctor` from outside: verdicts, exit codes, pages, and input that cannot be used."""
+"""`ownlab doctor` as a command: verdicts, exit codes, rule pages and unusable input."""
 
 from __future__ import annotations
 
@@ -35,17 +35,15 @@ def diagnose(ownlab: Ownlab, machines: Path) -> Ownlab:
         ("wsl2-rtx4090", (), 0),
     ],
 )
-def test_the_exit_code_says_whether_the_device_can_be_used(
-    diagnose: Ownlab, name: str, arguments: tuple[str, ...], code: int
-) -> None:
+def test_exit_codes_of_recorded_machines(diagnose: Ownlab, name: str, arguments: tuple[str, ...], code: int) -> None:
     assert diagnose(name, *arguments).returncode == code
 
 
-def test_the_document_has_its_promised_keys(diagnose: Ownlab) -> None:
-    found = json.loads(diagnose("v100-driver418", "--json").stdout)
-    assert set(found["verdict"]) == {"gpu_work", "sentence"}
-    assert {"code", "severity", "title", "evidence", "meaning", "fix"} <= set(found["findings"][0])
-    assert found["machine"]["nvidia"]["driver"]["value"] == "418.67"
+def test_the_json_document_has_the_documented_keys(diagnose: Ownlab) -> None:
+    document = json.loads(diagnose("v100-driver418", "--json").stdout)
+    assert set(document["verdict"]) == {"gpu_work", "sentence"}
+    assert {"code", "severity", "title", "evidence", "meaning", "fix"} <= set(document["findings"][0])
+    assert document["machine"]["nvidia"]["driver"]["value"] == "418.67"
 
 
 def test_this_machine_is_diagnosed_without_root_and_without_frameworks(ownlab: Ownlab) -> None:
@@ -55,17 +53,17 @@ def test_this_machine_is_diagnosed_without_root_and_without_frameworks(ownlab: O
     assert json.loads(ran.stdout)["machine"]["origin"] == "live"
 
 
-def test_trouble_with_a_card_that_is_only_spoken_of_is_exit_code_1(ownlab: Ownlab) -> None:
+def test_a_blocking_finding_without_a_known_card_is_exit_code_1(ownlab: Ownlab) -> None:
     ran = ownlab("doctor", "--from", "-", stdin="NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.")
     assert ran.returncode == 1
 
 
-def test_a_python_that_is_not_there_gives_the_rest_and_its_own_exit_code(ownlab: Ownlab) -> None:
+def test_a_missing_python_has_its_own_exit_code(ownlab: Ownlab) -> None:
     ran = ownlab("doctor", "--json", "--python", "/no/such/python")
     assert ran.returncode == 4
-    found = json.loads(ran.stdout)
-    assert "interpreter-broken" in {finding["code"] for finding in found["findings"]}
-    assert found["machine"]["host"]["cpu"]["logical_cores"]["state"] == "known"
+    document = json.loads(ran.stdout)
+    assert "interpreter-broken" in {finding["code"] for finding in document["findings"]}
+    assert document["machine"]["host"]["cpu"]["logical_cores"]["state"] == "known"
 
 
 def test_a_pasted_error_is_explained(ownlab: Ownlab) -> None:
@@ -89,22 +87,22 @@ def test_a_saved_machine_can_be_pasted(ownlab: Ownlab, machines: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "error"),
     [
         (b"", "is empty"),
         (b"The weather is fine today.", "contains no report"),
         (bytes(range(256)) * 16, "is not text"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_clear_line(ownlab: Ownlab, data: bytes, words: str) -> None:
+def test_unusable_input_is_reported_in_one_line(ownlab: Ownlab, data: bytes, error: str) -> None:
     ran = ownlab("doctor", "--from", "-", stdin=data)
     assert ran.returncode == 3
-    assert words in ran.stderr
+    assert error in ran.stderr
     assert ran.stdout == ""
     assert "Traceback" not in ran.stderr
 
 
-def test_a_machine_of_a_newer_ownlab_is_said_to_be_one(ownlab: Ownlab, machines: Path) -> None:
+def test_a_machine_of_a_newer_ownlab_is_refused(ownlab: Ownlab, machines: Path) -> None:
     newer = (machines / "h200.json").read_text().replace('"format": 1', '"format": 99', 1)
     ran = ownlab("doctor", "--from", "-", stdin=newer)
     assert ran.returncode == 3
@@ -120,20 +118,20 @@ def test_a_paste_of_more_than_50_mb_is_refused(ownlab: Ownlab, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["nothing.txt", "."])
-def test_a_file_that_cannot_be_read_is_said_so(ownlab: Ownlab, tmp_path: Path, name: str) -> None:
+def test_an_unreadable_file_is_reported(ownlab: Ownlab, tmp_path: Path, name: str) -> None:
     ran = ownlab("doctor", "--from", str(tmp_path / name))
     assert ran.returncode == 3
     assert str(tmp_path) in ran.stderr
 
 
 @pytest.mark.parametrize("arguments", [("--from", "-", "--verify"), ("--from", "-", "--python", "python3")])
-def test_options_that_do_not_go_together_are_wrong_use(ownlab: Ownlab, arguments: tuple[str, ...]) -> None:
+def test_options_that_cannot_be_combined_are_usage_errors(ownlab: Ownlab, arguments: tuple[str, ...]) -> None:
     ran = ownlab("doctor", *arguments, stdin=TOO_OLD)
     assert ran.returncode == 2
     assert "--from cannot be combined with --verify, --python or --machine" in ran.stderr
 
 
-def test_a_saved_machine_has_its_own_python(diagnose: Ownlab) -> None:
+def test_python_cannot_be_combined_with_a_saved_machine(diagnose: Ownlab) -> None:
     assert diagnose("h200", "--python", "python3").returncode == 2
 
 
@@ -143,7 +141,7 @@ def test_a_saved_machine_cannot_compute(diagnose: Ownlab) -> None:
     assert "cannot compute" in ran.stderr
 
 
-def test_pages_are_shown_and_listed(ownlab: Ownlab) -> None:
+def test_explain_shows_and_lists_rule_pages(ownlab: Ownlab) -> None:
     assert "Why it matters." in ownlab("doctor", "--explain", "no-kernel").stdout
     assert "Why it matters." in ownlab("doctor", "--explain", "NO-KERNEL").stdout
     assert json.loads(ownlab("doctor", "--explain", "insufficient", "--json").stdout)["code"] == "driver-old"
@@ -152,7 +150,7 @@ def test_pages_are_shown_and_listed(ownlab: Ownlab) -> None:
     assert "xid" in listed
 
 
-def test_a_page_that_is_not_there_is_wrong_use(ownlab: Ownlab) -> None:
+def test_explaining_an_unknown_code_is_a_usage_error(ownlab: Ownlab) -> None:
     ran = ownlab("doctor", "--explain", "driver-odl")
     assert ran.returncode == 2
     assert "Did you mean driver-old" in ran.stderr

@@ -1,4 +1,4 @@
-"""Commands that fit the system they are given for."""
+"""Commands for the system of the machine."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ NEWER = "Turing (GTX 16, RTX 20) and newer: "
         ("Arch Linux", "pacman", "NVIDIA GeForce GTX 1080 Ti", "Install driver branch R580 with proprietary"),
     ],
 )
-def test_the_driver_by_system(system: str, manager: str, card: str | None, command: str) -> None:
+def test_driver_commands_by_system(system: str, manager: str, card: str | None, command: str) -> None:
     steps = driver_remedy(machine(card, system=system, package_manager=manager, family="linux"))
     assert steps[0].split("   #")[0].startswith(command)
     assert steps[-1] == "sudo reboot"
 
 
 @pytest.mark.parametrize(
-    ("host", "words"),
+    ("host", "advice"),
     [
         ({"platform": "colab"}, "You cannot change it"),
         ({"container": "docker", "package_manager": "apt"}, "On the host, outside this container"),
@@ -91,13 +91,13 @@ def test_the_driver_by_system(system: str, manager: str, card: str | None, comma
         ({}, "driver-installation-guide"),
     ],
 )
-def test_the_driver_where_no_package_helps(host: dict[str, str], words: str) -> None:
+def test_driver_advice_without_a_package(host: dict[str, str], advice: str) -> None:
     steps = driver_remedy(machine(**host), floor="525.60.13")
-    assert words in steps[0]
+    assert advice in steps[0]
     assert not any("apt" in step for step in steps)
 
 
-def test_root_of_a_container_is_not_root_of_its_host() -> None:
+def test_root_in_a_container_is_not_root_on_the_host() -> None:
     assert as_root(machine(user_is_root=True), "reboot") == "reboot"
     assert as_root(machine(user_is_root=False), "reboot") == "sudo reboot"
     assert as_root(machine(user_is_root=True, container="docker"), "reboot") == "sudo reboot"
@@ -122,14 +122,14 @@ def test_other_commands() -> None:
         ("461.72", "461.72", False),
     ],
 )
-def test_wsl_by_the_two_versions(smi: str, driver: str, wsl: bool) -> None:
+def test_wsl_is_recognised_by_different_smi_and_driver_versions(smi: str, driver: str, wsl: bool) -> None:
     versions = Nvidia(driver=Known(driver, source="smi"), smi=Known(smi, source="smi"))
     assert is_wsl(Machine(nvidia=versions)) is wsl
     plain = Host(virtualisation=Known("none", source="recorded"))
     assert not is_wsl(Machine(host=plain, nvidia=versions))
 
 
-def test_facts_as_evidence() -> None:
+def test_facts_are_described_with_unit_and_source() -> None:
     assert describe_fact("power", Known(129.8, source="NVML", unit="W")) == "power 129.8 W (NVML)"
     assert (
         describe_fact("driver", Unknown("nvidia-smi is not installed")) == "driver unknown: nvidia-smi is not installed"

@@ -62,8 +62,8 @@ def collect_env(facts: dict[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report["name"])
 def test_a_public_report_is_diagnosed(report: dict[str, Any]) -> None:
     diagnosis = diagnose(read_paste("\n".join(collect_env(report["facts"]))))
-    found = {finding.code for finding in diagnosis.findings}
-    assert set(report["expect"]) <= found
+    codes = {finding.code for finding in diagnosis.findings}
+    assert set(report["expect"]) <= codes
     assert diagnosis.verdict.gpu_work == report["gpu_work"]
     unexpected = {finding.code for finding in diagnosis.findings if finding.severity == "error"} - set(report["expect"])
     assert unexpected == set()

@@ -1,4 +1,4 @@
-"""Products are proved, or fail with the words of what failed. numpy plays two cards for a fake CuPy (tests/fakes/cards)."""
+"""Matrix products on devices. numpy stands in for two cards of a fake CuPy (tests/fakes/cards)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def with_framework(python: str, name: str, *devices: FrameworkDevice) -> Interpr
     return Interpreter(path=Known(python, source="test"), frameworks=Known((framework,), source="test"))
 
 
-def verify_cupy(python: str, trouble: str, deadline: float = 60.0) -> tuple[ProductCheck, ...]:
+def verify_cupy(python: str, fault: str, deadline: float = 60.0) -> tuple[ProductCheck, ...]:
     cards = [FrameworkDevice(V100, compute_capability="7.0")] * 2
-    env = {"PYTHONPATH": str(ROOT / "tests" / "fakes" / "cards"), "FAKE_CUPY": trouble}
+    env = {"PYTHONPATH": str(ROOT / "tests" / "fakes" / "cards"), "FAKE_CUPY": fault}
     return verify(with_framework(python, "cupy", *cards), deadline=deadline, env=env)
 
 
-def test_right_products_pass_on_each_device_in_each_type(python: str) -> None:
+def test_correct_products_pass_on_each_device_for_each_dtype(python: str) -> None:
     checks = verify_cupy(python, "")
     assert [(check.device, check.dtype, check.passed, check.ran_on, check.name) for check in checks] == [
         ("cuda:0", "float32", True, "cuda:0", V100),
@@ -52,7 +52,7 @@ def test_right_products_pass_on_each_device_in_each_type(python: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words"),
+    ("fault", "error"),
     [
         ("rounds", "the product differs from the CPU's by 0.00"),
         ("elsewhere", "asked of cuda:1, the product was made on cuda:0"),
@@ -60,15 +60,15 @@ def test_right_products_pass_on_each_device_in_each_type(python: str) -> None:
         ("raises", "cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device"),
     ],
 )
-def test_trouble_on_one_device_is_told_of_that_device_alone(python: str, trouble: str, words: str) -> None:
-    first, first_half, second, second_half = verify_cupy(python, trouble)
+def test_a_failure_on_one_device_is_reported_for_that_device_only(python: str, fault: str, error: str) -> None:
+    first, first_half, second, second_half = verify_cupy(python, fault)
     assert first.passed
     assert first_half.passed
     for check in (second, second_half):
         assert not check.passed
         assert check.error is not None
-        assert check.error.startswith(words)
-        assert check.wrong == (trouble in ("rounds", "nan"))
+        assert check.error.startswith(error)
+        assert check.wrong == (fault in ("rounds", "nan"))
 
 
 def test_a_crash_fails_every_device_of_the_framework(python: str) -> None:
@@ -86,19 +86,19 @@ def test_a_framework_that_does_not_answer_fails_its_devices(python: str) -> None
     assert "did not answer in 1 s" in (check.error or "")
 
 
-def test_nothing_is_started_where_no_framework_sees_a_device() -> None:
+def test_nothing_is_started_if_no_framework_sees_a_device() -> None:
     assert verify(with_framework("/no/such/python", "torch")) == ()
     assert verify(Interpreter(path=Unknown("not read"))) == ()
 
 
-def test_a_card_that_has_gone_since_it_was_seen_fails(python: str) -> None:
+def test_a_card_that_disappeared_fails(python: str) -> None:
     """The real torch, without a card."""
     (check,) = verify(with_framework(python, "torch", FrameworkDevice("NVIDIA H200")))
     assert (check.device, check.name, check.passed) == ("cuda:0", "NVIDIA H200", False)
     assert check.error == "torch found this device earlier, but finds none now"
 
 
-def test_torch_products_keep_to_their_tolerance_and_tf32_does_not(python: str) -> None:
+def test_torch_products_stay_within_the_tolerance_and_tf32_does_not(python: str) -> None:
     """The real torch, its CPU as the device; TF32 as its definition has it: the inputs rounded to 11 bits."""
     code = """
 import torch

@@ -1,4 +1,4 @@
-"""Cards that are not there, processes that are, and a root under which both look as a driver leaves them."""
+"""A root folder with real processes that seem to use a card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def staged(tmp_path: Path) -> Callable[..., Path]:
-    """A root whose /proc shows these real processes, each with a card's file open, and the machine's own counters."""
+    """Return a root whose /proc has these real processes, each with a card's file open, and the counters of the machine."""
 
     def stage(*pids: int, **cgroups: str) -> Path:
         root = tmp_path / "root"

@@ -1,4 +1,4 @@
-"""Samples for tests: of the H200 that was recorded, or made up of what a test is about."""
+"""Samples for tests: of the recorded H200, or with the values that a test needs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ MIB = 1024**2
 
 
 def stream(name: str) -> list[Sample]:
-    """A recorded H200."""
+    """Return the samples of a recorded H200."""
     return list(read(STREAMS / f"h200-{name}.ndjson"))
 
 
 def without_gpm(sample: Sample) -> Sample:
-    """As an older card would have told it."""
+    """Return the sample as a card without GPM would give it."""
     cards = (msgspec.structs.replace(card, saturation=None, no_saturation="no GPM") for card in sample.cards)
     return msgspec.structs.replace(sample, cards=tuple(cards))
 
 
 def a_card(busy: float | None = 99.0, index: int = 0, **more: Any) -> CardSample:
-    """A card without GPM, unless more is said."""
+    """Return a card, by default without GPM."""
     known: dict[str, Any] = {"memory_total": 80 * GIB, "memory_used": GIB // 4, "power": 100.0, "power_limit": 400.0}
     return CardSample(f"GPU-{index}", index, "A card", utilisation=busy, **(known | more))
 
 
 def worked(busy: float = 99.0, **shares: float) -> Saturation:
-    """What GPM says."""
+    """Return the activity that GPM measures."""
     return Saturation(graphics=busy, **({"sm": 90.0, "tensor": 0.0, "dram": 10.0} | shares))
 
 
@@ -47,7 +47,7 @@ def moments(
     processes: tuple[ProcessSample, ...] = (),
     **host: Any,
 ) -> list[Sample]:
-    """The same again and again, a second apart."""
+    """Return the same sample repeatedly, a second apart."""
     return [
         Sample(begun + number * seconds, seconds, HostSample(**host), cards, processes)
         for number in range(1, count + 1)
@@ -55,7 +55,7 @@ def moments(
 
 
 def verdicts(samples: list[Sample], seconds: float = 30.0) -> tuple[Verdict, ...]:
-    """What is said at the end."""
+    """Return the verdicts after the last sample."""
     window = Window(seconds)
     for each in samples:
         window.add(each)
@@ -63,6 +63,6 @@ def verdicts(samples: list[Sample], seconds: float = 30.0) -> tuple[Verdict, ...
 
 
 def verdict(samples: list[Sample]) -> Verdict:
-    """Of the only card."""
-    (found,) = verdicts(samples)
-    return found
+    """Return the verdict on the only card."""
+    (single,) = verdicts(samples)
+    return single

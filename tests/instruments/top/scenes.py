@@ -1,4 +1,4 @@
-"""Samples as an H200 gave them (figures of gpu kernels that were measured), in an order that a test can count on."""
+"""Invented samples with values measured on an H200, always the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGAN = 1_700_000_000.0
 
 
 def card(index: int = 0, *, kind: str = "product", at: int = 0, processes: Sequence[CardProcess] = ()) -> CardSample:
-    """A card at work: "product" fills it, "small" does not, "idle" rests, "old" does not say how much of it works."""
+    """Return a card: "product" fills it, "small" does not, "idle" is idle, "old" has no GPM."""
     swing = 3 * math.sin(at / 3)
     busy, sm, tensor, dram, power = {
         "product": (100, 96 + swing / 3, 93 + swing / 2, 17 + swing, 612),
@@ -59,7 +59,7 @@ def card(index: int = 0, *, kind: str = "product", at: int = 0, processes: Seque
 def sample(
     at: int, cards: Iterable[CardSample] = (), processes: Iterable[ProcessSample] = (), trouble: str = ""
 ) -> Sample:
-    """The sample of second `at`."""
+    """Return the sample of second `at`."""
     host = HostSample(
         cores=16,
         cpu=20 + 15 * math.sin(at / 5),
@@ -78,7 +78,7 @@ def sample(
 
 
 def processes(own: int | None = None) -> tuple[ProcessSample, ...]:
-    """A notebook's kernel, somebody's training, one of another PID namespace, and one that is the test's own."""
+    """Return a notebook's kernel, a training process, one of another PID namespace, and one of the test itself."""
     ann = Owner("3f2a9c0d11", "/home/ann/lab/vision/train resnet.ipynb", "ann")
     found = [
         ProcessSample(4711, "python -m ipykernel_launcher", "ann", owner=ann, cpu=103, memory=9 * GIB, processes=5),
@@ -91,13 +91,13 @@ def processes(own: int | None = None) -> tuple[ProcessSample, ...]:
 
 
 def on_card(own: int | None = None) -> tuple[CardProcess, ...]:
-    """The same as the driver knows them."""
+    """Return the same processes as the driver reports them."""
     found = [CardProcess(4711, memory=8 * GIB, sm=97), CardProcess(815, memory=4 * GIB, sm=2), CardProcess(99_999_999)]
     return (*found, CardProcess(own, memory=GIB // 4)) if own is not None else tuple(found)
 
 
 def scene(count: int, *kinds: str, own: int | None = None) -> list[Sample]:
-    """So many seconds of cards of these kinds."""
+    """Return samples of cards of these kinds, one per second."""
     return [
         sample(
             at,
@@ -112,20 +112,20 @@ def scene(count: int, *kinds: str, own: int | None = None) -> list[Sample]:
     ]
 
 
-class Played:
-    """A source that gives these samples, then ends."""
+class ListSource:
+    """A source with these samples."""
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         self.samples = iter(samples)
         self.closed = False
 
     def take(self) -> Sample:
-        """The next."""
-        found = next(self.samples, None)
-        if found is None:
+        """Return the next sample."""
+        sample = next(self.samples, None)
+        if sample is None:
             raise StreamEnded
-        return found
+        return sample
 
     def close(self) -> None:
-        """Note it."""
+        """Remember that it was closed."""
         self.closed = True

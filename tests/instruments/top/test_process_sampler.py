@@ -19,7 +19,7 @@ MIB = 1024**2
 ANN = Owner("r1", "train.ipynb", "ann")
 Stage = Callable[..., Path]
 
-# A parent, and a child of it that takes 48 MiB, works for as long as it is told to, and writes 8 MiB to a file.
+# A parent, and its child, which takes 48 MiB, works on request, and writes 8 MiB to a file.
 FAMILY = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

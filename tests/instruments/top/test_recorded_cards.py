@@ -27,9 +27,9 @@ def recorded(folder: Path, *samples: Sample) -> Path:
 def recorded_sample(used: int) -> Sample:
     # A process of this very number is here as well, and uses no card.
     running = CardProcess(os.getpid(), memory=used)
-    whose = ProcessSample(os.getpid(), "python train.py", "ann", owner=Owner("r", "train.ipynb", "ann"))
+    process = ProcessSample(os.getpid(), "python train.py", "ann", owner=Owner("r", "train.ipynb", "ann"))
     return Sample(
-        1.0, 1.0, HostSample(cores=999), (CardSample(UUID, 0, memory_used=used, processes=(running,)),), (whose,)
+        1.0, 1.0, HostSample(cores=999), (CardSample(UUID, 0, memory_used=used, processes=(running,)),), (process,)
     )
 
 

@@ -14,7 +14,8 @@ import pytest
 from ownlab.instruments.top.nvml_child import NvmlChild
 from ownlab.instruments.top.records import Owner
 from ownlab.instruments.top.sampler import Sampler
-from ownlab.instruments.top.source import settle
+from ownlab.instruments.top.source import GPM_PENDING, settle
+from ownlab_guest.probe import gpm
 
 MIB = 1024**2
 Fake = Callable[[dict[str, Any]], dict[str, str]]
@@ -99,3 +100,7 @@ def test_the_error_of_an_installed_driver_is_passed_on(
     (tmp_path / "root/proc/driver/nvidia").mkdir(parents=True)
     with sampler(environ=fake_nvml({"init": 18, "cards": []}), root=tmp_path / "root") as source:
         until(lambda: "version mismatch" in source.take().trouble)
+
+
+def test_the_reason_for_a_first_sample_without_saturation_is_that_of_the_probe() -> None:
+    assert gpm.LATER == GPM_PENDING

@@ -59,7 +59,11 @@ def test_in_an_installation_that_is_not_ones_own_to_write(world: Any) -> None:
 def test_what_is_no_interpreter_is_told_as_what_it_is(world: Any) -> None:
     (world.root / "text").write_text("no program")
     (world.root / "text").chmod(0o644)
-    for path, words in (("text", "is not executable"), ("work", "has no bin/python"), ("no", "not there")):
+    for path, words in (
+        ("text", "is not executable"),
+        ("work", "does not contain bin/python"),
+        ("no", "does not exist"),
+    ):
         ran = world.run("env", "add", "x", "--python", str(world.root / path))
         assert ran.returncode == 4
         assert words in ran.stderr

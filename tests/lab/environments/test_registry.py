@@ -1,4 +1,4 @@
-"""Environments by name: real interpreters, with and without ipykernel."""
+"""Named environments: real interpreters, with and without ipykernel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_environment_is_added_listed_and_removed(environ: dict[str, str], tmp
     assert list_environments(environ) == ()
 
 
-def test_without_ipykernel_it_is_refused_with_the_line_that_installs_it(environ: dict[str, str], bare: Path) -> None:
+def test_without_ipykernel_it_is_refused_with_the_install_command(environ: dict[str, str], bare: Path) -> None:
     python = find_python(str(bare), environ)
     assert python == str(bare / "bin/python"), "the link itself, which makes it that environment's"
     with pytest.raises(InterpreterError, match="has no ipykernel") as raised:
@@ -54,7 +54,7 @@ def test_without_ipykernel_it_is_refused_with_the_line_that_installs_it(environ:
     assert list_environments(environ) == ()
 
 
-def test_a_broken_ipykernel_is_told_apart(environ: dict[str, str], bare: Path) -> None:
+def test_a_broken_ipykernel_is_recognised(environ: dict[str, str], bare: Path) -> None:
     (packages,) = (bare / "lib").glob("python*/site-packages")
     (packages / "ipykernel.py").write_text("raise RuntimeError('half an installation')\n")
     try:
@@ -65,37 +65,37 @@ def test_a_broken_ipykernel_is_told_apart(environ: dict[str, str], bare: Path) -
 
 
 @pytest.mark.parametrize("python", ["/not/there", "/bin/true", "/bin/false"])
-def test_what_is_no_python_is_refused(environ: dict[str, str], python: str) -> None:
+def test_something_that_is_not_python_is_refused(environ: dict[str, str], python: str) -> None:
     with pytest.raises(InterpreterError):
         add_environment("odd", python, environ)
 
 
 @pytest.mark.parametrize("name", ["", "default", "Torch", "-x", "a b", "../x", "x" * 41, "é"])
-def test_what_is_no_name_is_refused(environ: dict[str, str], name: str) -> None:
+def test_invalid_names_are_refused(environ: dict[str, str], name: str) -> None:
     with pytest.raises(UsageError, match="is not a valid name"):
         add_environment(name, sys.executable, environ)
 
 
-def test_a_name_is_given_once(environ: dict[str, str]) -> None:
+def test_names_are_unique(environ: dict[str, str]) -> None:
     add_environment("torch", sys.executable, environ)
     with pytest.raises(UsageError, match="already"):
         add_environment("torch", sys.executable, environ)
 
 
-def test_removing_what_was_never_added_says_what_there_is(environ: dict[str, str]) -> None:
+def test_removing_an_unknown_environment_lists_the_known_ones(environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as raised:
         remove_environment("torch", environ)
     assert raised.value.hint == "None has been added yet."
 
 
-def test_a_damaged_record_is_told(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "environments.json").write_text('{"environments": [{"name": 5}]}')
     with pytest.raises(RecordError, match="is damaged"):
         list_environments(environ)
 
 
-def test_two_at_once_are_both_kept(environ: dict[str, str]) -> None:
+def test_concurrent_additions_are_both_kept(environ: dict[str, str]) -> None:
     adding = [threading.Thread(target=add_environment, args=(name, sys.executable, environ)) for name in ("a", "b")]
     for thread in adding:
         thread.start()
@@ -104,17 +104,17 @@ def test_two_at_once_are_both_kept(environ: dict[str, str]) -> None:
     assert [environment.name for environment in list_environments(environ)] == ["a", "b"]
 
 
-def test_the_active_environment_is_taken_where_none_is_named(bare: Path) -> None:
+def test_the_active_environment_is_the_default(bare: Path) -> None:
     assert find_python(None, {"VIRTUAL_ENV": str(bare)}) == str(bare / "bin/python")
 
 
 @pytest.mark.parametrize("environ", [{}, {"VIRTUAL_ENV": sys.prefix}])
-def test_our_own_environment_is_there_already(environ: dict[str, str]) -> None:
+def test_our_own_environment_cannot_be_added(environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="is always available"):
         find_python(None, environ)
 
 
-def test_our_own_interpreter_has_one_name() -> None:
+def test_our_own_interpreter_has_a_single_name() -> None:
     said = [
         subprocess.run(
             [path, "-c", "from ownlab.lab.environments.registry import own_python; print(own_python())"],

@@ -1,4 +1,4 @@
-"""What a field shows and what is written. tests/golden/forms/values.json is this table as the page's tests read it."""
+"""Displayed and written values of fields. tests/golden/forms/values.json is this table for the page's tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRING, RAW, NUMBER = '{type:"string"}', '{type:"raw"}', '{type:"number"}'
 WHOLE, TRUTH, DAY = '{type:"integer"}', '{type:"boolean"}', '{type:"date"}'
 SLIDER, LETTERS = '{type:"slider", min:-1, max:1, step:0.1}', '["a", "b c", "it\'s"]'
 
-# The value in the source, what stands behind #@param, what is shown; what is given, and what is written (None: refused).
+# The value in the source, the annotation, the displayed value; an entered value, and the written source (None: refused).
 ROWS: list[tuple[str, str, str, str, str | None]] = [
     ('"a"', STRING, "a", "b", '"b"'),
     ("'a'", STRING, "a", "b", "'b'"),

@@ -1,4 +1,4 @@
-"""The page's own code for fields, run in node: it shows and writes what the server would, and moves places as it would."""
+"""The page's own code for fields, run in node: it displays and writes values, and moves positions, as the server does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ flag = True #@param {type:"boolean"}
 pick = 'a' # @param ["a", "😀"]
 #@markdown words 😀
 rate = 0.5 #@param {type:"slider", min:0, max:1, step:0.1}"""
-# By the fields' order: what is written instead of what stands there.
+# In the order of the fields: sources that replace the value.
 WRITTEN = [
     ('"ä😁b"', '""', '"ä😀bc😀"'),
     ('"ag"',),

@@ -1,4 +1,4 @@
-"""What holds for every cell: nothing raises, nothing is changed that nobody changed, what is written is read again."""
+"""Properties of every cell: nothing raises, untouched fields stay unchanged, written values read back."""
 
 from __future__ import annotations
 

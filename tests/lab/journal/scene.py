@@ -1,4 +1,4 @@
-"""What a kernel and a page say to each other: as records of a journal, and as steps for JupyterLab's own code."""
+"""Messages between a kernel and a page: as records of a journal, and as steps for JupyterLab's own code."""
 
 from __future__ import annotations
 

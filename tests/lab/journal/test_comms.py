@@ -1,4 +1,4 @@
-"""Comms and widgets as messages tell of them. Which outputs a widget takes is held against JupyterLab's code elsewhere."""
+"""Comms and widgets, reconstructed from messages. Which outputs a widget captures is compared with JupyterLab elsewhere."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def said_by_page(scene: Scene, outputs: list[str], echo: bool = True) -> None:
         scene.said("comm_msg", request, update("echo_update", state))
 
 
-def test_the_newest_state_is_kept_whoever_set_it() -> None:
+def test_the_newest_state_is_kept_from_either_side() -> None:
     comms = Comms(LIMIT)
     open_widget(comms, "w", SLIDER)
     comms.update(update("update", {"value": 4}), (), to_kernel=True)
@@ -61,7 +61,7 @@ def test_comms_are_listed_by_target_until_they_are_closed() -> None:
     assert list(comms.info()) == ["c"]
 
 
-def test_buffers_are_put_in_their_places_and_taken_out_as_ipywidgets_does() -> None:
+def test_buffers_are_inserted_and_removed_as_ipywidgets_does() -> None:
     comms = Comms(LIMIT)
     open_widget(
         comms, "w", {**SLIDER, "list": [1, None], "deep": {}}, b"one", b"two", buffer_paths=[["list", 1], ["x"]]
@@ -75,7 +75,7 @@ def test_buffers_are_put_in_their_places_and_taken_out_as_ipywidgets_does() -> N
     assert found == {("w", "state", "list", 1): b"one", ("w", "state", "deep", "y"): b"3", ("w", "state", "x"): b"two"}
 
 
-def test_a_state_can_be_written_down() -> None:
+def test_the_state_can_be_dumped_and_loaded() -> None:
     comms = Comms(LIMIT)
     open_widget(comms, "w", {**SLIDER, "list": [None]}, b"one", buffer_paths=[["list", 0]])
     output = {"_model_name": "OutputModel", "_model_module": "@jupyter-widgets/output", "msg_id": ""}
@@ -93,7 +93,7 @@ def test_a_state_can_be_written_down() -> None:
     assert again.capturing() == {"o": "request"}
 
 
-def test_an_output_widget_takes_what_is_printed_in_it() -> None:
+def test_an_output_widget_captures_outputs() -> None:
     scene = Scene()
     request = scene.execute("a")
     scene.widget("w", request)
@@ -105,7 +105,7 @@ def test_an_output_widget_takes_what_is_printed_in_it() -> None:
     assert (cell_of(scene, "a"), outputs_of(scene)) == ("cell cell", "widget ")
 
 
-def test_what_a_page_tells_late_changes_nothing() -> None:
+def test_late_updates_from_a_page_change_nothing() -> None:
     scene = Scene()
     request = scene.execute("a")
     scene.widget("w", request)
@@ -119,7 +119,7 @@ def test_what_a_page_tells_late_changes_nothing() -> None:
     assert outputs_of(scene) == "one\ntwo\nthree\n"
 
 
-def test_what_the_kernel_itself_sets_counts() -> None:
+def test_updates_by_the_kernel_itself_count() -> None:
     scene = Scene()
     request = scene.execute("a")
     scene.widget("w", request)
@@ -133,7 +133,7 @@ def test_what_the_kernel_itself_sets_counts() -> None:
     assert outputs_of(scene) == "set\n"
 
 
-def test_outputs_that_only_a_page_knows_of_are_taken_from_it() -> None:
+def test_outputs_known_only_to_a_page_are_taken_from_it() -> None:
     scene = Scene()
     scene.widget("w", scene.execute("a"))
     said_by_page(scene, ["from the page"], echo=False)
@@ -161,7 +161,7 @@ def test_comms_end_with_their_kernel() -> None:
     assert fold_of(scene.records).comms.info() == {}
 
 
-def test_binary_parts_are_read_from_records() -> None:
+def test_buffers_are_read_from_records() -> None:
     content = {"comm_id": "w", "target_name": "jupyter.widget", "data": {"state": SLIDER, "buffer_paths": [["x"]]}}
     header = {"msg_id": "m", "msg_type": "comm_open"}
     parts = tuple(json.dumps(part).encode() for part in (header, {}, {}, content))

@@ -1,4 +1,4 @@
-"""Compaction: every answer stays the same, whoever reads meanwhile, and wherever it is killed."""
+"""Compaction does not change the state, whoever reads meanwhile, and wherever it is killed."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def wait_for_compaction(folder: Path, beyond: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_answer_stays_the_same(tmp_path: Path, seed: int) -> None:
+def test_compaction_does_not_change_the_state(tmp_path: Path, seed: int) -> None:
     records = a_notebook(seed)
     third = len(records) // 3
     for part in (records[:third], records[third : 2 * third], records[2 * third :]):
@@ -167,7 +167,7 @@ def test_every_answer_stays_the_same(tmp_path: Path, seed: int) -> None:
     assert os.stat(tmp_path / compacted_name(after.folded)).st_mode & 0o777 == 0o600
 
 
-def test_it_becomes_small(tmp_path: Path) -> None:
+def test_the_journal_becomes_small(tmp_path: Path) -> None:
     notebook = Notebook(0)
     notebook.say("shell", "execute_request", {"code": ""}, msg_id="r", metadata={"cellId": "c"})
     for step in range(5_000):
@@ -178,7 +178,7 @@ def test_it_becomes_small(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < before / 5
 
 
-def test_a_journal_with_nothing_to_fold_is_left_alone(tmp_path: Path) -> None:
+def test_a_journal_with_nothing_to_compact_is_not_changed(tmp_path: Path) -> None:
     compact(tmp_path, CELL)
     assert os.listdir(tmp_path) == []
     write(tmp_path, a_notebook(1, cells=3), 1 << 20)
@@ -187,7 +187,7 @@ def test_a_journal_with_nothing_to_fold_is_left_alone(tmp_path: Path) -> None:
         assert os.listdir(tmp_path) == [segment_name(1)]
 
 
-def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
+def test_compacting_twice_changes_nothing(tmp_path: Path) -> None:
     write(tmp_path, a_notebook(1))
     compact(tmp_path, CELL)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -195,7 +195,7 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_what_was_lost_before_the_newest_segment_is_told_once(tmp_path: Path) -> None:
+def test_a_loss_before_the_newest_segment_is_reported_once(tmp_path: Path) -> None:
     records = a_notebook(2)
     write(tmp_path, records[:100])
     for rest, missing in [([event(120, 0.0, "lost", count=20, why="full"), *records[120:]], 0), (records[120:], 20)]:
@@ -208,7 +208,7 @@ def test_what_was_lost_before_the_newest_segment_is_told_once(tmp_path: Path) ->
         assert answers(folded(records_after(tmp_path, 0))) == expected
 
 
-def test_as_the_supervisor_starts_it(tmp_path: Path) -> None:
+def test_the_command_that_the_supervisor_starts(tmp_path: Path) -> None:
     records = a_notebook(3)
     write(tmp_path, records)
     argv = [sys.executable, "-m", "ownlab.lab.journal.compaction", str(tmp_path), "256"]
@@ -220,7 +220,7 @@ def test_as_the_supervisor_starts_it(tmp_path: Path) -> None:
     assert "cannot be compacted: No such file" in ran.stderr
 
 
-def test_it_is_killed_at_any_byte_of_its_file(tmp_path: Path) -> None:
+def test_it_may_be_killed_at_any_byte_of_its_file(tmp_path: Path) -> None:
     records = a_notebook(4)
     write(tmp_path, records)
     expected, logs = answers(folded(records)), list_journal_files(tmp_path).logs
@@ -240,7 +240,7 @@ def test_it_is_killed_at_any_byte_of_its_file(tmp_path: Path) -> None:
     assert answers(folded(records_after(tmp_path, 0))) == expected
 
 
-def test_it_is_killed_at_any_step(tmp_path: Path) -> None:
+def test_it_may_be_killed_at_any_step(tmp_path: Path) -> None:
     records = a_notebook(5)
     half = len(records) // 2
     write(tmp_path, records[:half])
@@ -274,7 +274,7 @@ def test_it_is_killed_at_any_step(tmp_path: Path) -> None:
     assert set(os.listdir(tmp_path)) == {compacted_name(files.folded), *map(segment_name, files.logs)}
 
 
-def test_a_disk_without_room_for_it(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_journal_unchanged(tmp_path: Path) -> None:
     records = a_notebook(6)
     write(tmp_path, records)
     before = sorted(os.listdir(tmp_path))
@@ -289,7 +289,7 @@ def test_a_disk_without_room_for_it(tmp_path: Path) -> None:
     assert answers(folded(records_after(tmp_path, 0))) == answers(folded(records))
 
 
-def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
+def test_two_compactions_do_not_collide(tmp_path: Path) -> None:
     records = a_notebook(7, cells=80)
     write(tmp_path, records)
     argv = [sys.executable, "-m", "ownlab.lab.journal.compaction", str(tmp_path), "256"]
@@ -298,7 +298,7 @@ def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
     assert answers(folded(records_after(tmp_path, 0))) == answers(folded(records))
 
 
-def test_readers_and_the_writer_go_on_meanwhile(tmp_path: Path) -> None:
+def test_readers_and_the_writer_continue_meanwhile(tmp_path: Path) -> None:
     records = a_notebook(8, cells=150)
     gone = tmp_path / "gone"
 

@@ -1,4 +1,4 @@
-"""Packages that cells installed: told by kernels, folded, and remembered in the notebook's metadata."""
+"""Packages that cells installed: reported by kernels, and recorded in the notebook's metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def notebook_of(**metadata: Any) -> dict[str, Any]:
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": []}
 
 
-def test_changes_are_merged_with_what_the_notebook_remembers() -> None:
+def test_changes_are_merged_into_the_metadata() -> None:
     before = {"pip": ["Foo_Bar==1.0", "gone==1", "kept>=2"], "apt": ["ffmpeg"], "conda": 1}
     notebook = notebook_of(ownlab={"colab": True, "packages": before}, unknown=7)
     changes: Changes = {"pip": {"foo-bar": "foo-bar==2.0", "gone": None, "not-there": None}, "apt": {"g++": "g++"}}
@@ -29,21 +29,21 @@ def test_changes_are_merged_with_what_the_notebook_remembers() -> None:
 
 
 @pytest.mark.parametrize("own", [7, [], {"packages": "mine"}])
-def test_what_others_wrote_there_stays(own: object) -> None:
+def test_foreign_metadata_is_kept(own: object) -> None:
     notebook = notebook_of(ownlab=own)
     assert not record_packages(notebook, {"pip": {"a": "a==1"}})
     assert notebook == notebook_of(ownlab=own)
     assert packages_of(notebook) == {}
 
 
-def test_a_kernel_may_say_what_it_likes() -> None:
+def test_invalid_reports_are_ignored() -> None:
     changes: Changes = {}
     for told in ({}, {"pip": 7}, {"pip": {"a": 7}, "apt": ["b"]}, {"other": {"a": "a"}}):
         assert not add_changes(changes, told)
     assert changes == {}
 
 
-def test_the_fold_knows_the_last_of_each_also_after_a_restart_and_compaction() -> None:
+def test_the_state_has_the_last_change_of_each_after_restart_and_compaction() -> None:
     scene = Scene()
     request = scene.execute("a")
     scene.said("ownlab_packages", request, {"pip": {"one": "one==1", "two": "two==1"}, "apt": {}})

@@ -1,4 +1,4 @@
-"""The fold against JupyterLab's own code: KernelConnection, OutputArea and OutputAreaModel, run in node.
+"""The state compared with JupyterLab's own code: KernelConnection, OutputArea and OutputAreaModel, run in node.
 
 OWNLAB_SCENES=5000 plays more scenes than the usual few.
 """
@@ -86,13 +86,13 @@ def moment_of(scene: Scene, seed: int) -> int:
     return moment - 1 if scene.steps[moment - 1] == ["restart"] else moment
 
 
-def test_a_fold_shows_what_jupyterlab_shows() -> None:
+def test_the_state_equals_jupyterlabs() -> None:
     scenes = [random_scene(seed, 80) for seed in range(SCENES)]
     for seed, (scene, found) in enumerate(zip(scenes, play([steps_of(scene) for scene in scenes]), strict=True)):
         assert shown(fold_of(scene.records), list(found["cells"])) == found["cells"], f"seed {seed}"
 
 
-def test_output_widgets_take_what_they_take_in_jupyterlab() -> None:
+def test_output_widgets_capture_as_in_jupyterlab() -> None:
     scenes = [random_scene(seed, 80, widgets=True) for seed in range(SCENES)]
     for seed, (scene, found) in enumerate(zip(scenes, play([steps_of(scene) for scene in scenes]), strict=True)):
         fold = fold_of(scene.records)
@@ -102,7 +102,7 @@ def test_output_widgets_take_what_they_take_in_jupyterlab() -> None:
         assert widgets == {key: found["widgets"][key] for key in widgets}, f"seed {seed}"
 
 
-def test_a_page_that_comes_later_shows_the_same() -> None:
+def test_a_page_that_connects_later_shows_the_same() -> None:
     """Told again up to some moment, and with the messages themselves from there on."""
     scenes = [random_scene(seed, 80) for seed in range(SCENES)]
     moments = [moment_of(scene, seed) for seed, scene in enumerate(scenes)]

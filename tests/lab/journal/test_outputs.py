@@ -1,4 +1,4 @@
-"""The outputs of one cell, beyond what is compared with JupyterLab itself: limits, notes, states."""
+"""The outputs of one cell, beyond the comparison with JupyterLab itself: limits, notes, dumps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assert_valid(outputs: Outputs) -> None:
     nbformat.validate({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
 
 
-def test_of_a_long_stream_beginning_and_end_are_kept_and_a_note_between() -> None:
+def test_a_long_stream_keeps_its_beginning_and_end_with_a_note_between() -> None:
     outputs = Outputs(LIMIT)
     for number in range(10_000):
         prints(outputs, f"line {number}\n")
@@ -46,7 +46,7 @@ def test_of_a_long_stream_beginning_and_end_are_kept_and_a_note_between() -> Non
     assert_valid(outputs)
 
 
-def test_a_line_without_an_end_is_cut_too() -> None:
+def test_an_endless_line_is_trimmed_too() -> None:
     outputs = Outputs(LIMIT)
     for _ in range(3_000):
         prints(outputs, "0123456789")
@@ -57,7 +57,7 @@ def test_a_line_without_an_end_is_cut_too() -> None:
     assert len(first) + len(last) <= LIMIT
 
 
-def test_of_many_pictures_the_first_and_the_last_are_kept() -> None:
+def test_the_first_and_last_of_many_images_are_kept() -> None:
     outputs = Outputs(LIMIT)
     for number in range(100):
         shows(outputs, f"{number}".ljust(1_000), f"id{number}")
@@ -71,7 +71,7 @@ def test_of_many_pictures_the_first_and_the_last_are_kept() -> None:
     assert texts(outputs)[-1] == "new"
 
 
-def test_one_picture_beyond_the_limit_is_named_and_not_kept() -> None:
+def test_an_image_beyond_the_limit_is_dropped_with_a_note() -> None:
     outputs = Outputs(LIMIT)
     prints(outputs, "before\n")
     shows(outputs, "x" * 50_000)
@@ -81,7 +81,7 @@ def test_one_picture_beyond_the_limit_is_named_and_not_kept() -> None:
     assert "48.8 KiB of this cell's output were dropped" in note
 
 
-def test_after_a_clear_nothing_is_left_out_any_more() -> None:
+def test_after_a_clear_nothing_is_dropped() -> None:
     outputs = Outputs(LIMIT)
     prints(outputs, "x" * 20_000)
     outputs.clear(wait=True)
@@ -89,7 +89,7 @@ def test_after_a_clear_nothing_is_left_out_any_more() -> None:
     assert texts(outputs) == ["new"]
 
 
-def test_a_note_stands_on_its_own_line_and_clears_nothing() -> None:
+def test_a_note_is_on_its_own_line_and_clears_nothing() -> None:
     outputs = Outputs(LIMIT)
     prints(outputs, "half a line", "stderr")
     outputs.note("the disk was full")
@@ -101,7 +101,7 @@ def test_a_note_stands_on_its_own_line_and_clears_nothing() -> None:
     assert texts(outputs) == ["new"]
 
 
-def test_what_a_kernel_adds_beyond_nbformat_is_not_saved() -> None:
+def test_fields_unknown_to_nbformat_are_not_saved() -> None:
     outputs = Outputs(LIMIT)
     more = {"transient": {}, "private": 1}
     outputs.add("error", {"ename": "E", "evalue": "v", "traceback": ["t", 1], **more}, 10)
@@ -123,11 +123,11 @@ def test_what_a_kernel_adds_beyond_nbformat_is_not_saved() -> None:
         ("clear_output", {}),
     ],
 )
-def test_what_jupyterlab_refuses_is_refused(kind: str, content: dict[str, object]) -> None:
+def test_content_that_jupyterlab_rejects_is_rejected(kind: str, content: dict[str, object]) -> None:
     assert not is_valid_content(kind, content)
 
 
-def test_a_state_can_be_written_down() -> None:
+def test_the_state_can_be_dumped_and_loaded() -> None:
     outputs = Outputs(LIMIT)
     prints(outputs, "x" * 20_000)
     shows(outputs, "one", "id")

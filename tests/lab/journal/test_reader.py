@@ -1,4 +1,4 @@
-"""The reading end: in order, without a hole that is not told, while others write, compact and damage."""
+"""Reading: in order, with every gap reported, while others write, compact and damage the journal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_nothing_is_there(tmp_path: Path) -> None:
+def test_an_empty_journal(tmp_path: Path) -> None:
     assert numbers(records_after(tmp_path / "none", 0)) == []
     assert compacted_to(tmp_path / "none") == 0
     tail = Tail(tmp_path / "none")
@@ -72,7 +72,7 @@ def test_everything_after_a_number(tmp_path: Path) -> None:
         assert numbers(records_after(tmp_path, after)) == list(range(after + 1, 24))
 
 
-def test_a_place_in_the_middle_of_large_records(tmp_path: Path) -> None:
+def test_a_position_in_the_middle_of_large_records(tmp_path: Path) -> None:
     written = [said(number, 3 << 20 if number % 3 else 10) for number in range(1, 13)]
     (tmp_path / segment_name(1)).write_bytes(b"".join(encode(written)) + b"".join(encode([said(13)]))[:-1])
     for after in range(14):
@@ -80,7 +80,7 @@ def test_a_place_in_the_middle_of_large_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x01\x01\0\0"])
-def test_damage_before_the_place_is_of_no_concern_in_the_next_segment(tmp_path: Path, wrong: bytes) -> None:
+def test_damage_before_the_position_does_not_matter(tmp_path: Path, wrong: bytes) -> None:
     write(tmp_path, range(1, 13))
     path = tmp_path / segment_name(6)
     path.write_bytes(path.read_bytes()[:4] + wrong + path.read_bytes()[8:])
@@ -109,7 +109,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     assert descriptors() == before
 
 
-def test_a_tail_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_tail_continues_where_it_was(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path), segment_bytes=1000)
     tail, number = Tail(tmp_path), 0
     for size in (0, 1, 1, 7, 0, 30, 2, 100):
@@ -126,7 +126,7 @@ def test_a_tail_goes_on_where_it_was(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_a_read_that_was_left_in_the_middle_goes_on_there(tmp_path: Path) -> None:
+def test_an_interrupted_read_continues_there(tmp_path: Path) -> None:
     write(tmp_path, [1, 2, 3, 4, 5, 9, 10, 11, 12, 13])
     tail, read = Tail(tmp_path), []
     while True:
@@ -148,7 +148,7 @@ def test_records_larger_than_a_slice(tmp_path: Path) -> None:
     assert list(records_after(tmp_path, 0)) == written
 
 
-def test_a_record_in_the_making_is_the_end_for_now(tmp_path: Path) -> None:
+def test_a_partial_record_is_the_end_for_now(tmp_path: Path) -> None:
     path, whole = tmp_path / segment_name(1), b"".join(encode([said(1)]))
     making = b"".join(encode([said(2)]))
     for size in range(len(making)):
@@ -161,7 +161,7 @@ def test_a_record_in_the_making_is_the_end_for_now(tmp_path: Path) -> None:
         tail.close()
 
 
-def test_a_record_that_was_begun_cut_off_and_replaced(tmp_path: Path) -> None:
+def test_a_partial_record_is_truncated_and_replaced(tmp_path: Path) -> None:
     path, whole = tmp_path / segment_name(1), b"".join(encode([said(1)]))
     path.write_bytes(whole + b"".join(encode([said(2, 500)]))[:-1])
     tail = Tail(tmp_path)
@@ -174,14 +174,14 @@ def test_a_record_that_was_begun_cut_off_and_replaced(tmp_path: Path) -> None:
     tail.close()
 
 
-def test_a_cut_segment_with_its_number_in_the_next_one_lacks_nothing(tmp_path: Path) -> None:
+def test_a_truncated_segment_continued_in_the_next_has_no_gap(tmp_path: Path) -> None:
     write(tmp_path, range(1, 11))
     with open(tmp_path / segment_name(1), "ab") as file:
         file.write(b"".join(encode([said(6)]))[:40])
     assert list(records_after(tmp_path, 0)) == [said(number) for number in range(1, 11)]
 
 
-def test_one_damaged_record_is_told_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     size = len(b"".join(encode([said(1)])))
     write(tmp_path, range(1, 6))
     path = tmp_path / segment_name(1)
@@ -194,7 +194,7 @@ def test_one_damaged_record_is_told_and_the_others_are_read(tmp_path: Path) -> N
     assert read[1].at == path.stat().st_mtime
 
 
-def test_where_a_size_cannot_be_believed_it_goes_on_with_the_next_segment(tmp_path: Path) -> None:
+def test_after_an_invalid_size_reading_continues_with_the_next_segment(tmp_path: Path) -> None:
     size = len(b"".join(encode([said(1)])))
     write(tmp_path, range(1, 13))
     path = tmp_path / segment_name(6)
@@ -206,7 +206,7 @@ def test_where_a_size_cannot_be_believed_it_goes_on_with_the_next_segment(tmp_pa
         assert damage(read) == [(7, 10)]
 
 
-def test_damage_at_the_end_waits_for_what_follows(tmp_path: Path) -> None:
+def test_damage_at_the_end_is_reported_when_a_record_follows(tmp_path: Path) -> None:
     write(tmp_path, range(1, 6))
     path = tmp_path / segment_name(1)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
@@ -223,7 +223,7 @@ def test_damage_at_the_end_waits_for_what_follows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "missing"), [(1, (1, 5)), (6, (6, 10))])
-def test_a_segment_that_is_gone_is_told(tmp_path: Path, first: int, missing: tuple[int, int]) -> None:
+def test_a_missing_segment_is_reported(tmp_path: Path, first: int, missing: tuple[int, int]) -> None:
     write(tmp_path, range(1, 16))
     (tmp_path / segment_name(first)).unlink()
     read = list(records_after(tmp_path, 0))
@@ -232,14 +232,14 @@ def test_a_segment_that_is_gone_is_told(tmp_path: Path, first: int, missing: tup
     assert damage(list(records_after(tmp_path, missing[1]))) == []
 
 
-def test_what_the_writer_said_was_lost_is_not_told_twice(tmp_path: Path) -> None:
+def test_a_loss_that_the_writer_recorded_is_not_reported_twice(tmp_path: Path) -> None:
     for count, expected in [(4, []), (3, [(3, 5)]), (99, [])]:
         batch = [said(1), said(2), event(6, 0.0, "lost", count=count, why="full"), said(7)]
         (tmp_path / segment_name(1)).write_bytes(b"".join(encode(batch)))
         assert damage(list(records_after(tmp_path, 0))) == expected
 
 
-def test_of_a_compacted_journal_what_stands_for_it_comes_first(tmp_path: Path) -> None:
+def test_the_compacted_part_comes_first(tmp_path: Path) -> None:
     write(tmp_path, range(1, 24))
     compact(tmp_path, 15)
     assert compacted_to(tmp_path) == 15
@@ -257,7 +257,7 @@ def test_a_compaction_that_was_killed_before_it_removed_anything(tmp_path: Path)
     assert numbers(records_after(tmp_path, 0)) == [15, *range(16, 24)]
 
 
-def test_a_tail_that_was_overtaken_begins_anew(tmp_path: Path) -> None:
+def test_a_tail_overtaken_by_a_compaction_starts_over(tmp_path: Path) -> None:
     write(tmp_path, range(1, 14))
     tail = Tail(tmp_path)
     assert len(list(tail.read())) == 13
@@ -272,7 +272,7 @@ def test_a_tail_that_was_overtaken_begins_anew(tmp_path: Path) -> None:
     tail.close()
 
 
-def test_a_tail_that_was_not_overtaken_notices_nothing(tmp_path: Path) -> None:
+def test_a_tail_not_overtaken_continues(tmp_path: Path) -> None:
     write(tmp_path, range(1, 19))
     tail = Tail(tmp_path)
     assert len(list(tail.read())) == 18
@@ -297,7 +297,7 @@ def test_a_tail_that_begins_with_a_compacted_journal_is_not_reset(tmp_path: Path
     tail.close()
 
 
-def test_what_is_being_read_may_be_compacted_away(tmp_path: Path) -> None:
+def test_files_being_read_may_be_removed_by_a_compaction(tmp_path: Path) -> None:
     write(tmp_path, range(1, 24))
     reading = records_after(tmp_path, 2)
     assert next(reading).number == 3
@@ -305,7 +305,7 @@ def test_what_is_being_read_may_be_compacted_away(tmp_path: Path) -> None:
     assert numbers(reading) == list(range(4, 24))
 
 
-def test_a_damaged_compacted_file_is_told(tmp_path: Path) -> None:
+def test_a_damaged_compacted_file_is_reported(tmp_path: Path) -> None:
     write(tmp_path, range(1, 24))
     compact(tmp_path, 15)
     path = tmp_path / compacted_name(15)
@@ -338,7 +338,7 @@ def test_a_journal_that_was_removed_and_begun_again(tmp_path: Path, looked_betwe
     tail.close()
 
 
-def test_a_segment_that_another_process_begins_anew(tmp_path: Path) -> None:
+def test_a_segment_that_another_process_starts_over(tmp_path: Path) -> None:
     write(tmp_path, range(1, 6))
     (tmp_path / segment_name(6)).write_bytes(b"".join(encode([said(6)]))[:-1])
     tail = Tail(tmp_path)
@@ -353,7 +353,7 @@ def test_a_segment_that_another_process_begins_anew(tmp_path: Path) -> None:
     tail.close()
 
 
-def test_while_another_process_writes_as_fast_as_it_can(tmp_path: Path) -> None:
+def test_reading_while_another_process_writes_at_full_speed(tmp_path: Path) -> None:
     code = """
 import sys
 from ownlab.lab.journal.records import Record

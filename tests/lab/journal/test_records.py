@@ -1,4 +1,4 @@
-"""Records on disk: what is written is read, and nothing else is taken for one."""
+"""Records on disk: read back unchanged, and nothing else is taken for one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def some_records(seed: int, count: int = 30) -> list[Record]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_written_is_read(seed: int) -> None:
+def test_records_are_read_back_unchanged(seed: int) -> None:
     written = some_records(seed)
     data, place, read = b"".join(encode(written)), 0, []
     while place < len(data):
@@ -38,14 +38,14 @@ def test_large_parts_are_not_copied() -> None:
     assert any(piece is picture for piece in encode([Record(1, "iopub", False, 0.0, (b"{}", picture))]))
 
 
-def test_a_record_that_is_cut_anywhere_is_none() -> None:
+def test_a_truncated_record_is_damaged() -> None:
     data = b"".join(encode([Record(7, "shell", True, 1.5, (b"{}", b"", b"abc"))]))
     for size in range(len(data)):
         with pytest.raises(Damaged):
             decode(data[:size])
 
 
-def test_a_record_with_any_bit_turned_is_none() -> None:
+def test_a_record_with_a_flipped_bit_is_damaged() -> None:
     data = b"".join(encode([Record(7, "shell", True, 1.5, (b"{}", b"abc"))]))
     for bit in range(len(data) * 8):
         turned = bytearray(data)
@@ -54,7 +54,7 @@ def test_a_record_with_any_bit_turned_is_none() -> None:
             decode(bytes(turned))
 
 
-def test_noise_is_no_record() -> None:
+def test_noise_is_not_a_record() -> None:
     chance = random.Random(1)
     for _ in range(500):
         with pytest.raises(Damaged):
@@ -70,5 +70,5 @@ def test_an_event_is_one_object() -> None:
 
 
 @pytest.mark.parametrize("part", [b"", b"[1]", b"null", b"\xff", b"{", b'"x"'])
-def test_what_is_no_object_is_an_empty_one(part: bytes) -> None:
+def test_an_invalid_object_is_empty(part: bytes) -> None:
     assert json_object(part) == {}

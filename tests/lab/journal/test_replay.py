@@ -1,4 +1,4 @@
-"""Told again, to a page and to the journal. Whether a page then shows the same is seen in test_jupyterlab.py."""
+"""Replays for a page and for compaction. test_jupyterlab.py tests whether a page then shows the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def everything(fold: JournalState) -> dict[str, Any]:
     return found
 
 
-def test_a_fold_of_what_is_told_again_is_the_same_and_goes_on_the_same() -> None:
+def test_a_state_from_compacted_records_is_the_same_and_continues_the_same() -> None:
     for seed in range(60):
         scene = random_scene(seed, 120, widgets=True)
         moment = random.Random(seed).randint(1, len(scene.records))
@@ -50,7 +50,7 @@ def test_the_records_of_a_compacted_journal_are_in_order() -> None:
         assert numbers[-1] == fold.position
 
 
-def test_a_running_cell_is_told_with_its_question_at_the_end() -> None:
+def test_a_running_cell_is_replayed_with_its_input_request_last() -> None:
     scene = Scene()
     request = scene.execute("a")
     scene.begin(request)
@@ -76,14 +76,14 @@ def test_a_running_cell_is_told_with_its_question_at_the_end() -> None:
     assert told == replay(fold, fold.by_cell["a"])
 
 
-def test_what_waits_is_not_told_to_have_begun() -> None:
+def test_a_queued_cell_is_not_replayed_as_started() -> None:
     scene = Scene()
     scene.execute("a")
     fold = fold_of(scene.records)
     assert replay(fold, fold.by_cell["a"]) == []
 
 
-def test_a_page_of_help_is_told_once_in_its_place() -> None:
+def test_a_help_page_is_replayed_once_in_order() -> None:
     scene = Scene()
     request = scene.execute("a")
     scene.begin(request)

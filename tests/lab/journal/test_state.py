@@ -1,4 +1,4 @@
-"""What a notebook shows, from messages; and a real kernel's messages. The rest is held against JupyterLab's own code."""
+"""What a notebook shows, from messages, and from a real kernel's messages. The rest is compared with JupyterLab."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_execution_is_done_with_both_reply_and_idle_in_either_order() -> None
         ]
 
 
-def test_a_cell_executed_again_while_it_runs_shows_the_second_alone() -> None:
+def test_a_cell_executed_again_while_running_shows_only_the_second() -> None:
     scene = Scene()
     first = scene.execute("a")
     scene.begin(first)
@@ -100,7 +100,7 @@ def test_a_restart_leaves_outputs_and_no_count() -> None:
     assert fold.running == []
 
 
-def test_what_was_sent_before_a_kernel_was_there_waits_for_it() -> None:
+def test_requests_before_the_kernel_started_wait_for_it() -> None:
     scene = Scene()
     scene.event("kernel-ended", why="died")
     request = scene.execute("a")
@@ -121,7 +121,7 @@ def test_aborted_cells_are_empty_and_have_no_count() -> None:
     assert (newest(scene).state, newest(scene).execution_count, texts(newest(scene))) == ("aborted", None, [])
 
 
-def test_a_runtime_that_died_without_a_word_is_noted_in_its_cells() -> None:
+def test_a_runtime_that_died_silently_leaves_notes_in_its_cells() -> None:
     scene = Scene()
     done, running, _queued = scene.execute("a"), scene.execute("b"), scene.execute("c")
     scene.finish(done)
@@ -138,7 +138,7 @@ def test_a_runtime_that_died_without_a_word_is_noted_in_its_cells() -> None:
     assert fold.ended == "the machine was switched off"
 
 
-def test_an_end_that_was_told_needs_no_note() -> None:
+def test_a_recorded_end_needs_no_note() -> None:
     scene = Scene()
     scene.begin(scene.execute("a"))
     scene.event("kernel-ended", why="stopped")
@@ -167,7 +167,7 @@ def test_lost_records_are_noted_in_the_cell_that_ran() -> None:
     assert texts(newest(scene, "b")) == []
 
 
-def test_answers_are_shown_as_jupyterlab_shows_them() -> None:
+def test_input_replies_are_shown_as_in_jupyterlab() -> None:
     scene = Scene()
     request = scene.execute("a")
     scene.begin(request)
@@ -183,7 +183,7 @@ def test_answers_are_shown_as_jupyterlab_shows_them() -> None:
     assert newest(scene).pending_input is None
 
 
-def test_code_of_no_cell_is_kept_and_belongs_to_no_cell() -> None:
+def test_executions_without_a_cell_are_kept() -> None:
     scene = Scene()
     request = scene.execute(None)
     scene.stream(request, "console")
@@ -193,7 +193,7 @@ def test_code_of_no_cell_is_kept_and_belongs_to_no_cell() -> None:
     assert fold.changed_at == 0
 
 
-def test_code_that_is_run_silently_does_not_touch_the_cell() -> None:
+def test_silent_code_does_not_change_the_cell() -> None:
     scene = Scene()
     request = scene.execute("a")
     scene.stream(request, "shown")
@@ -205,7 +205,7 @@ def test_code_that_is_run_silently_does_not_touch_the_cell() -> None:
     assert fold.executions["silent"].cell is None
 
 
-def test_executions_of_other_programs_are_forgotten_in_the_end() -> None:
+def test_executions_of_other_programs_are_forgotten_eventually() -> None:
     scene = Scene()
     for _ in range(300):
         scene.finish(scene.execute(None))
@@ -217,7 +217,7 @@ def test_executions_of_other_programs_are_forgotten_in_the_end() -> None:
     [b"", b"no JSON", b"[]", b"null", b'{"text": NaN}', b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000],
     ids=["nothing", "text", "list", "null", "nan", "bytes", "deep list", "deep object"],
 )
-def test_whatever_is_sent_a_fold_goes_on(part: bytes) -> None:
+def test_invalid_messages_do_not_break_the_state(part: bytes) -> None:
     scene = random_scene(1, 60, widgets=True)
     for place in range(4):
         fold = JournalState()
@@ -230,7 +230,7 @@ def test_whatever_is_sent_a_fold_goes_on(part: bytes) -> None:
         assert fold.position == 100
 
 
-def test_text_that_no_file_can_hold_is_replaced() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     scene = Scene()
     request = scene.execute("a")
     content = b'{"name": "stdout", "text": "half \\ud83d and \\ud83d\\ude00"}'

@@ -45,7 +45,7 @@ def notebooks() -> dict[str, str]:
     return {about.runtime: about.notebook for about in all_journals()}
 
 
-def test_looking_makes_nothing(home: Path) -> None:
+def test_reading_creates_nothing(home: Path) -> None:
     assert all_journals() == []
     assert journals_of_notebook("/n.ipynb") == []
     assert read_saved_position(journal_folder("a")) == 0
@@ -54,13 +54,13 @@ def test_looking_makes_nothing(home: Path) -> None:
     assert not home.exists()
 
 
-def test_journals_are_their_owners_alone(home: Path) -> None:
+def test_journals_are_private(home: Path) -> None:
     put("a", "/n.ipynb")
     for path, mode in [("journals", 0o700), ("journals/a", 0o700), ("journals/a/about.json", 0o600)]:
         assert stat.S_IMODE(os.stat(home / path).st_mode) == mode
 
 
-def test_the_journals_of_a_notebook_by_their_start() -> None:
+def test_the_journals_of_a_notebook_oldest_first() -> None:
     second, first = put("a", "/n.ipynb", 2.0), put("b", "/n.ipynb", 1.0)
     other = put("c", "/other.ipynb", 1.5)
     assert journals_of_notebook("/n.ipynb") == [first, second]
@@ -75,7 +75,7 @@ def test_a_notebook_is_found_by_each_of_its_paths(tmp_path: Path) -> None:
     assert journals_of_notebook(str(tmp_path / "link" / ".." / "real" / "n.ipynb")) == [about]
 
 
-def test_what_cannot_be_read_is_no_journal() -> None:
+def test_an_unreadable_folder_is_not_a_journal() -> None:
     for name, text in [("a", "{"), ("b", "[]"), ("c", "{}"), ("d", "null")]:
         put(name, "/n.ipynb")
         (journal_folder(name) / "about.json").write_text(text)
@@ -98,7 +98,7 @@ def test_a_folder_with_notebooks_is_renamed() -> None:
     assert notebooks() == {"a": "/v/new/deep/n.ipynb", "b": "/w/older/n.ipynb", "c": ""}
 
 
-def test_what_was_deleted_has_no_journal_any_more() -> None:
+def test_a_deleted_notebook_has_no_journals() -> None:
     put("a", "/w/n.ipynb")
     put("b", "/w/folder/n.ipynb")
     put("c", "/w/folders.ipynb")
@@ -108,7 +108,7 @@ def test_what_was_deleted_has_no_journal_any_more() -> None:
     assert journals_of_notebook("") == []
 
 
-def test_what_a_file_holds_never_grows_less() -> None:
+def test_the_saved_position_never_decreases() -> None:
     put("a", "/n.ipynb")
     folder = journal_folder("a")
     for position, expected in [(5, 5), (3, 5), (9, 9)]:
@@ -139,7 +139,7 @@ def test_several_threads_of_a_server_may_write_it_at_once() -> None:
     assert set(os.listdir(folder)) == {"about.json", "held.json"}
 
 
-def test_a_journal_is_removed_and_so_is_what_was_left_of_another() -> None:
+def test_removing_a_journal_also_removes_leftovers() -> None:
     put("a", "/n.ipynb")
     put("b", "/n.ipynb")
     put("c", "/n.ipynb")
@@ -151,7 +151,7 @@ def test_a_journal_is_removed_and_so_is_what_was_left_of_another() -> None:
 
 
 @pytest.mark.parametrize("runtime", ["", ".", "..", "a/b", "../x", "a\n", ".going-b"])
-def test_no_other_folder_is_reached_by_a_strange_id(runtime: str) -> None:
+def test_an_invalid_id_reaches_no_other_folder(runtime: str) -> None:
     with pytest.raises(LabError, match="not a valid runtime id"):
         journal_folder(runtime)
 

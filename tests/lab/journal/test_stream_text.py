@@ -1,4 +1,4 @@
-"""Text with a cursor. Against JupyterLab's own code it is held in test_jupyterlab.py."""
+"""Text with a cursor. test_jupyterlab.py compares it with JupyterLab's own code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_pieces_are_printed_at_the_cursor(pieces: list[str], expected: str) -> N
     assert text_of(*pieces).whole() == expected
 
 
-def test_told_again_it_goes_on_in_the_same_way() -> None:
+def test_replayed_text_continues_the_same_way() -> None:
     chance = random.Random(4)
     for _ in range(500):
         pieces = chance.choices(["a", "bc", "\n", "\r", "\b", "é", "long text"], k=12)
@@ -46,7 +46,7 @@ def test_told_again_it_goes_on_in_the_same_way() -> None:
         assert again.whole() == text.whole() == loaded.whole(), pieces
 
 
-def test_the_front_is_taken_from_whole_lines_and_from_the_last() -> None:
+def test_the_beginning_is_removed_from_whole_lines_and_the_last() -> None:
     text = text_of("one\n", "two\n", "three")
     assert text.take_front(5) == "one\nt"
     assert text.whole() == "wo\nthree"

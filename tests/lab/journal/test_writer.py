@@ -1,4 +1,4 @@
-"""The writing end: segments, one call for each batch, and disks that are full."""
+"""Writing: segments, one system call for each batch, and full disks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
-def test_what_is_written_is_there_at_once(tmp_path: Path) -> None:
+def test_records_are_on_disk_immediately(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path / "journals" / "a"))
     batches = [[said(1)], [said(number) for number in range(2, 1000)], [said(1000, 3 << 20), said(1001, 0)]]
     for batch in batches:
@@ -92,7 +92,7 @@ def test_a_segment_is_named_by_its_first_number(tmp_path: Path) -> None:
     assert everything(tmp_path) == [said(number, 200) for number in range(1, 31)]
 
 
-def test_an_open_journal_leaves_nothing_but_itself(tmp_path: Path) -> None:
+def test_an_open_journal_has_no_other_files(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path))
     assert list_journal_files(tmp_path).logs == []
     writer.write([])
@@ -102,7 +102,7 @@ def test_an_open_journal_leaves_nothing_but_itself(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == [segment_name(1)]
 
 
-def test_another_process_goes_on_in_another_file(tmp_path: Path) -> None:
+def test_another_process_continues_in_another_file(tmp_path: Path) -> None:
     first = JournalWriter(str(tmp_path))
     assert first.last == 0
     first.write([said(1), said(2)])  # and is killed: never closed
@@ -116,7 +116,7 @@ def test_another_process_goes_on_in_another_file(tmp_path: Path) -> None:
     assert everything(tmp_path) == [said(1), said(2), said(3)], "the cut record was never passed on: nothing is missing"
 
 
-def test_a_segment_without_a_whole_record_gives_way(tmp_path: Path) -> None:
+def test_a_segment_without_a_complete_record_is_replaced(tmp_path: Path) -> None:
     before = JournalWriter(str(tmp_path))
     before.write([said(1)])
     before.close()
@@ -129,7 +129,7 @@ def test_a_segment_without_a_whole_record_gives_way(tmp_path: Path) -> None:
     assert everything(tmp_path) == [said(1), said(2)]
 
 
-def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_never_overwritten(tmp_path: Path) -> None:
     before = JournalWriter(str(tmp_path))
     before.write([said(1, 100)])
     before.close()
@@ -140,7 +140,7 @@ def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
     assert everything(tmp_path)[0] == said(1, 100)
 
 
-def test_a_process_that_is_killed_loses_nothing_that_it_told(tmp_path: Path) -> None:
+def test_a_killed_process_loses_nothing_that_it_sent(tmp_path: Path) -> None:
     code = """
 import sys
 from ownlab.lab.journal.records import Record
@@ -164,7 +164,7 @@ while True:
     assert len(numbers) >= int([line for line in told if line.endswith(b"\n")][-1])
 
 
-def test_a_full_disk_is_told_and_then_forgotten(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_until_there_is_space(small_disk: Path) -> None:
     writer = JournalWriter(str(small_disk / "journal"))
     lost_from = write_until(writer, 1, trouble=True) - 1
     assert "No space left" in writer.trouble
@@ -184,7 +184,7 @@ def test_a_full_disk_is_told_and_then_forgotten(small_disk: Path) -> None:
     assert [record.number for record in after] == list(range(lost_to, number + 1))
 
 
-def test_the_last_words_are_kept_on_a_full_disk(small_disk: Path) -> None:
+def test_the_last_events_are_written_to_a_full_disk(small_disk: Path) -> None:
     writer = JournalWriter(str(small_disk / "journal"))
     lost_from = write_until(writer, 1, trouble=True) - 1
     with open(small_disk / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -204,7 +204,7 @@ def test_the_last_words_are_kept_on_a_full_disk(small_disk: Path) -> None:
     assert [what["count"] for _, what in told if "count" in what] == [2, 1]
 
 
-def test_the_last_words_are_kept_where_they_are_the_first_that_find_no_room(small_disk: Path) -> None:
+def test_the_last_events_are_written_even_if_they_fill_the_disk(small_disk: Path) -> None:
     writer = JournalWriter(str(small_disk / "journal"))
     writer.write([said(1, 300_000)])
     writer.write([said(2), said(3, 300_000), said(4), event(5, 0.0, "ended", why="stopped")])
@@ -214,7 +214,7 @@ def test_the_last_words_are_kept_where_they_are_the_first_that_find_no_room(smal
     assert [what["event"] for _, what in events(after)] == ["lost", "ended"]
 
 
-def test_what_was_lost_at_the_end_is_told_when_it_is_closed(small_disk: Path) -> None:
+def test_a_loss_at_the_end_is_recorded_on_close(small_disk: Path) -> None:
     writer = JournalWriter(str(small_disk / "journal"))
     lost_from = write_until(writer, 1, trouble=True) - 1
     writer.close()
@@ -222,7 +222,7 @@ def test_what_was_lost_at_the_end_is_told_when_it_is_closed(small_disk: Path) ->
     assert (number, told["event"], told["count"]) == (lost_from, "lost", 1)
 
 
-def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+def test_a_file_size_limit(tmp_path: Path) -> None:
     code = """
 import resource, sys, time
 from ownlab.lab.journal.records import Record
@@ -248,7 +248,7 @@ writer.close()
     assert records[-1].parts[-1] == b"z"
 
 
-def test_a_folder_that_cannot_be_made_is_trouble_and_no_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_without_an_error(tmp_path: Path) -> None:
     (tmp_path / "journals").write_text("in the way")
     writer = JournalWriter(str(tmp_path / "journals" / "a"))
     assert writer.trouble
@@ -263,7 +263,7 @@ def test_a_folder_that_cannot_be_made_is_trouble_and_no_error(tmp_path: Path) ->
     assert events(after)[0][1]["count"] == number - 2
 
 
-def test_what_was_lost_is_told_without_anything_new(tmp_path: Path) -> None:
+def test_a_loss_is_recorded_without_new_records(tmp_path: Path) -> None:
     (tmp_path / "journals").write_text("in the way")
     writer = JournalWriter(str(tmp_path / "journals" / "a"))
     writer.write([said(1)])
@@ -277,7 +277,7 @@ def test_what_was_lost_is_told_without_anything_new(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_compaction_is_wanted_where_it_is_worth_its_while(tmp_path: Path) -> None:
+def test_compaction_is_requested_when_worthwhile(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path))
     wanted = []
     for number in range(1, 101):
@@ -296,7 +296,7 @@ def test_compaction_is_wanted_where_it_is_worth_its_while(tmp_path: Path) -> Non
     writer.close()
 
 
-def test_a_large_compacted_file_is_not_folded_again_for_a_little(tmp_path: Path) -> None:
+def test_a_large_compacted_file_is_not_rewritten_for_a_little(tmp_path: Path) -> None:
     with open(tmp_path / compacted_name(5), "wb") as file:
         file.truncate(50 << 20)
     writer = JournalWriter(str(tmp_path))

@@ -1,4 +1,4 @@
-"""What a journal knows, put into a notebook: replaced where the notebook is older, and never twice."""
+"""Merging a journal into a notebook: it replaces what is older, and never adds twice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_cells_get_outputs_count_and_times() -> None:
     assert not merge_state(notebook, fold, 0)
 
 
-def test_what_a_person_did_after_the_notebook_was_up_to_date_stays() -> None:
+def test_changes_by_people_after_a_merge_are_kept() -> None:
     scene = Scene()
     run(scene, "a", "one")
     fold, notebook = fold_of(scene.records), notebook_of("a")
@@ -54,7 +54,7 @@ def test_what_a_person_did_after_the_notebook_was_up_to_date_stays() -> None:
     assert notebook == notebook_of("a")
 
 
-def test_outputs_and_count_are_brought_up_to_date_apart() -> None:
+def test_outputs_and_count_are_updated_separately() -> None:
     scene = Scene()
     request = run(scene, "a", "one")
     done = len(scene.records)
@@ -66,7 +66,7 @@ def test_outputs_and_count_are_brought_up_to_date_apart() -> None:
     assert notebook["cells"][0]["execution_count"] == 77
 
 
-def test_a_cell_that_was_executed_again_loses_what_the_first_time_left() -> None:
+def test_a_cell_executed_again_loses_its_old_outputs() -> None:
     scene = Scene()
     run(scene, "a", "one")
     notebook = notebook_of("a")
@@ -91,7 +91,7 @@ def test_hidden_outputs_are_shown_again_when_a_cell_is_executed() -> None:
     assert notebook["cells"][0]["metadata"] == {"jupyter": {"source_hidden": True}}
 
 
-def test_from_wherever_it_is_brought_up_to_date_it_becomes_the_same() -> None:
+def test_merging_from_any_position_gives_the_same_notebook() -> None:
     """A notebook merged at one moment, and again from any position up to that, is one merged at the end."""
     for seed in range(40):
         scene = random_scene(seed, 100)

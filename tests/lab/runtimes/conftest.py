@@ -1,4 +1,4 @@
-"""A lab of its own under tmp_path: four fake cards, kernelspecs, a store; and what is left of it is ended."""
+"""A lab under tmp_path: four fake cards, kernelspecs and a store; everything started is ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is proposed to a notebook that was made for a GPU or a TPU of Colab's."""
+"""The proposal for a notebook that was made for a GPU or TPU on Colab."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def notebook(accelerator: object = "GPU", gpu: object = None, **ownlab: object) 
         (notebook("TPU"), (*CARDS, TPU), "cpu", "tpu", "Run it on 1 × TPU v5e?"),
     ],
 )
-def test_what_is_proposed(
+def test_proposals(
     asked: dict[str, Any], types: tuple[RuntimeType, ...], present: str, expected: str | None, words: str
 ) -> None:
     found = propose(asked, types, present)
@@ -90,5 +90,5 @@ def test_what_is_proposed(
         ({}, "cpu"),
     ],
 )
-def test_where_nothing_is_proposed(asked: dict[str, Any], present: str) -> None:
+def test_no_proposal(asked: dict[str, Any], present: str) -> None:
     assert propose(asked, CARDS, present) is None

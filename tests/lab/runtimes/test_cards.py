@@ -1,4 +1,4 @@
-"""Which cards can be leased, and who is on them without a lease."""
+"""Which cards can be leased, and who uses them without a lease."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read(fake_nvml: Nvml, root: Path) -> Read:
 # --- recorded machines ------------------------------------------------------------------------------------------------
 
 
-def test_a_recorded_machine_lends_its_cards() -> None:
+def test_cards_of_a_recorded_machine_can_be_leased() -> None:
     environ = {"OWNLAB_MACHINE": str(MACHINES / "gtx1080ti-x4.json")}
     devices = read_devices(environ)
     assert [device.uuid for device in devices] == ["0", "1", "2", "3"], "without a UUID, what CUDA takes: the number"
@@ -97,7 +97,7 @@ def card(index: int = 0, vendor: str = "nvidia", **facts: Any) -> Card:
     return Card(vendor, index, **known)  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_used_is_not_lent(tmp_path: Path) -> None:
+def test_unusable_cards_are_not_leased(tmp_path: Path) -> None:
     environ = recorded(
         tmp_path,
         Card("intel", 0, name=Known("Graphics", source="test"), integrated=True),
@@ -126,7 +126,7 @@ def test_mig_instances_of_a_record_are_devices(tmp_path: Path) -> None:
     ("visible", "lent"),
     [("1,3", [1, 3]), ("", []), ("3", [3]), (None, [0, 1, 2, 3])],
 )
-def test_cards_that_somebody_hid_from_us_are_not_lent(visible: str | None, lent: list[int]) -> None:
+def test_hidden_cards_are_not_leased(visible: str | None, lent: list[int]) -> None:
     environ = {"OWNLAB_MACHINE": str(MACHINES / "gtx1080ti-x4.json")}
     if visible is not None:
         environ["CUDA_VISIBLE_DEVICES"] = visible
@@ -135,7 +135,7 @@ def test_cards_that_somebody_hid_from_us_are_not_lent(visible: str | None, lent:
     assert len(read_devices(inside)) == 4
 
 
-def test_a_mig_instance_that_was_given_to_us_is_the_only_one(tmp_path: Path) -> None:
+def test_a_mig_instance_assigned_to_us_is_the_only_device(tmp_path: Path) -> None:
     environ = recorded(tmp_path, card(mig=True, mig_instances=(MigInstance("MIG-1"), MigInstance("MIG-2"))))
     found = read_devices({**environ, "CUDA_VISIBLE_DEVICES": "MIG-2"})
     assert [device.uuid for device in found] == ["MIG-2"]
@@ -148,13 +148,13 @@ def test_a_live_card_that_nobody_uses(read: Read) -> None:
     assert read({}) == (Device(H200, "nvidia", 0, "NVIDIA H200", 150754820096),)
 
 
-def test_a_stranger_is_named_with_user_and_memory_and_never_with_options(read: Read, root: Path) -> None:
+def test_a_stranger_is_described_by_user_and_memory_without_its_options(read: Read, root: Path) -> None:
     add_process(root, 4711, "/usr/bin/python3 train.py --token=secret")
     (device,) = read(busy((4711, 12 * GIB)))
     assert device.strangers == (f"python3 train.py (pid 4711) of {getpass.getuser()}, 12 GiB",)
 
 
-def test_processes_of_runtimes_are_no_strangers(read: Read, root: Path) -> None:
+def test_processes_of_runtimes_are_not_strangers(read: Read, root: Path) -> None:
     add_process(root, KEEPER.pid, "keeper", started=KEEPER.started)
     add_process(root, 200, "supervisor", parent=KEEPER.pid)
     add_process(root, 300, "python kernel", parent=200)
@@ -164,14 +164,14 @@ def test_processes_of_runtimes_are_no_strangers(read: Read, root: Path) -> None:
     assert len(device.strangers) == 1, "the keeper's number is another process's now"
 
 
-def test_what_draws_the_screen_is_no_stranger(read: Read, root: Path) -> None:
+def test_graphics_processes_are_not_strangers(read: Read, root: Path) -> None:
     add_process(root, 50, "/usr/lib/xorg/Xorg")
     add_process(root, 51, "/usr/bin/nvidia-cuda-mps-server")
     (device,) = read({**busy((51, GIB // 8)), **busy((50, 9 * GIB), kind=GRAPHICS)})
     assert device.strangers == ()
 
 
-def test_memory_that_nobody_here_accounts_for(read: Read) -> None:
+def test_memory_that_no_visible_process_accounts_for(read: Read) -> None:
     words = "12 GiB used by processes that are not visible here"
     assert read(memory(12 * GIB))[0].strangers == (words,)
     assert read(busy((4711, 12 * GIB)))[0].strangers == (words,), "NVML counts in another PID namespace"
@@ -179,7 +179,7 @@ def test_memory_that_nobody_here_accounts_for(read: Read) -> None:
     assert read(memory(GIB))[0].strangers == (), "what a driver holds for itself"
 
 
-def test_a_process_whose_memory_is_not_told_may_hold_the_rest(read: Read, root: Path) -> None:
+def test_a_process_with_unknown_memory_may_use_the_rest(read: Read, root: Path) -> None:
     add_process(root, 4711, "python3 train.py")
     (device,) = read({COMPUTE: [{"pid": 4711, "usedGpuMemory": None}], **memory(12 * GIB)})
     assert device.strangers == (f"python3 train.py (pid 4711) of {getpass.getuser()}",)
@@ -200,12 +200,12 @@ def test_each_mig_instance_has_its_own_strangers(read: Read, root: Path) -> None
     assert [len(device.strangers) for device in found] == [1, 0]
 
 
-def test_a_card_that_is_lost_leaves_the_others(read: Read) -> None:
+def test_a_lost_card_does_not_affect_the_others(read: Read) -> None:
     assert [device.number for device in read({"handle": 15}, {"errors": {"nvmlDeviceGetUUID": 15}}, {})] == [2]
 
 
 @pytest.mark.parametrize("init", [18, "crash"])
-def test_where_nvml_fails_nvidia_smi_is_asked(fake_nvml: Nvml, root: Path, tmp_path: Path, init: Any) -> None:
+def test_nvidia_smi_is_used_if_nvml_fails(fake_nvml: Nvml, root: Path, tmp_path: Path, init: Any) -> None:
     tool, xml = tmp_path / "bin" / "nvidia-smi", MACHINES.parent / "machine/nvidia/data/h200.xml"
     tool.parent.mkdir()
     tool.write_text(f"#!/bin/sh\nexec /bin/cat {xml}\n")
@@ -223,7 +223,7 @@ def started(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
-def test_a_real_grandchild_descends_from_us_and_we_do_not_from_it() -> None:
+def test_a_grandchild_descends_from_us_and_not_vice_versa() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import os; print(os.getpid()); input()'])"
     me = Process(os.getpid(), started(os.getpid()))
     with subprocess.Popen(
@@ -238,7 +238,7 @@ def test_a_real_grandchild_descends_from_us_and_we_do_not_from_it() -> None:
     assert not descends_from(grandchild, {me}), "it has ended"
 
 
-def test_the_store_says_whose_processes_and_cards_are_ours(
+def test_known_runtimes_are_read_from_the_store(
     tmp_path: Path, row: Callable[..., RuntimeRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OWNLAB_STORE", str(tmp_path / "store"))
@@ -272,7 +272,7 @@ def test_the_probe_prints_devices_as_a_supervisor_reads_them(fake_nvml: Nvml, tm
     assert Device(**{**found, "strangers": tuple(found["strangers"])}).name == "NVIDIA H200"
 
 
-def test_a_probe_that_cannot_read_its_store_says_so_in_a_line(tmp_path: Path) -> None:
+def test_a_probe_that_cannot_read_its_store_prints_one_line(tmp_path: Path) -> None:
     (tmp_path / "store" / "db").mkdir(parents=True)
     (tmp_path / "store" / "db" / "ownlab.db").write_text("this is no database at all" * 100)
     command = [sys.executable, "-m", "ownlab.lab.runtimes.cards", "--store", str(tmp_path / "store")]

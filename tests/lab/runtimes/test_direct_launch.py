@@ -86,7 +86,7 @@ def test_a_shutdown_request_ends_it(lab: Any, client: BlockingKernelClient, proc
     assert lab.left() == {}
 
 
-def test_when_it_is_killed_nothing_is_left(
+def test_nothing_is_left_after_it_is_killed(
     lab: Any, client: BlockingKernelClient, process: subprocess.Popen[bytes], until: Callable[..., Any]
 ) -> None:
     process.kill()
@@ -106,7 +106,7 @@ def test_it_ends_with_its_client(lab: Any, connection_file: str, until: Callable
     until(lambda: lab.left() == {})
 
 
-def test_what_cannot_be_started_is_told(lab: Any, tmp_path: Path) -> None:
+def test_failures_to_start_are_reported(lab: Any, tmp_path: Path) -> None:
     module = [sys.executable, "-m", "ownlab.lab.runtimes.direct_launch"]
     for kind, content, said in (
         ("ownlab-cpu", "{", "cannot be read"),

@@ -1,4 +1,4 @@
-"""What a kernel is told whose notebook was written for Colab; and what stays of its /content."""
+"""Variables of kernels in Colab mode, and how long their /content is kept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_plain_notebook_gets_a_plain_kernel(tmp_path: Path, environ: dict[str,
     assert colab_variables(str(tmp_path / "damaged.ipynb"), "a-runtime", environ) == {"OWNLAB_COLAB": "0"}
 
 
-def test_one_of_colab_gets_its_folders(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_a_colab_notebook_gets_its_folders(tmp_path: Path, environ: dict[str, str]) -> None:
     notebook = write(tmp_path / "of colab.ipynb", {}, "from google.colab import drive")
     assert colab_variables(notebook, "a-runtime", environ) == {
         "OWNLAB_COLAB": "1",
@@ -50,12 +50,12 @@ def test_one_of_colab_gets_its_folders(tmp_path: Path, environ: dict[str, str]) 
     assert (found["OWNLAB_DRIVE"], found["OWNLAB_DRIVE_REMOTE"]) == ("/big/disk", "gdrive:")
 
 
-def test_a_person_has_the_last_word(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_the_notebooks_own_setting_takes_precedence(tmp_path: Path, environ: dict[str, str]) -> None:
     notebook = write(tmp_path / "off.ipynb", {"ownlab": {"colab": False}, "colab": {}}, "import google.colab")
     assert colab_variables(notebook, "a-runtime", environ) == {"OWNLAB_COLAB": "0"}
 
 
-def test_content_stays_for_its_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_is_kept_for_some_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path))
     assert remove_old_content(7) == []
     old, new = tmp_path / "content" / "old", tmp_path / "content" / "new"

@@ -1,4 +1,4 @@
-"""Kernelspecs on disk, as Jupyter itself reads them; and that nobody else's are touched."""
+"""Kernelspecs on disk, as Jupyter itself reads them; other kernelspecs are not touched."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_jupyter_finds_them_with_our_provisioner(folder: Path) -> None:
     assert Path(logo).read_text().startswith("<svg")
 
 
-def test_what_is_written_is_read_again_in_order(folder: Path) -> None:
+def test_kernelspecs_are_read_back_in_order(folder: Path) -> None:
     assert read_specs(folder) == ()
     write_specs(types(), folder)
     assert read_specs(folder) == types()
 
 
-def test_what_is_unchanged_is_not_written_again(folder: Path) -> None:
+def test_unchanged_kernelspecs_are_not_rewritten(folder: Path) -> None:
     write_specs(types(), folder)
     before = times(folder)
     assert not write_specs(types(), folder)
@@ -77,14 +77,14 @@ def test_a_changed_price_is_written(folder: Path) -> None:
     assert read_specs(folder) == changed
 
 
-def test_a_damaged_logo_is_mended(folder: Path) -> None:
+def test_a_damaged_logo_is_replaced(folder: Path) -> None:
     write_specs(types(), folder)
     (folder / "ownlab-cpu" / "logo-svg.svg").unlink()
     assert write_specs(types(), folder)
     assert (folder / "ownlab-cpu" / "logo-svg.svg").exists()
 
 
-def test_one_of_another_version_is_passed_over_and_then_replaced(folder: Path) -> None:
+def test_a_kernelspec_of_another_version_is_ignored_and_then_replaced(folder: Path) -> None:
     write_specs(types(), folder)
     path = folder / "ownlab-cpu" / "kernel.json"
     spec = json.loads(path.read_text())
@@ -103,7 +103,7 @@ def plant(folder: Path, name: str, text: str) -> Path:
 
 
 @pytest.mark.parametrize("text", ['{"argv": [], "metadata": {"ownlab": 5}}', "{}", "[]", "cut {", '{"metadata": []}'])
-def test_nobody_elses_is_touched(folder: Path, text: str) -> None:
+def test_other_kernelspecs_are_not_touched(folder: Path, text: str) -> None:
     theirs = [plant(folder, name, text) for name in ("ownlab-theirs", "python3")]
     (folder / "ownlab-file").touch()
     write_specs(types(), folder)
@@ -112,14 +112,14 @@ def test_nobody_elses_is_touched(folder: Path, text: str) -> None:
     assert sorted(os.listdir(folder)) == ["ownlab-file", "ownlab-theirs", "python3"]
 
 
-def test_a_strangers_spec_with_our_name_is_refused(folder: Path) -> None:
+def test_a_foreign_kernelspec_with_our_name_is_refused(folder: Path) -> None:
     theirs = plant(folder, "ownlab-cpu", '{"argv": ["theirs"]}')
     with pytest.raises(LabError, match="a kernelspec that ownlab did not write"):
         write_specs(types(), folder)
     assert theirs.read_text() == '{"argv": ["theirs"]}'
 
 
-def test_a_folder_that_cannot_be_written_is_told_with_a_way_out(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LabError, match="cannot be written") as raised:
         write_specs(types(), tmp_path / "file" / "kernels")
@@ -127,11 +127,11 @@ def test_a_folder_that_cannot_be_written_is_told_with_a_way_out(tmp_path: Path) 
     assert "JUPYTER_PATH" in raised.value.hint
 
 
-def test_removing_where_there_is_nothing(folder: Path) -> None:
+def test_removing_nothing_is_fine(folder: Path) -> None:
     assert remove_specs(folder) == 0
 
 
-def test_the_logos_tell_a_cpu_from_a_card(folder: Path) -> None:
+def test_cpu_and_cards_have_different_logos(folder: Path) -> None:
     write_specs(types(), folder)
     names = ("ownlab-cpu", "ownlab-1-nvidia-h200")
     drawn = [ElementTree.parse(folder / name / "logo-svg.svg").getroot() for name in names]

@@ -1,4 +1,4 @@
-"""Memory by runtime, from real processes; memory of cards, from a child that asks a stand-in of NVML."""
+"""Memory by runtime, from real processes; memory of cards, from a child that reads a fake NVML."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_memory_is_that_of_the_whole_tree(family: tuple[Process, int], row: Call
     assert 0 < figures.host.memory_used < figures.host.memory
 
 
-def test_a_later_process_of_the_same_number_is_not_taken(
+def test_a_later_process_with_the_same_pid_is_not_counted(
     family: tuple[Process, int], row: Callable[..., RuntimeRow]
 ) -> None:
     keeper, _ = family
@@ -95,14 +95,14 @@ def test_a_later_process_of_the_same_number_is_not_taken(
         assert taken.sample([row("r", keeper=keeper._replace(started=1))], ()).ram == {}
 
 
-def test_the_load_of_the_cores_is_told_from_the_second_sample_on(until: Callable[..., Any]) -> None:
+def test_cpu_load_is_known_from_the_second_sample_on(until: Callable[..., Any]) -> None:
     with meter({}) as taken:
         assert taken.sample([], ()).host.cpu is None
         (share,) = until(lambda: [cpu for cpu in (taken.sample([], ()).host.cpu,) if cpu is not None])
     assert 0 <= share <= 100
 
 
-def test_what_a_process_has_of_a_card_is_its_runtimes(
+def test_card_memory_of_a_process_counts_for_its_runtime(
     family: tuple[Process, int],
     row: Callable[..., RuntimeRow],
     fake_nvml: Callable[[dict[str, Any]], dict[str, str]],
@@ -142,7 +142,7 @@ def test_what_a_process_has_of_a_card_is_its_runtimes(
         pytest.param([], 4096 * MIB, id="a container in which nobody is named"),
     ],
 )
-def test_what_cannot_be_told_is_not_nothing(
+def test_unknown_is_not_zero(
     running: list[dict[str, Any]],
     used: int,
     family: tuple[Process, int],

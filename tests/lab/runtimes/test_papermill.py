@@ -55,7 +55,7 @@ def test_papermill_runs_on_a_card(lab: Any, notebook: Callable[..., Path], tmp_p
     assert lab.left() == {}
 
 
-def test_a_killed_papermill_takes_its_runtime_along(
+def test_the_runtime_of_a_killed_papermill_ends(
     lab: Any, notebook: Callable[..., Path], tmp_path: Path, until: Callable[..., Any]
 ) -> None:
     command = papermill(lab, notebook("a.ipynb", SLEEPS), tmp_path / "b.ipynb", lab.card)
@@ -68,7 +68,7 @@ def test_a_killed_papermill_takes_its_runtime_along(
     until(lambda: lab.left() == {})
 
 
-def test_papermill_says_who_holds_the_cards(lab: Any, notebook: Callable[..., Path], tmp_path: Path) -> None:
+def test_papermill_reports_who_holds_the_cards(lab: Any, notebook: Callable[..., Path], tmp_path: Path) -> None:
     holder = NotebookClient(nbformat.read(notebook("a.ipynb", PRINTS), as_version=4), kernel_name=lab.all)
     with holder.setup_kernel():
         (row,) = lab.rows()

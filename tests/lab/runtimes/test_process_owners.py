@@ -1,4 +1,4 @@
-"""Whose processes are, as a real store tells it."""
+"""Owners of processes, according to a real store."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def me() -> Process:
     return Process(os.getpid(), stat.started)
 
 
-def test_a_process_that_has_ended_owns_nothing_though_its_number_is_used_again(row: Callable[..., RuntimeRow]) -> None:
+def test_a_reused_pid_has_no_owner(row: Callable[..., RuntimeRow]) -> None:
     ended = me()._replace(started=1)
     rows = [row("old", keeper=ended, supervisor=ended), row("new", keeper=ended, supervisor=me())]
     assert owners_of(rows) == {os.getpid(): Owner("new", "train.ipynb", "ann")}
 
 
-def test_the_store_is_asked_anew_each_time(tmp_path: Path, row: Callable[..., RuntimeRow]) -> None:
+def test_the_store_is_read_each_time(tmp_path: Path, row: Callable[..., RuntimeRow]) -> None:
     environ = {"OWNLAB_STORE": str(tmp_path / "store"), "HOME": str(tmp_path), "OWNLAB_CONFIG": str(tmp_path / "none")}
     with closing(StoreOwners(environ)) as owners:
         assert owners() == {}

@@ -85,7 +85,7 @@ def test_a_cpu_kernel_sees_no_card_and_runs_where_it_was_started(lab: Any, tmp_p
     assert lab.left() == {}
 
 
-def test_clients_have_to_encrypt(lab: Any) -> None:
+def test_clients_must_encrypt(lab: Any) -> None:
     with started(lab.cpu) as (manager, _):
         connection = manager.get_connection_info()
         assert connection["ip"] == "127.0.0.1"
@@ -128,7 +128,7 @@ def test_a_graceful_end_leaves_nothing(lab: Any) -> None:
         assert lab.left() == {}
 
 
-def test_a_kernel_that_heeds_nothing_is_killed(lab: Any) -> None:
+def test_a_kernel_that_ignores_everything_is_killed(lab: Any) -> None:
     Path(lab.environ["OWNLAB_CONFIG"]).write_text("[runtimes]\non_end_seconds = 0.5\n")
     code = (
         "import signal, time\n"
@@ -164,7 +164,7 @@ def save():
         assert lab.left() == {}
 
 
-def test_taken_cards_are_told_with_who_holds_them(lab: Any) -> None:
+def test_the_error_for_cards_in_use_names_the_holders(lab: Any) -> None:
     with started(lab.all), pytest.raises(CardsTaken, match=r"card 0 .*: root|since"):
         KernelManager(kernel_name=lab.card).start_kernel()
     assert lab.left() == {}
@@ -240,7 +240,7 @@ asyncio.run(main())
 """
 
 
-def test_another_process_goes_on_with_a_kernel_whose_starter_was_killed(lab: Any, tmp_path: Path) -> None:
+def test_another_process_takes_over_a_kernel_whose_starter_was_killed(lab: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-c", STARTER, lab.card]
     pipe = subprocess.PIPE
     # In a folder of the test's: Jupyter writes the connection file there, and it is left when the starter is killed.
@@ -307,7 +307,7 @@ def test_in_our_server_a_kernel_waits_for_its_card(lab: Any) -> None:
 
 
 @pytest.mark.parametrize("now", [True, False])
-def test_a_kernel_that_waits_can_be_given_up(lab: Any, now: bool) -> None:
+def test_a_waiting_kernel_can_be_cancelled(lab: Any, now: bool) -> None:
     async def scene() -> None:
         kernels = OurKernels()
         holder = await kernels.start_kernel(kernel_name=lab.all)
@@ -320,7 +320,7 @@ def test_a_kernel_that_waits_can_be_given_up(lab: Any, now: bool) -> None:
     assert lab.left() == {}
 
 
-def test_in_another_server_the_words_reach_the_page(lab: Any) -> None:
+def test_in_another_server_the_message_reaches_the_page(lab: Any) -> None:
     async def scene() -> None:
         kernels = AsyncMultiKernelManager()
         holder = await kernels.start_kernel(kernel_name=lab.all)
@@ -335,7 +335,7 @@ def test_in_another_server_the_words_reach_the_page(lab: Any) -> None:
     assert lab.left() == {}
 
 
-def test_an_environment_without_ipykernel_is_told(lab: Any, tmp_path: Path) -> None:
+def test_an_environment_without_ipykernel_is_reported(lab: Any, tmp_path: Path) -> None:
     python = tmp_path / "bare" / "python"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')

@@ -24,7 +24,7 @@ def test_a_machine_without_a_card_has_the_cpu() -> None:
     assert (only.environment, only.python) == ("default", own_python())
 
 
-def test_cpu_then_one_then_a_part_then_several() -> None:
+def test_the_order_is_cpu_one_card_shares_several_cards() -> None:
     found = runtime_types(cards(6), (), LabOptions(shares=(2, 4)))
     assert [kind.label for kind in found] == [
         "Python 3 (CPU)",
@@ -47,7 +47,7 @@ def test_two_cards_are_offered_together_once() -> None:
     assert [kind.cards for kind in runtime_types(cards(2), (), LabOptions(shares=()))] == [0, 1, 2]
 
 
-def test_environments_follow_each_with_all_forms() -> None:
+def test_each_environment_has_all_types() -> None:
     found = runtime_types(cards(1), [Environment("torch", sys.executable)], LabOptions())
     assert [kind.name for kind in found][3:] == [
         "ownlab-torch-cpu",
@@ -62,7 +62,7 @@ def test_an_environment_whose_interpreter_is_gone_has_no_types() -> None:
     assert len(runtime_types((), [Environment("gone", "/not/there")], LabOptions())) == 1
 
 
-def test_a_mig_instance_is_neither_divided_nor_taken_together() -> None:
+def test_mig_instances_are_neither_shared_nor_combined() -> None:
     name = "1g.18gb of NVIDIA H200"
     slices = [Device(f"MIG-{n}", "nvidia", 0, name, whole_only=True) for n in range(3)]
     assert [kind.name for kind in runtime_types(slices, (), LabOptions())] == [
@@ -71,12 +71,12 @@ def test_a_mig_instance_is_neither_divided_nor_taken_together() -> None:
     ]
 
 
-def test_cards_for_one_process_at_a_time_are_not_divided() -> None:
+def test_exclusive_cards_are_not_shared() -> None:
     found = runtime_types(cards(2, whole_only=True), (), LabOptions())
     assert [(kind.cards, kind.parts) for kind in found] == [(0, 12), (1, 12), (2, 12)]
 
 
-def test_names_are_unique_and_what_jupyter_takes() -> None:
+def test_names_are_unique_and_valid_in_jupyter() -> None:
     devices = [*cards(1, "GeForce (R) 4090"), *cards(1, "GeForce: R 4090"), *cards(1, "显卡")]
     names = [kind.name for kind in runtime_types(devices, (), LabOptions())]
     assert len(set(names)) == len(names) == 7

@@ -66,7 +66,7 @@ def why_not(snapshot: Snapshot, label: str) -> str:
     return next(kind.why_not for kind in snapshot.types if kind.label == label)
 
 
-def test_what_is_free_follows_leases_and_the_queue(store: Store, enter: Callable[..., None]) -> None:
+def test_availability_follows_leases_and_the_queue(store: Store, enter: Callable[..., None]) -> None:
     options = LabOptions()
     assert free_types(take_snapshot(store, CARDS, options, TYPES, NOTHING)) == ["cpu", "1-x", "half-x", "2-x"]
     enter("a", CardRequest("X", 1, 6), state="running", started_at=time.time())
@@ -85,7 +85,7 @@ def test_what_is_free_follows_leases_and_the_queue(store: Store, enter: Callable
     assert "card 0 (X): ann" in waiting.why
 
 
-def test_a_card_that_a_stranger_uses_is_taken(store: Store) -> None:
+def test_a_card_in_use_by_a_stranger_is_not_free(store: Store) -> None:
     stranger = CARDS[0]._replace(strangers=("python train.py (pid 4711) of bob, 12 GiB",))
     taken = take_snapshot(store, (stranger, CARDS[1]), LabOptions(), TYPES, NOTHING)
     assert [card.free_parts for card in taken.cards] == [0, 12]
@@ -93,7 +93,7 @@ def test_a_card_that_a_stranger_uses_is_taken(store: Store) -> None:
     assert "python train.py (pid 4711) of bob" in why_not(taken, "2-x")
 
 
-def test_figures_limits_and_units(store: Store, enter: Callable[..., None]) -> None:
+def test_usage_limits_and_units(store: Store, enter: Callable[..., None]) -> None:
     now = time.time()
     enter("a", CardRequest("X", 1, 6), state="running", started_at=now - 7200, units_per_hour=1.5, ends_at=now + 300.0)
     enter("b", state="running", started_at=now, ends_at=now + 3000.0)
@@ -134,7 +134,7 @@ def test_figures_limits_and_units(store: Store, enter: Callable[..., None]) -> N
         pytest.param(CardRequest("X", 1, 6), (), 0.0, 0.0, id="nobody does anything"),
     ],
 )
-def test_where_processes_are_not_told_apart_a_whole_card_is_its_holders(
+def test_without_process_data_a_whole_card_counts_for_its_holder(
     want: CardRequest,
     strangers: tuple[str, ...],
     whole: float,
@@ -149,7 +149,7 @@ def test_where_processes_are_not_told_apart_a_whole_card_is_its_holders(
     assert seen.utilisation == known
 
 
-def test_a_card_that_is_no_longer_there(store: Store, enter: Callable[..., None]) -> None:
+def test_a_card_that_is_gone(store: Store, enter: Callable[..., None]) -> None:
     enter("a", CardRequest("X", 2), state="running", started_at=time.time())
     taken = take_snapshot(store, CARDS[:1], LabOptions(), TYPES, NOTHING)
     assert [(share.uuid, share.index, share.name) for share in taken.runtimes[0].cards] == [
@@ -158,7 +158,7 @@ def test_a_card_that_is_no_longer_there(store: Store, enter: Callable[..., None]
     ]
 
 
-def test_a_week_that_is_spent_leaves_the_cpu(store: Store, enter: Callable[..., None]) -> None:
+def test_an_exhausted_quota_leaves_the_cpu(store: Store, enter: Callable[..., None]) -> None:
     enter("a", CardRequest("X", 1), state="running", started_at=time.time())
     store.add_usage("a", 3600.0, 3600.0, 1.0)
     taken = take_snapshot(store, CARDS, LabOptions(gpu_hours_per_week=1.0), TYPES, NOTHING)
@@ -166,7 +166,7 @@ def test_a_week_that_is_spent_leaves_the_cpu(store: Store, enter: Callable[..., 
     assert why_not(taken, "half-x") == "this week's 1 h of card time are used up"
 
 
-def test_the_dead_are_cleared_away(store: Store, row: Callable[..., RuntimeRow]) -> None:
+def test_dead_runtimes_are_removed(store: Store, row: Callable[..., RuntimeRow]) -> None:
     lock = store.hold("a")
     store.enqueue(row("a", want=CardRequest("X", 1), state="waiting", boot="another boot"))
     store.acquire("a", CARDS)
@@ -189,7 +189,7 @@ def runtime(lab: Any) -> Iterator[str]:
     operations.end_runtime(plan, child, "the test is over")
 
 
-def test_a_runtime_as_people_see_it(runtime: str, store: Store, until: Callable[..., Any]) -> None:
+def test_a_runtime_in_the_snapshot(runtime: str, store: Store, until: Callable[..., Any]) -> None:
     devices, types = read_devices(), read_specs(Path(os.environ["OWNLAB_KERNELS"]))
     meter = UsageSampler()
 
@@ -234,7 +234,7 @@ def test_stop_without_its_folder(
     until(lambda: lab.left() == {})
 
 
-def test_a_name_that_fits_two_is_refused(store: Store, enter: Callable[..., None]) -> None:
+def test_an_ambiguous_name_is_refused(store: Store, enter: Callable[..., None]) -> None:
     enter("abc1")
     enter("abc2")
     with pytest.raises(LabError, match=r"matches several runtimes: abc1 .* and abc2"):
@@ -242,9 +242,7 @@ def test_a_name_that_fits_two_is_refused(store: Store, enter: Callable[..., None
     assert find_runtime(store, "abc1").id == "abc1"
 
 
-def test_a_notebook_is_found_without_its_ending_where_it_is_the_only_one(
-    store: Store, enter: Callable[..., None]
-) -> None:
+def test_a_notebook_is_found_without_its_suffix_if_it_is_the_only_one(store: Store, enter: Callable[..., None]) -> None:
     enter("a", notebook="/lab/Untitled.ipynb")
     enter("b", notebook="/lab/Untitled1.ipynb")
     assert find_runtime(store, "Untitled").id == "a"
@@ -253,16 +251,14 @@ def test_a_notebook_is_found_without_its_ending_where_it_is_the_only_one(
         find_runtime(store, "Untitled")
 
 
-def test_a_row_that_names_a_process_which_is_not_the_runtimes_ends_nobody(
-    store: Store, enter: Callable[..., None]
-) -> None:
+def test_a_row_with_a_foreign_process_kills_nothing(store: Store, enter: Callable[..., None]) -> None:
     enter("a")  # its row names this very process
     with pytest.raises(LabError, match="its supervisor is not the process that the store names"):
         stop_runtime(store, "a")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
-def test_other_peoples_runtimes_are_left_alone(store: Store, row: Callable[..., RuntimeRow]) -> None:
+def test_other_users_runtimes_are_not_touched(store: Store, row: Callable[..., RuntimeRow]) -> None:
     lock = store.hold("a")
     store.enqueue(row("a", uid=4711))
     os.seteuid(65534)
@@ -276,7 +272,7 @@ def test_other_peoples_runtimes_are_left_alone(store: Store, row: Callable[..., 
         os.close(lock)
 
 
-def test_a_runtime_that_cannot_keep_what_it_says_is_told(
+def test_a_runtime_that_cannot_write_its_journal_gives_a_notice(
     store: Store, row: Callable[..., RuntimeRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""Plans, supervisors that are spawned from them, and starts that fail."""
+"""Plans, supervisors that are started from them, and starts that fail."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def test_a_plan_is_private_and_holds_no_environment(lab: Any) -> None:
     assert lab.left() == {}
 
 
-def test_what_is_of_no_lab_keeps_no_journal(lab: Any) -> None:
+def test_a_runtime_without_a_lab_has_no_journal(lab: Any) -> None:
     environ = {**lab.environ, "OWNLAB_JOURNAL_CELL_MB": "3"}
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=environ)
     assert (plan.journal, plan.cell_mb) == ("", 3)
     operations.remove_folders(plan)
 
 
-def test_sockets_are_at_home_where_the_path_is_short(lab: Any) -> None:
+def test_sockets_are_in_the_runtimes_folder_if_the_path_is_short(lab: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env={**lab.environ, "OWNLAB_HOME": folder})
         assert plan.sockets == plan.home
 
 
-def test_sockets_are_elsewhere_where_the_path_is_too_long(lab: Any, until: Any) -> None:
+def test_sockets_are_elsewhere_if_the_path_is_too_long(lab: Any, until: Any) -> None:
     environ = {**lab.environ, "OWNLAB_HOME": str(lab.folder / ("long" * 20))}
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=environ)
     child = start.start_supervisor(plan, environ)
@@ -81,7 +81,7 @@ def test_sockets_are_elsewhere_where_the_path_is_too_long(lab: Any, until: Any) 
     assert not os.path.exists(plan.home)
 
 
-def test_limits_of_a_shared_store_hold_where_they_are_stricter(lab: Any, tmp_path: Path) -> None:
+def test_stricter_limits_of_a_shared_store_apply(lab: Any, tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     init_shared(folder, group=None, limits={"idle": 600.0, "session": None})
     (tmp_path / "config.toml").write_text("[limits]\nidle_minutes = 90\nsession_hours = 2\n")
@@ -110,7 +110,7 @@ def test_the_state_of_a_runtime(started: tuple[Plan, dict[str, Any]]) -> None:
     assert state.is_alive(now["kernel"])
 
 
-def test_ports_that_are_in_use_are_told(lab: Any) -> None:
+def test_ports_in_use_are_reported(lab: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -122,7 +122,7 @@ def test_ports_that_are_in_use_are_told(lab: Any) -> None:
     assert lab.left() == {}
 
 
-def test_a_folder_that_is_gone_is_told(lab: Any) -> None:
+def test_a_missing_folder_is_reported(lab: Any) -> None:
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/not/there", env=lab.environ)
     child = start.start_supervisor(plan, lab.environ)
     with pytest.raises(LabError, match="/not/there"):
@@ -130,7 +130,7 @@ def test_a_folder_that_is_gone_is_told(lab: Any) -> None:
     assert lab.left() == {}
 
 
-def test_a_supervisor_that_cannot_start_is_told_with_its_last_words(lab: Any) -> None:
+def test_a_supervisor_that_cannot_start_is_reported_with_its_last_log_line(lab: Any) -> None:
     plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ)
     Path(plan.home, "plan.json").write_text("{}")
     child = start.start_supervisor(plan, lab.environ)
@@ -139,7 +139,7 @@ def test_a_supervisor_that_cannot_start_is_told_with_its_last_words(lab: Any) ->
     assert lab.left() == {}
 
 
-def test_a_start_that_takes_too_long_is_given_up(lab: Any, tmp_path: Path) -> None:
+def test_a_start_that_takes_too_long_is_cancelled(lab: Any, tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexec sleep 600\n")
     python.chmod(0o755)
@@ -154,7 +154,7 @@ def test_a_start_that_takes_too_long_is_given_up(lab: Any, tmp_path: Path) -> No
     assert lab.left() == {}
 
 
-def test_it_ends_when_its_starter_lets_go(lab: Any, until: Any) -> None:
+def test_it_ends_when_its_starter_closes_the_pipe(lab: Any, until: Any) -> None:
     code = (
         "import os, sys, time; from ownlab.lab.runtimes import start\n"
         "plan = start.make_plan('ownlab-cpu', runtime='r1', cwd='/')\n"

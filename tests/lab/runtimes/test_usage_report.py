@@ -47,7 +47,7 @@ def this_week() -> str:
     return f"{year}-W{week:02d}"
 
 
-def test_each_person_has_a_sum_and_their_notebooks(used: Store) -> None:
+def test_each_person_has_a_total_and_their_notebooks(used: Store) -> None:
     week = this_week()
     report = usage_report(used, 2, Limits(card_seconds_per_week=3 * HOUR))
     assert report.weeks == 2
@@ -64,12 +64,12 @@ def test_without_a_quota_nothing_is_left(used: Store) -> None:
     assert {line.card_hours_left for line in usage_report(used, 1).lines} == {None}
 
 
-def test_a_quota_speaks_of_this_week_only(used: Store) -> None:
+def test_a_quota_applies_to_this_week_only(used: Store) -> None:
     in_a_week = datetime.datetime.now(datetime.timezone.utc).date() + datetime.timedelta(weeks=1)
     limits = Limits(card_seconds_per_week=HOUR)
     assert usage_report(used, 1, limits, today=in_a_week).lines == ()
     assert {line.card_hours_left for line in usage_report(used, 2, limits, today=in_a_week).lines} == {None}
 
 
-def test_a_store_that_nobody_used(store: Store) -> None:
+def test_an_unused_store(store: Store) -> None:
     assert usage_report(store, 4).lines == ()

@@ -20,7 +20,7 @@ def test_nvidia_cards_are_named_by_uuid() -> None:
     }
 
 
-def test_a_part_of_a_card_is_not_filled_at_once() -> None:
+def test_frameworks_do_not_allocate_a_whole_shared_card() -> None:
     found = variables(H200[:1], 4, ["nvidia"])
     assert found["CUDA_VISIBLE_DEVICES"] == "GPU-0"
     assert found["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
@@ -40,7 +40,7 @@ def test_other_vendors_cards_are_named_by_number_and_the_rest_hidden() -> None:
     }
 
 
-def test_a_vendor_of_whom_nothing_is_known_does_no_harm() -> None:
+def test_an_unknown_vendor_does_no_harm() -> None:
     assert variables([], 12, ["tenstorrent"]) == {"CUDA_VISIBLE_DEVICES": ""}
 
 

@@ -1,4 +1,4 @@
-"""The store of secrets: real files, real processes beside each other."""
+"""The store of secrets, with real files and concurrent processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People who share a store, each in a process of their own; fake cards; and the end of everything that was started."""
+"""Fixtures: users of a shared store in processes of their own, fake cards, and clean-up."""
 
 from __future__ import annotations
 

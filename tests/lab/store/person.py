@@ -1,4 +1,4 @@
-"""Somebody who uses a store from a process of their own: told what to do line by line, in JSON, and run by path."""
+"""A user of a store in a process of their own. It reads commands as JSON lines, and is run by path."""
 
 from __future__ import annotations
 

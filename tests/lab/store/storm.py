@@ -1,4 +1,4 @@
-"""A storm of runtimes on four cards: many processes take, hold, give back, and are killed at any moment.
+"""A stress test on four cards: many processes lease, hold and release cards, and are killed at any moment.
 
     python tests/lab/store/storm.py FOLDER --seconds 600 --seed 7
 

@@ -1,4 +1,4 @@
-"""A full disk, a folder that may not be written, a database that is kept locked: said in words, and nothing lost."""
+"""A full disk, a read-only folder, a locked database: errors are explained, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_full_disk_loses_nothing(folder: Path) -> None:
         assert store.leases() == []
 
 
-def test_a_store_that_may_not_be_written_is_said(open_folder: Path, someone: Callable[..., Any], refused: Any) -> None:
+def test_a_read_only_store_raises_a_store_error(open_folder: Path, someone: Callable[..., Any], refused: Any) -> None:
     if os.getuid() == 0:
         uid: int | None = 54321
     else:
@@ -87,7 +87,7 @@ def test_a_store_that_may_not_be_written_is_said(open_folder: Path, someone: Cal
             path.chmod(0o755)
 
 
-def test_a_folder_where_no_store_can_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_where_no_store_can_be_created_raises_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "store"):
         with pytest.raises(StoreError, match=r"cannot be used: (Not a directory|File exists)"):
@@ -105,7 +105,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("locked")
-def test_a_database_that_stays_locked_is_said(folder: Path) -> None:
+def test_a_database_that_stays_locked_raises_a_store_error(folder: Path) -> None:
     with Store.open(folder) as store:
         assert store.runtimes() == []  # who only reads does not wait
         store._connection.execute("PRAGMA busy_timeout = 50")
@@ -123,7 +123,7 @@ def test_a_database_that_stays_locked_is_said(folder: Path) -> None:
         (OSError(30, "Read-only file system"), "Read-only file system"),
     ],
 )
-def test_every_failure_has_words(raised: Exception, message: str) -> None:
+def test_every_failure_has_a_message(raised: Exception, message: str) -> None:
     with pytest.raises(StoreError, match=message) as caught, store_errors("/x"):
         raise raised
     assert caught.value.__cause__ is raised

@@ -1,4 +1,4 @@
-"""Which store is chosen, and what people are told of it."""
+"""Which store is chosen, and its notices."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def mount(root: Path, table: str) -> dict[str, str]:
     return {"HOME": str(root / "home/ann")}
 
 
-def test_it_is_your_own_where_nobody_made_another(root: Path) -> None:
+def test_the_default_is_the_users_own_store(root: Path) -> None:
     choice = choose_store(LabOptions(), mount(root, LOCAL), root=root)
     assert choice.folder == str(root / "home/ann/.local/state/ownlab/store")
     assert (choice.shared, choice.notice) == (False, "")
     assert os.listdir(root / "home/ann") == []
 
 
-def test_what_was_asked_for_comes_first(root: Path) -> None:
+def test_a_named_store_takes_precedence(root: Path) -> None:
     options = LabOptions(store_folder=str(root / "asked"), origins={"store.folder": "OWNLAB_STORE"})
     choice = choose_store(options, mount(root, LOCAL), root=root)
     assert (choice.folder, choice.origin, choice.notice) == (str(root / "asked"), "named by OWNLAB_STORE", "")
 
 
-def test_on_a_network_file_system_it_is_used_when_asked_for_and_people_are_told(root: Path) -> None:
+def test_a_named_store_on_a_network_file_system_is_used_with_a_warning(root: Path) -> None:
     options = LabOptions(store_folder=str(root / "home/ann/store"))
     choice = choose_store(options, mount(root, HOME_ON_NFS), root=root)
     assert choice.folder == str(root / "home/ann/store")
     assert "network file system (nfs4)" in choice.notice
 
 
-def test_the_machines_shared_store_comes_before_your_own(root: Path) -> None:
+def test_the_machines_shared_store_takes_precedence_over_the_users_own(root: Path) -> None:
     init_shared(root / "var/lib/ownlab")
     choice = choose_store(LabOptions(), mount(root, LOCAL), root=root)
     assert (choice.folder, choice.shared) == (str(root / "var/lib/ownlab"), True)
@@ -59,7 +59,7 @@ def test_the_machines_shared_store_comes_before_your_own(root: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_shared_store_that_is_closed_to_us_is_told_of(root: Path) -> None:
+def test_a_shared_store_without_permission_gives_a_notice(root: Path) -> None:
     init_shared(root / "var/lib/ownlab")
     (root / "var/lib/ownlab/db").chmod(0o500)
     choice = choose_store(LabOptions(), mount(root, LOCAL), root=root)
@@ -77,7 +77,7 @@ def test_a_home_on_the_network_has_its_store_on_a_local_disk(root: Path) -> None
 
 
 @pytest.mark.parametrize("trap", ["link", "open", "file"])
-def test_a_folder_that_somebody_else_may_have_made_is_refused(root: Path, trap: str) -> None:
+def test_a_folder_that_another_user_may_have_created_is_refused(root: Path, trap: str) -> None:
     path = root / f"var/tmp/ownlab-{os.geteuid()}"
     if trap == "link":
         path.symlink_to(root / "home")
@@ -99,14 +99,14 @@ def test_a_folder_of_another_user_is_refused(root: Path) -> None:
         choose_store(LabOptions(), mount(root, HOME_ON_NFS), root=root)
 
 
-def test_the_last_of_several_mounts_on_a_point_counts(root: Path) -> None:
+def test_the_last_of_several_mounts_on_one_point_counts(root: Path) -> None:
     mount(root, HOME_ON_NFS + "22 20 8:2 / /home rw - xfs /dev/sdb1 rw\n23 20 0:9 / /homeless rw - nfs4 x:/ rw\n")
     found = mount_of(str(root / "home/ann/not/there/yet"), root)
     assert found is not None
     assert (found.point, found.filesystem) == ("/home", "xfs")
 
 
-def test_without_a_table_of_mounts_nothing_is_said(root: Path) -> None:
+def test_without_a_mount_table_there_is_no_warning(root: Path) -> None:
     assert mount_of(str(root), root) is None
 
 

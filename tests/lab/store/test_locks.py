@@ -1,4 +1,4 @@
-"""Lock files: held as long as any process has the descriptor, whoever asks meanwhile."""
+"""Lock files: held as long as any process has the descriptor, whoever tests them meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_lock_is_held_until_it_is_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
-def test_its_rights_do_not_hang_on_the_umask(tmp_path: Path, umask: int) -> None:
+def test_permissions_do_not_depend_on_the_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         descriptor = locks.hold(str(tmp_path / "a.lock"), 0o644)
@@ -49,7 +49,7 @@ def test_a_child_that_inherits_it_holds_it(tmp_path: Path) -> None:
     assert not locks.is_held(path)
 
 
-def test_one_who_asks_does_not_keep_others_from_asking(tmp_path: Path) -> None:
+def test_testing_a_lock_does_not_block_other_tests(tmp_path: Path) -> None:
     path = str(tmp_path / "a.lock")
     os.close(locks.hold(path, 0o644))
     with locks.if_unheld(path) as first, locks.if_unheld(path) as second:
@@ -58,7 +58,9 @@ def test_one_who_asks_does_not_keep_others_from_asking(tmp_path: Path) -> None:
         assert not locks.is_held(path)
 
 
-def test_holding_waits_for_one_who_asks(tmp_path: Path, wait_until: Callable[[Callable[[], object]], None]) -> None:
+def test_taking_a_lock_waits_while_it_is_tested(
+    tmp_path: Path, wait_until: Callable[[Callable[[], object]], None]
+) -> None:
     path = str(tmp_path / "a.lock")
     os.close(locks.hold(path, 0o644))
     got: list[int] = []
@@ -72,14 +74,14 @@ def test_holding_waits_for_one_who_asks(tmp_path: Path, wait_until: Callable[[Ca
     os.close(got[0])
 
 
-def test_a_link_is_no_lock(tmp_path: Path) -> None:
+def test_a_link_is_not_a_lock(tmp_path: Path) -> None:
     (tmp_path / "a.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
         locks.hold(str(tmp_path / "a.lock"), 0o644)
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_the_owner_is_who_made_it(tmp_path: Path) -> None:
+def test_the_owner_is_the_creator(tmp_path: Path) -> None:
     path = str(tmp_path / "a.lock")
     assert locks.owner(path) is None
     os.close(locks.hold(path, 0o644))
@@ -87,7 +89,7 @@ def test_the_owner_is_who_made_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/nowhere", path)])
-def test_what_is_no_file_keeps_nobody_waiting(tmp_path: Path, make: Callable[[str], None]) -> None:
+def test_something_that_is_not_a_file_does_not_block(tmp_path: Path, make: Callable[[str], None]) -> None:
     path = str(tmp_path / "a.lock")
     make(path)
     asked = threading.Thread(target=locks.is_held, args=(path,), daemon=True)
@@ -97,6 +99,6 @@ def test_what_is_no_file_keeps_nobody_waiting(tmp_path: Path, make: Callable[[st
     locks.remove(path)
 
 
-def test_of_a_link_it_cannot_be_told(tmp_path: Path) -> None:
+def test_a_link_counts_as_held(tmp_path: Path) -> None:
     (tmp_path / "a.lock").symlink_to(tmp_path / "elsewhere")
     assert locks.is_held(str(tmp_path / "a.lock"))

@@ -1,4 +1,4 @@
-"""What dead runtimes left: found, ended where that is certain, and never anybody else."""
+"""Orphans of dead runtimes: found, killed if that is certain, and nobody else."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ def test_a_process_that_the_row_names_is_ended_with_its_session(start: Callable[
     assert kernel.wait(20) == -signal.SIGKILL
 
 
-def test_a_pid_that_is_used_again_is_left_alone(start: Callable[..., Any]) -> None:
+def test_a_reused_pid_is_not_killed(start: Callable[..., Any]) -> None:
     kernel = start("sh", "-c", "sleep 60 & sleep 60")
     assert end_orphans([(row(kernel=identity(kernel, shift=-7)), os.getuid())]) == {}
     assert kernel.poll() is None
 
 
-def test_a_process_of_another_runtime_in_the_session_is_left_alone(start: Callable[..., Any]) -> None:
+def test_a_process_of_another_runtime_in_the_session_is_not_killed(start: Callable[..., Any]) -> None:
     kernel = start(marker="another")
     assert end_orphans([(row(kernel=identity(kernel)), os.getuid())]) == {}
     assert kernel.poll() is None
 
 
-def test_what_belongs_to_another_than_the_locks_owner_is_not_ended(start: Callable[..., Any]) -> None:
+def test_processes_of_another_user_than_the_locks_owner_are_not_killed(start: Callable[..., Any]) -> None:
     marked = start(marker=DEAD)
     for owner in (os.getuid() + 1, None):  # a row in another's name; a row without a lock file
         left = end_orphans([(row(), owner)])
@@ -81,7 +81,7 @@ def test_what_belongs_to_another_than_the_locks_owner_is_not_ended(start: Callab
     assert marked.poll() is None
 
 
-def test_a_session_whose_leader_has_gone_counts_but_is_not_ended(
+def test_a_session_without_its_leader_counts_but_is_not_killed(
     start: Callable[..., Any], tmp_path: Path, wait_until: Callable[[Callable[[], object]], None]
 ) -> None:
     """Its number may be another session's by now: that is no ground to kill."""
@@ -107,13 +107,13 @@ def test_nothing_is_left_of_an_earlier_boot(start: Callable[..., Any]) -> None:
     assert marked.poll() is None
 
 
-def test_processes_that_are_not_looked_at(start: Callable[..., Any]) -> None:
+def test_excluded_processes_are_ignored(start: Callable[..., Any]) -> None:
     marked = start(marker=DEAD)
     assert end_orphans([(row(), os.getuid())], but={marked.pid}) == {}
     assert marked.poll() is None
 
 
-def test_we_are_never_ended_and_count_as_left() -> None:
+def test_our_own_process_is_never_killed_but_counts() -> None:
     me = Process(os.getpid(), process_started(os.getpid()) or 0)
     left = end_orphans([(row(kernel=me)._replace(keeper=me), os.getuid())], but=_all_but_me())
     assert [one.pid for one in left[DEAD]] == [os.getpid()]
@@ -131,13 +131,13 @@ def test_a_zombie_holds_nothing(start: Callable[..., Any], wait_until: Callable[
     assert end_orphans([(row(kernel=identity(child)), os.getuid())]) == {}
 
 
-def test_those_that_fork_while_they_are_ended_are_all_ended(start: Callable[..., Any]) -> None:
+def test_processes_that_fork_meanwhile_are_all_killed(start: Callable[..., Any]) -> None:
     forking = start("sh", "-c", "while :; do sleep 0.01 & wait; done", marker=DEAD)
     assert end_orphans([(row(), os.getuid())], seconds=20.0) == {}
     assert forking.wait(20) == -signal.SIGKILL
 
 
-def test_what_is_left_in_words() -> None:
+def test_orphans_are_described() -> None:
     some = [Orphan(number, 1, "python", False) for number in range(1, 7)]
     assert describe_orphans(some[:1]) == "its process 1 (python) is still running"
     assert (
@@ -146,7 +146,7 @@ def test_what_is_left_in_words() -> None:
     )
 
 
-def test_in_a_shared_store_a_row_ends_nobody_by_a_pid(start: Callable[..., Any]) -> None:
+def test_in_a_shared_store_a_pid_in_a_row_kills_nothing(start: Callable[..., Any]) -> None:
     named, marked = start(), start(marker=DEAD)
     left = end_orphans([(row(kernel=identity(named)), os.getuid())], shared=True)
     assert [one.pid for one in left[DEAD]] == [named.pid]

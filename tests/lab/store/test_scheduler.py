@@ -1,4 +1,4 @@
-"""Which devices for which request, and whose turn it is."""
+"""Which devices a request gets, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_devices_are_chosen(want: CardRequest, booked: dict[str, int], chosen: l
     assert names(choose_devices(want, CARDS, booked)) == chosen
 
 
-def test_a_card_that_a_stranger_uses_is_not_handed_out() -> None:
+def test_a_card_in_use_by_a_stranger_is_not_leased() -> None:
     cards = [CARDS[0]._replace(strangers=("python train.py (pid 7) of bob",)), CARDS[1]]
     assert names(choose_devices(ONE, cards, {})) == [1]
     assert choose_devices(HALF, cards, {"GPU-1": 12}) is None
 
 
-def test_a_mig_instance_is_given_as_a_whole_only() -> None:
+def test_a_mig_instance_is_leased_only_as_a_whole() -> None:
     slices = [card._replace(whole_only=True) for card in CARDS]
     assert names(choose_devices(ONE, slices, {})) == [0]
     assert choose_devices(HALF, slices, {}) is None
@@ -59,7 +59,7 @@ def test_a_mig_instance_is_given_as_a_whole_only() -> None:
         check_possible(HALF, slices)
 
 
-def test_what_can_never_be_is_refused_in_words() -> None:
+def test_impossible_requests_are_refused_with_a_reason() -> None:
     with pytest.raises(DeviceUnusable, match="This machine has 2 × NVIDIA H200, but 4 were requested"):
         check_possible(CardRequest(KIND, 4), CARDS[:2])
     with pytest.raises(DeviceUnusable, match="has no NVIDIA A100; it has 4 × NVIDIA H200"):
@@ -69,7 +69,7 @@ def test_what_can_never_be_is_refused_in_words() -> None:
     check_possible(CardRequest(KIND, 4), [card._replace(strangers=("bob",)) for card in CARDS])  # waiting would help
 
 
-def test_who_came_first_is_served_first() -> None:
+def test_requests_are_served_in_order() -> None:
     queue = [("a", ONE), ("b", ONE), ("c", ONE)]
     booked = {"GPU-0": 12, "GPU-1": 12}
     assert names(allocate("a", queue, CARDS, booked)) == [2]
@@ -77,7 +77,7 @@ def test_who_came_first_is_served_first() -> None:
     assert allocate("c", queue, CARDS, booked) is None
 
 
-def test_a_big_request_is_not_overtaken_for_ever() -> None:
+def test_a_large_request_is_not_overtaken_for_ever() -> None:
     queue = [("big", CardRequest(KIND, 4)), ("small", ONE)]
     assert allocate("small", queue, CARDS, {"GPU-0": 12}) is None
     assert names(allocate("big", queue, CARDS, {})) == [0, 1, 2, 3]
@@ -89,11 +89,11 @@ def test_kinds_do_not_wait_for_each_other() -> None:
     assert names(allocate("other", queue, cards, {"GPU-0": 12})) == [4]
 
 
-def test_a_request_that_can_never_be_served_holds_up_nobody() -> None:
+def test_an_impossible_request_blocks_no_other() -> None:
     assert names(allocate("small", [("never", CardRequest(KIND, 9)), ("small", ONE)], CARDS, {})) == [0]
 
 
-def test_who_does_not_wait_gets_nothing() -> None:
+def test_a_runtime_outside_the_queue_gets_nothing() -> None:
     assert allocate("stranger", [("a", ONE)], CARDS, {}) is None
 
 
@@ -112,12 +112,12 @@ def test_the_reason_names_holders_strangers_and_the_queue() -> None:
     )
 
 
-def test_an_earlier_day_is_named() -> None:
+def test_the_date_is_shown_for_earlier_days() -> None:
     then = time.mktime((2026, 3, 1, 10, 2, 0, 0, 0, -1))
     assert explain_wait(ONE, CARDS, [Holding("GPU-3", 12, then, row())], 0) == (
         "card 3 (NVIDIA H200): ann, train.ipynb, since 2026-03-01 10:02"
     )
 
 
-def test_shares_in_words() -> None:
+def test_share_labels() -> None:
     assert [share_label(parts) for parts in (12, 6, 4, 3, 2, 5)] == ["", "½", "⅓", "¼", "⅙", "5/12"]

@@ -1,4 +1,4 @@
-"""The database itself: what it forbids, how it is made, and what is said of one that cannot be used."""
+"""The database: its constraints, its creation, and errors of one that cannot be used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lease(connection: sqlite3.Connection, runtime: str, parts: int, device: str 
     connection.execute("INSERT INTO leases VALUES (?, ?, ?, 0)", (runtime, device, parts))
 
 
-def test_no_device_is_given_away_twice_whatever_the_code_does(database: Path) -> None:
+def test_a_trigger_prevents_double_booking(database: Path) -> None:
     connection = schema.connect(str(database))
     for runtime in ("a", "b", "c"):
         enter(connection, runtime)
@@ -59,7 +59,7 @@ def test_it_is_in_wal_mode_and_of_this_version(database: Path) -> None:
     connection.close()
 
 
-def test_an_empty_database_is_brought_up_to_date(database: Path) -> None:
+def test_an_empty_database_is_migrated(database: Path) -> None:
     database.write_bytes(b"")
     with Store.open(database.parents[1]) as store:
         assert store.runtimes() == []
@@ -74,7 +74,7 @@ def test_a_newer_database_is_left_alone(database: Path) -> None:
     assert "Update ownlab" in raised.value.hint
 
 
-def test_what_is_no_database_is_said_and_kept(database: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_and_kept(database: Path) -> None:
     database.write_bytes(b"a letter to my aunt, and not a short one " * 100)
     with pytest.raises(StoreError, match="its database is damaged") as raised:
         Store.open(database.parents[1])
@@ -82,7 +82,7 @@ def test_what_is_no_database_is_said_and_kept(database: Path) -> None:
     assert database.read_bytes().startswith(b"a letter to my aunt")
 
 
-def test_a_damaged_page_is_said(database: Path) -> None:
+def test_a_damaged_page_is_reported(database: Path) -> None:
     content = bytearray(database.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)
     database.write_bytes(content)
@@ -90,7 +90,7 @@ def test_a_damaged_page_is_said(database: Path) -> None:
         store.runtimes()
 
 
-def test_one_that_was_half_made_is_made_anew(folder: Path) -> None:
+def test_a_partially_created_database_is_created_again(folder: Path) -> None:
     (folder / "db").mkdir(parents=True)
     (folder / "db" / "ownlab.db.new").write_bytes(b"its maker was killed")
     with Store.open(folder) as store:
@@ -108,7 +108,7 @@ def test_a_link_in_its_place_is_refused_and_nothing_is_written(database: Path, t
     assert victim.read_bytes() == b""
 
 
-def test_links_on_the_way_are_followed_and_names_need_be_no_text(tmp_path: Path) -> None:
+def test_links_in_the_path_are_followed_and_names_need_not_be_utf8(tmp_path: Path) -> None:
     (tmp_path / "f\udce9").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "f\udce9")
     for folder in ("f\udce9", "link"):

@@ -1,4 +1,4 @@
-"""A shared store as its administrator makes it."""
+"""A shared store as its administrator creates it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o000])
-def test_a_groups_store_has_its_rights_whatever_the_umask(folder: Path, umask: int, group: str) -> None:
+def test_a_groups_store_has_its_permissions_whatever_the_umask(folder: Path, umask: int, group: str) -> None:
     before = os.umask(umask)
     try:
         init_shared(folder, group=group)
@@ -65,7 +65,7 @@ def test_limits_are_kept_in_a_file_that_members_cannot_write(folder: Path) -> No
         assert store.limits() is None
 
 
-def test_done_again_it_keeps_the_data(folder: Path, group: str) -> None:
+def test_running_it_again_keeps_the_data(folder: Path, group: str) -> None:
     init_shared(folder)
     with Store.open(folder) as store:
         lock = store.hold("a")
@@ -89,7 +89,7 @@ def test_done_again_it_keeps_the_data(folder: Path, group: str) -> None:
         ('{"limits": {"naps": 5}}', "naps = 5 is not a limit"),
     ],
 )
-def test_a_policy_with_errors_is_said(folder: Path, text: str, why: str) -> None:
+def test_an_invalid_policy_is_reported(folder: Path, text: str, why: str) -> None:
     init_shared(folder)
     (folder / "policy.json").write_text(text)
     with Store.open(folder) as store, pytest.raises(StoreError, match=why):
@@ -103,13 +103,13 @@ def test_a_group_that_does_not_exist_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"naps": 5.0}, {"idle": -1.0}])
-def test_limits_that_are_none_are_refused(folder: Path, limits: dict[str, float | None]) -> None:
+def test_invalid_limits_are_refused(folder: Path, limits: dict[str, float | None]) -> None:
     with pytest.raises(UsageError, match="limit"):
         init_shared(folder, limits=limits)
     assert not folder.exists()
 
 
-def test_a_folder_that_is_no_store_is_left_alone(folder: Path) -> None:
+def test_a_folder_that_is_not_a_store_is_not_touched(folder: Path) -> None:
     folder.mkdir()
     (folder / "thesis.txt").write_text("mine")
     with pytest.raises(StoreError, match="exists and is not a store"):
@@ -124,14 +124,14 @@ def test_a_private_store_is_not_opened_up(folder: Path) -> None:
     assert modes(folder)["db/ownlab.db"] == 0o600
 
 
-def test_an_empty_folder_will_do(folder: Path) -> None:
+def test_an_empty_folder_is_accepted(folder: Path) -> None:
     folder.mkdir()
     init_shared(folder)
     with Store.open(folder) as store:
         assert store.shared
 
 
-def test_a_link_in_the_database_folder_opens_up_nothing(folder: Path, tmp_path: Path) -> None:
+def test_a_link_in_the_database_folder_changes_no_other_file(folder: Path, tmp_path: Path) -> None:
     init_shared(folder)
     secret = tmp_path / "secret"
     secret.write_text("mine")
@@ -142,7 +142,7 @@ def test_a_link_in_the_database_folder_opens_up_nothing(folder: Path, tmp_path: 
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
 
 
-def test_a_shared_store_without_its_database_is_not_made_by_a_member(folder: Path) -> None:
+def test_a_member_does_not_recreate_a_shared_stores_database(folder: Path) -> None:
     init_shared(folder)
     (folder / "db" / "ownlab.db").unlink()
     with pytest.raises(StoreError, match="has lost its database"):

@@ -1,4 +1,4 @@
-"""Two users of the operating system share one store: they see each other, exclude each other, and cannot touch."""
+"""Two OS users share one store: they see and exclude each other, and cannot touch each other's runtimes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-def test_they_see_each_other_and_exclude_each_other(people: tuple[Any, Any, Path]) -> None:
+def test_two_users_see_and_exclude_each_other(people: tuple[Any, Any, Path]) -> None:
     ann, bob, _ = people
     ann.ask("come", runtime="a", want=ONE)
     bob.ask("come", runtime="b", want=ONE)
@@ -55,7 +55,9 @@ def test_they_see_each_other_and_exclude_each_other(people: tuple[Any, Any, Path
     assert bob.ask("acquire", runtime="c")["devices"] == ["GPU-0"]
 
 
-def test_neither_can_touch_the_other(people: tuple[Any, Any, Path], refused: Any, open_folder: Path) -> None:
+def test_neither_can_kill_or_unlock_the_others_runtime(
+    people: tuple[Any, Any, Path], refused: Any, open_folder: Path
+) -> None:
     ann, bob, place = people
     ann.ask("come", runtime="a", want=ONE)
     private = open_folder / "anns"
@@ -90,7 +92,7 @@ def test_a_dead_runtime_without_processes_is_freed_by_anybody(people: tuple[Any,
     assert {path.name for path in (place / "locks").iterdir()} == {"a.lock", "b.lock"}  # a's file is ann's to remove
 
 
-def test_a_dead_runtime_with_processes_is_not_handed_on(people: tuple[Any, Any, Path], someone: Any) -> None:
+def test_cards_of_a_dead_runtime_with_processes_are_not_freed(people: tuple[Any, Any, Path], someone: Any) -> None:
     ann, bob, place = people
     ann.ask("lead")
     ann.ask("come", runtime="a", want=BOTH)
@@ -109,7 +111,7 @@ def test_a_dead_runtime_with_processes_is_not_handed_on(people: tuple[Any, Any, 
     assert not (place / "locks" / "a.lock").exists()
 
 
-def test_root_ends_what_anybody_left(
+def test_root_kills_anybodys_orphans(
     people: tuple[Any, Any, Path], someone: Any, wait_until: Callable[[Callable[[], object]], None]
 ) -> None:
     ann, bob, place = people
@@ -127,7 +129,7 @@ def test_root_ends_what_anybody_left(
     assert root.ask("reap") == ["a"]
 
 
-def test_one_who_is_not_of_the_group_stays_outside(open_folder: Path, someone: Any, refused: Any) -> None:
+def test_a_user_outside_the_group_has_no_access(open_folder: Path, someone: Any, refused: Any) -> None:
     place = open_folder / "store"
     init_shared(place, group=GROUP.gr_name)
     with pytest.raises(refused, match="Permission denied") as raised:
@@ -135,7 +137,7 @@ def test_one_who_is_not_of_the_group_stays_outside(open_folder: Path, someone: A
     assert raised.value.kind == "StoreError"
 
 
-def test_anothers_private_store_is_refused(open_folder: Path, someone: Any, refused: Any) -> None:
+def test_another_users_private_store_is_refused(open_folder: Path, someone: Any, refused: Any) -> None:
     place = open_folder / "store"
     (place / "db").mkdir(parents=True)
     (place / "db" / "ownlab.db").write_bytes(b"")
@@ -149,7 +151,7 @@ def grp_of(place: Path) -> list[int]:
     return [place.stat().st_gid] if place.stat().st_gid else []
 
 
-def test_nobody_has_root_end_a_process_by_writing_a_row(people: tuple[Any, Any, Path], someone: Any) -> None:
+def test_a_forged_row_does_not_make_root_kill_a_process(people: tuple[Any, Any, Path], someone: Any) -> None:
     ann, _, place = people
     bystander = someone("root", at=place).ask("leave", runtime="", marked=False, session=True)
     ann.ask("come", runtime="a", want=ONE)

@@ -1,4 +1,4 @@
-"""A runtime's life in the store: held, queued, served, metered, gone."""
+"""The life of a runtime in the store: locked, queued, leased, metered, released."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def come(store: Store, runtime: str, want: CardRequest = ONE, **changed: Any) ->
     return lock
 
 
-def test_a_row_comes_back_as_it_was_entered(store: Store) -> None:
+def test_a_row_is_read_back_unchanged(store: Store) -> None:
     for given in (
         row("cpu", CardRequest()),
         row("half", CardRequest(KIND, 1, 6), lab=None, notebook="", kernel=Process(7, 8), busy=True, started_at=5.5),
@@ -78,7 +78,7 @@ def test_a_cpu_runtime_waits_for_nothing(store: Store) -> None:
     os.close(lock)
 
 
-def test_cards_are_handed_out_in_turn_and_given_back(store: Store, devices: list[Device]) -> None:
+def test_cards_are_leased_in_order_and_released(store: Store, devices: list[Device]) -> None:
     kept = {name: come(store, name) for name in ("a", "b", "c", "d")}
     assert store.acquire("a", devices) == (Lease("a", "GPU-0", 12),)
     waiting = store.acquire("d", devices)
@@ -109,7 +109,7 @@ def test_fractions_share_a_card_and_whole_requests_do_not(store: Store, devices:
         os.close(lock)
 
 
-def test_the_queue_does_not_look_at_the_clock(store: Store, devices: list[Device]) -> None:
+def test_the_queue_does_not_depend_on_the_clock(store: Store, devices: list[Device]) -> None:
     times = {"a": 4e9, "b": 0.0, "c": -5.0, "d": 1e9}  # the clock jumped back and forth between them
     kept = [come(store, name, queued_at=at) for name, at in times.items()]
     served: list[str] = []
@@ -135,7 +135,7 @@ def test_a_request_that_can_never_be_served_is_refused(store: Store, devices: li
         os.close(lock)
 
 
-def test_a_strangers_card_is_not_handed_out(store: Store, devices: list[Device]) -> None:
+def test_a_card_in_use_without_a_lease_is_not_leased(store: Store, devices: list[Device]) -> None:
     lock = come(store, "a")
     used = [device._replace(strangers=("python x.py (pid 7) of bob, 12 GiB",)) for device in devices]
     waiting = store.acquire("a", used)
@@ -145,7 +145,7 @@ def test_a_strangers_card_is_not_handed_out(store: Store, devices: list[Device])
     os.close(lock)
 
 
-def test_usage_adds_what_it_is_given(store: Store) -> None:
+def test_usage_is_added_up(store: Store) -> None:
     lock = come(store, "a")
     store.add_usage("a", 60.0, 30.0, 1.0)
     store.update("a", notebook="/home/ann/renamed.ipynb")
@@ -163,7 +163,7 @@ def test_usage_adds_what_it_is_given(store: Store) -> None:
     assert store.usage("9999-01-01") == []
 
 
-def test_a_week_that_is_used_up_gives_no_more_cards(store: Store, devices: list[Device]) -> None:
+def test_an_exhausted_weekly_quota_gives_no_more_cards(store: Store, devices: list[Device]) -> None:
     kept = [
         come(store, "a"),
         come(store, "b"),
@@ -199,7 +199,7 @@ def test_rows_are_changed_by_field(store: Store) -> None:
     os.close(lock)
 
 
-def test_what_is_not_there_is_said(store: Store, devices: list[Device]) -> None:
+def test_an_unknown_runtime_is_an_error(store: Store, devices: list[Device]) -> None:
     for call in (
         lambda: store.update("nobody", busy=True),
         lambda: store.add_usage("nobody", 1.0, 1.0, 1.0),
@@ -213,7 +213,7 @@ def test_what_is_not_there_is_said(store: Store, devices: list[Device]) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "-x", "a\nb", "a b"])
-def test_a_name_that_is_no_id_is_refused(store: Store, name: str) -> None:
+def test_an_invalid_id_is_refused(store: Store, name: str) -> None:
     with pytest.raises(StoreError, match="is not a valid runtime id"):
         store.hold(name)
 
@@ -243,7 +243,7 @@ def test_a_private_store_is_its_owners_alone(tmp_path: Path) -> None:
     os.close(lock)
 
 
-def test_a_store_that_is_not_there_is_not_made_unasked(tmp_path: Path) -> None:
+def test_a_missing_store_is_not_created_unless_requested(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="There is no store in"):
         Store.open(tmp_path / "none", create=False)
     assert not (tmp_path / "none").exists()
@@ -270,7 +270,7 @@ def test_threads_may_share_a_store(store: Store) -> None:
     os.close(lock)
 
 
-def test_a_store_is_not_carried_over_a_fork(folder: Path) -> None:
+def test_a_store_must_not_be_used_after_a_fork(folder: Path) -> None:
     script = f"""
 import os
 from ownlab.errors import StoreError
@@ -325,7 +325,7 @@ def test_the_store_is_light() -> None:
     assert ran.stdout == "[]\n", ran.stderr
 
 
-def test_the_dead_are_cleared_away(store: Store, devices: list[Device], someone: Callable[..., Any]) -> None:
+def test_dead_runtimes_are_removed(store: Store, devices: list[Device], someone: Callable[..., Any]) -> None:
     ann = someone("ann")
     for name in ("x", "y"):
         ann.ask("come", runtime=name, want=ONE)
@@ -338,7 +338,9 @@ def test_the_dead_are_cleared_away(store: Store, devices: list[Device], someone:
     os.close(lock)
 
 
-def test_the_dead_in_the_queue_hold_up_nobody(store: Store, devices: list[Device], someone: Callable[..., Any]) -> None:
+def test_dead_runtimes_in_the_queue_block_no_other(
+    store: Store, devices: list[Device], someone: Callable[..., Any]
+) -> None:
     ann = someone("ann")
     ann.ask("come", runtime="big", want=CardRequest(KIND, 2))
     kept = [come(store, "a"), come(store, "b")]
@@ -350,7 +352,7 @@ def test_the_dead_in_the_queue_hold_up_nobody(store: Store, devices: list[Device
         os.close(lock)
 
 
-def test_a_successor_of_the_same_id_takes_the_dead_ones_place(
+def test_a_successor_with_the_same_id_replaces_a_dead_runtime(
     store: Store, devices: list[Device], someone: Callable[..., Any]
 ) -> None:
     ann = someone("ann")
@@ -365,7 +367,7 @@ def test_a_successor_of_the_same_id_takes_the_dead_ones_place(
     os.close(lock)
 
 
-def test_names_are_legible_whatever_they_hold(store: Store) -> None:
+def test_control_characters_in_names_are_replaced(store: Store) -> None:
     lock = come(store, "a", notebook="caf\udce9\x1b[2J\u202f½.ipynb")
     assert store.runtimes()[0].notebook == "caf?\N{REPLACEMENT CHARACTER}[2J\u202f½.ipynb"
     store.add_usage("a", 1.0, 1.0, 1.0)

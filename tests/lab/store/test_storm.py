@@ -1,4 +1,4 @@
-"""Fifty processes on four cards, killed at random: no card is ever in two hands, and none is lost."""
+"""Fifty processes on four cards, killed at random: no card is ever leased twice, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts real supervisors in a folder of the test's own, and leaves none of their processes behind."""
+"""Starts real supervisors in a folder of the test, and leaves none of their processes behind."""
 
 from __future__ import annotations
 

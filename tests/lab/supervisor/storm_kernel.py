@@ -1,4 +1,4 @@
-"""Stands for a kernel in the lease storm: takes a witness of each card that it sees, and tells where one was taken."""
+"""A stand-in for a kernel in the lease storm: it locks a file for each card that it sees, and reports a conflict."""
 
 import ctypes
 import fcntl

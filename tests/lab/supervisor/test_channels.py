@@ -1,4 +1,4 @@
-"""What passes between clients and a real kernel: all of it, unchanged, in order, and for nobody else."""
+"""Messages between clients and a real kernel: complete, unchanged, in order, and private."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def until_idle(client: Any, request: str) -> list[dict[str, Any]]:
                 return found
 
 
-def test_a_cell_runs_and_input_finds_whoever_asked(standing: Any) -> None:
+def test_a_cell_runs_and_input_requests_reach_the_client_that_executed(standing: Any) -> None:
     client = standing.ready()
 
     assert said(client, "print(input('name? '), 6 * 7)") == [{"name": "stdout", "text": "typed 42\n"}]
@@ -69,7 +69,7 @@ def test_large_outputs_and_buffers_arrive_unchanged(standing: Any) -> None:
     assert text == "x" * 3_000_000 + "\n"
 
 
-def test_two_clients_get_their_own_replies_and_a_late_one_hears_the_rest(standing: Any, tmp_path: Any) -> None:
+def test_two_clients_get_their_own_replies_and_a_late_one_the_rest(standing: Any, tmp_path: Any) -> None:
     first = standing.ready()
     flag = tmp_path / "go"
     request = first.execute(
@@ -88,7 +88,7 @@ def test_two_clients_get_their_own_replies_and_a_late_one_hears_the_rest(standin
     assert first.get_shell_msg(timeout=30)["parent_header"]["msg_id"] == request
 
 
-def test_nothing_is_lost_while_the_supervisor_stands_still(standing: Any) -> None:
+def test_nothing_is_lost_while_the_supervisor_is_stopped(standing: Any) -> None:
     client = standing.ready()
     supervisor = standing.pid("supervisor")
     # More than ZeroMQ's queue of 1,000 messages and the operating system's buffers hold.
@@ -103,7 +103,7 @@ def test_nothing_is_lost_while_the_supervisor_stands_still(standing: Any) -> Non
     assert [int(one["data"]["text/plain"]) for one in shown] == list(range(2000))
 
 
-def test_a_client_without_keys_is_not_heard(standing: Any) -> None:
+def test_a_client_without_keys_is_ignored(standing: Any) -> None:
     client = standing.ready()
     connection = standing.state()["connection"]
     session = Session(key=connection["key"].encode())
@@ -125,7 +125,7 @@ def test_a_client_without_keys_is_not_heard(standing: Any) -> None:
         context.destroy(linger=0)
 
 
-def test_what_is_said_to_no_kernel_waits_for_the_next(bench: Any) -> None:
+def test_messages_without_a_kernel_wait_for_the_next_one(bench: Any) -> None:
     runtime = bench.start()
     client = runtime.ready()
     runtime.ask("kill", restart=True)
@@ -137,7 +137,7 @@ def test_what_is_said_to_no_kernel_waits_for_the_next(bench: Any) -> None:
     assert client.get_shell_msg(timeout=30)["parent_header"]["msg_id"] == request
 
 
-def test_a_shutdown_that_is_not_signed_ends_nothing(bench: Any) -> None:
+def test_an_unsigned_shutdown_request_has_no_effect(bench: Any) -> None:
     runtime = bench.start()
     runtime.ready()
     forger = runtime.client(key="guessed")

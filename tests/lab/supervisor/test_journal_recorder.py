@@ -1,4 +1,4 @@
-"""The journal of a real runtime on a disk that is full, or grows; and whose it is."""
+"""The journal of a real runtime on a full disk, or growing; and its notebook."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def streams(records: list[Any]) -> str:
     return "".join(json_object(record.parts[3])["text"] for record in records if b'"stream"' in record.parts[0])
 
 
-def test_a_full_disk_ends_no_kernel_and_is_told(bench: Any, waiting: Callable[..., Any]) -> None:
+def test_a_full_disk_ends_no_kernel_and_is_reported(bench: Any, waiting: Callable[..., Any]) -> None:
     runtime = bench.start_in_lab()
     follower = runtime.follow()
     follower.run("print('kept')")
@@ -30,8 +30,8 @@ def test_a_full_disk_ends_no_kernel_and_is_told(bench: Any, waiting: Callable[..
 
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (512, hard))  # no file of its may grow any more
     assert streams(follower.run("print('lost')")) == "lost\n"
-    assert "not kept" in runtime.ask("status")["trouble"]
-    assert "not kept" in read_trouble(runtime.plan.journal)  # what the panel and `ownlab runtimes` look at
+    assert "cannot be saved" in runtime.ask("status")["trouble"]
+    assert "cannot be saved" in read_trouble(runtime.plan.journal)  # what the panel and `ownlab runtimes` look at
     assert streams(follower.run("print('lost too')")) == "lost too\n"
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (soft, hard))
     waiting(lambda: not runtime.ask("status")["trouble"], "what it says is kept again, without a word from anybody")
@@ -47,7 +47,7 @@ def test_a_full_disk_ends_no_kernel_and_is_told(bench: Any, waiting: Callable[..
     assert max(heard - kept) in {record.number for record in runtime.journal()}  # the event has its number
 
 
-def test_a_message_that_no_record_can_hold_is_passed_on_and_told_as_lost(bench: Any) -> None:
+def test_a_message_too_large_for_a_record_is_forwarded_and_recorded_as_lost(bench: Any) -> None:
     runtime = bench.start_in_lab()
     follower = runtime.follow()
     follower.run("from comm import create_comm\ncreate_comm(target_name='t', buffers=[b''] * 70_000)\nprint('there')")
@@ -89,7 +89,7 @@ def test_a_journal_knows_its_notebook(bench: Any) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_runtime_of_no_lab_has_neither_line_nor_journal(standing: Any) -> None:
+def test_a_runtime_without_a_lab_has_neither_socket_nor_journal(standing: Any) -> None:
     standing.ready()
     assert "line" not in os.listdir(standing.plan.sockets)
     assert standing.ask("status")["trouble"] == ""

@@ -1,4 +1,4 @@
-"""Real runtimes that are started, killed at every place, started again and ended: nothing is left, nothing is doubled."""
+"""Real runtimes that are started, killed at every point, restarted and ended: nothing is left or duplicated."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_runtime_ends_and_leaves_nothing(bench: Any) -> None:
         assert store.usage("2000-01-01")[0].seconds > 0
 
 
-def test_its_files_are_its_owners_and_hold_no_environment(bench: Any) -> None:
+def test_its_files_are_private_and_hold_no_environment(bench: Any) -> None:
     runtime = bench.start(env={"SECRET_OF_MINE": "5up3r-s3cr3t"})
     runtime.ready()
     runtime.ask("relaunch", env={"OTHER": "an0th3r-s3cr3t"}, cwd=None)
@@ -72,7 +72,7 @@ def test_its_files_are_its_owners_and_hold_no_environment(bench: Any) -> None:
         assert b"s3cr3t" not in path.read_bytes(), path
 
 
-def test_the_kernel_has_its_marks_and_none_of_ours(bench: Any, tmp_path: Path) -> None:
+def test_the_kernel_has_its_own_environment_and_none_of_ours(bench: Any, tmp_path: Path) -> None:
     runtime = bench.start(want=CardRequest("NVIDIA GeForce GTX 1080 Ti", 1, 6), devices=bench.cards)
     code = f"""
 import os, signal
@@ -108,7 +108,7 @@ def test_a_relaunch_keeps_ports_cards_and_clients(bench: Any) -> None:
     assert after["kernel"] != before["kernel"]
 
 
-def test_a_killed_kernel_is_dead_until_it_is_started_again(bench: Any, waiting: Callable[..., Any], gone: Any) -> None:
+def test_a_killed_kernel_is_dead_until_it_is_restarted(bench: Any, waiting: Callable[..., Any], gone: Any) -> None:
     runtime = bench.start()
     away = escape(runtime, bench.folder / "away", waiting)
 
@@ -155,7 +155,7 @@ def test_the_death_of_the_keeper_ends_everything(bench: Any, waiting: Callable[.
         assert store.runtimes() == []
 
 
-def test_the_death_of_both_ends_the_kernel_and_the_next_one_clears_up(
+def test_the_death_of_both_ends_the_kernel_and_the_next_runtime_cleans_up(
     bench: Any, waiting: Callable[..., Any], gone: Any
 ) -> None:
     runtime = bench.start(want=CardRequest("NVIDIA GeForce GTX 1080 Ti", 4), devices=bench.cards)
@@ -237,7 +237,7 @@ def test_a_runtime_that_is_not_detached_ends_with_its_starter(bench: Any) -> Non
     assert not runtime.home.exists()
 
 
-def test_an_environment_without_ipykernel_is_told_in_words(bench: Any) -> None:
+def test_an_environment_without_ipykernel_is_explained(bench: Any) -> None:
     python = Path(__file__).parents[3] / ".venv-torch" / "bin" / "python"
     if not python.exists():
         pytest.skip("no .venv-torch: `scripts/setup test` makes it")
@@ -260,7 +260,7 @@ def test_an_environment_without_ipykernel_is_told_in_words(bench: Any) -> None:
         ({"sockets": "/nowhere"}, "its sockets cannot be opened"),
     ],
 )
-def test_what_cannot_start_says_why(bench: Any, changes: dict[str, Any], reason: str) -> None:
+def test_a_failed_start_has_a_reason(bench: Any, changes: dict[str, Any], reason: str) -> None:
     runtime = bench.start(**changes)
 
     assert runtime.ended() != 0
@@ -268,7 +268,7 @@ def test_what_cannot_start_says_why(bench: Any, changes: dict[str, Any], reason:
     assert reason in runtime.state()["reason"]
 
 
-def test_a_taken_port_is_told(bench: Any) -> None:
+def test_a_port_in_use_is_reported(bench: Any) -> None:
     first = bench.start()
     port = first.wait("running")["connection"]["shell_port"]
     second = bench.start(connection={**first.plan.connection, "shell_port": port})
@@ -299,7 +299,7 @@ def test_a_store_that_fails_ends_no_kernel(bench: Any, waiting: Callable[..., An
         assert found.runtimes()[0].notebook == "other.ipynb"
 
 
-def test_a_store_that_somebody_keeps_locked_holds_up_no_message(bench: Any, waiting: Callable[..., Any]) -> None:
+def test_a_locked_store_delays_no_message(bench: Any, waiting: Callable[..., Any]) -> None:
     runtime = bench.start()
     client = runtime.ready()
     with closing(sqlite3.connect(bench.folder / "store" / "db" / "ownlab.db", isolation_level=None)) as other:
@@ -307,7 +307,7 @@ def test_a_store_that_somebody_keeps_locked_holds_up_no_message(bench: Any, wait
 
         def noticed() -> bool:
             run(client, "1", timeout=5)
-            return "kept it locked" in runtime.ask("status", timeout=5)["trouble"]
+            return "has locked it" in runtime.ask("status", timeout=5)["trouble"]
 
         waiting(noticed, "it is noticed, and cells go on")
         other.execute("ROLLBACK")
@@ -324,14 +324,14 @@ def test_a_store_that_somebody_keeps_locked_holds_up_no_message(bench: Any, wait
     ],
     ids=str,
 )
-def test_a_request_that_makes_no_sense_ends_no_kernel(standing: Any, asked: dict[str, Any]) -> None:
+def test_an_invalid_request_ends_no_kernel(standing: Any, asked: dict[str, Any]) -> None:
     standing.ready()
     with pytest.raises(LabError, match=f"The runtime refused: {asked['do']}: "):
         standing.ask(**asked)
     run(standing.ready(), "1")
 
 
-def test_a_notebook_whose_name_is_no_text(bench: Any) -> None:
+def test_a_notebook_with_a_name_that_is_not_utf8(bench: Any) -> None:
     runtime = bench.start(notebook="caf\udce9.ipynb")
     client = runtime.ready()
     runtime.ask("rename", notebook="th\udce9.ipynb")

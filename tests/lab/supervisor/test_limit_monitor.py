@@ -32,7 +32,7 @@ def test_an_idle_runtime_ends_and_a_busy_one_does_not(bench: Any) -> None:
     assert runtime.ended() == 0
 
 
-def test_work_of_a_child_is_no_idleness(bench: Any, waiting: Callable[..., Any]) -> None:
+def test_work_of_a_child_is_not_idle_time(bench: Any, waiting: Callable[..., Any]) -> None:
     runtime = bench.start(limits=Limits(idle=1.5))
     done = bench.folder / "done"
     work = f"import time\nend = time.time() + 4\nwhile time.time() < end: pass\nopen({str(done)!r}, 'w')"
@@ -42,7 +42,7 @@ def test_work_of_a_child_is_no_idleness(bench: Any, waiting: Callable[..., Any])
     assert done.exists()
 
 
-def test_work_on_the_card_is_no_idleness(bench: Any, waiting: Callable[..., Any]) -> None:
+def test_work_on_the_card_is_not_idle_time(bench: Any, waiting: Callable[..., Any]) -> None:
     asked, working = bench.folder / "asked", bench.folder / "working"
     working.touch()
     device = json.dumps(bench.cards[0]._asdict())
@@ -66,7 +66,7 @@ print(json.dumps([{{**json.loads({device!r}), 'utilisation': 90 if os.path.exist
     assert runtime.ended() == 0
 
 
-def test_a_session_warns_is_extended_and_ends(bench: Any, waiting: Callable[..., Any]) -> None:
+def test_a_session_has_a_warning_is_extended_and_ends(bench: Any, waiting: Callable[..., Any]) -> None:
     runtime = bench.start(limits=Limits(session=4.0, warn=3.0, extend=2.0))
     client = runtime.ready()
     client.execute("import time; time.sleep(600)")
@@ -86,14 +86,14 @@ def test_a_session_warns_is_extended_and_ends(bench: Any, waiting: Callable[...,
     assert runtime.ended() == 0
 
 
-def test_what_has_no_end_is_not_extended(bench: Any) -> None:
+def test_a_runtime_without_limits_cannot_be_extended(bench: Any) -> None:
     runtime = bench.start()
     runtime.ready()
     with pytest.raises(LabError, match="no time limit to extend"):
         runtime.ask("extend")
 
 
-def test_a_week_that_is_spent_ends_it(bench: Any) -> None:
+def test_an_exhausted_quota_ends_it(bench: Any) -> None:
     runtime = bench.start(want=CardRequest(KIND, 2), devices=bench.cards, limits=Limits(card_seconds_per_week=4.0))
     runtime.ready()
 

@@ -1,4 +1,4 @@
-"""What /proc tells of process trees, asked of a real one."""
+"""Process trees in /proc, with a real one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tree() -> Iterator[tuple[int, int]]:
         parent.kill()
 
 
-def test_descendants_and_their_work_are_found(tree: tuple[int, int], waiting: Callable[..., Any]) -> None:
+def test_descendants_and_their_cpu_time(tree: tuple[int, int], waiting: Callable[..., Any]) -> None:
     parent, child = tree
     assert {parent, child} <= set(descendants(os.getpid()))
     assert descendants(parent) == [child]
@@ -42,7 +42,7 @@ def test_descendants_and_their_work_are_found(tree: tuple[int, int], waiting: Ca
     assert cpu_seconds(parent, without=[child]) == 0
 
 
-def test_a_process_is_known_by_its_start() -> None:
+def test_a_process_is_identified_by_its_start_time() -> None:
     own = identify(os.getpid())
     stat = read_stat(os.getpid())
     assert stat is not None
@@ -61,7 +61,7 @@ print(end_descendants(reap, 30.0), spared.returncode)
 """
 
 
-def test_a_process_of_ours_is_spared_until_the_end() -> None:
+def test_our_own_processes_are_spared_until_the_end() -> None:
     ran = subprocess.run([sys.executable, "-c", SPARED], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "[] None -9\n[] -9\n"
 
@@ -82,7 +82,7 @@ finally: os.kill(child, 9)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount /proc anew")
-def test_where_other_peoples_processes_are_hidden_our_own_are_found() -> None:
+def test_our_own_processes_are_found_even_if_others_are_hidden() -> None:
     mounted = ["unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=1 proc /proc && exec "$0" -c "$1"']
     ran = subprocess.run([*mounted, sys.executable, HIDDEN], capture_output=True, text=True, timeout=30, check=False)
     if "unshare:" in ran.stderr or "mount:" in ran.stderr:

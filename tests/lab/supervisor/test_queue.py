@@ -1,4 +1,4 @@
-"""Runtimes that wait for a card: they start by themselves, in their order, and what was said to them is not lost."""
+"""Runtimes that wait for a card: they start by themselves, in order, and messages to them are not lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_second_waits_and_starts_when_the_first_ends(bench: Any) -> None:
     assert second.state()["place"] is None
 
 
-def test_who_may_not_wait_is_refused(bench: Any) -> None:
+def test_a_runtime_that_may_not_wait_is_refused(bench: Any) -> None:
     first = bench.start(want=CardRequest(KIND, 1), devices=bench.cards[:1], notebook="train.ipynb")
     first.wait("running")
     second = bench.start(want=CardRequest(KIND, 1), devices=bench.cards[:1])
@@ -42,7 +42,7 @@ def test_who_may_not_wait_is_refused(bench: Any) -> None:
         assert [row.id for row in store.runtimes()] == [first.plan.runtime]
 
 
-def test_what_no_waiting_can_help_is_refused(bench: Any) -> None:
+def test_an_impossible_request_is_refused(bench: Any) -> None:
     runtime = bench.start(want=CardRequest("NVIDIA H200", 1), devices=bench.cards, wait=True)
 
     assert runtime.ended() != 0
@@ -67,7 +67,7 @@ def test_a_waiting_runtime_can_be_ended_in_every_way(bench: Any) -> None:
     assert [runtime.ended() for runtime in (asked, shut, orphaned)] == [0, 0, 0]
 
 
-def test_cards_are_read_anew_while_it_waits(bench: Any, waiting: Callable[..., Any]) -> None:
+def test_cards_are_read_again_while_it_waits(bench: Any, waiting: Callable[..., Any]) -> None:
     """A stranger's process keeps a card from being given away until it has gone."""
     stranger = bench.cards[0]._replace(strangers=("python train.py (pid 4711) of ann, 9 GiB",))
     free = json.dumps([bench.cards[0]._asdict()])

@@ -1,4 +1,4 @@
-"""The control socket's two ends, over a real socket."""
+"""Client and server of the control socket, over a real socket."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def test_a_request_is_answered_whatever_its_size(served: Path) -> None:
     assert send_command(str(served), "say", text=text) == {"heard": {"do": "say", "text": text}}
 
 
-def test_a_refusal_is_an_error_in_words(served: Path) -> None:
+def test_a_refusal_is_an_error_with_a_reason(served: Path) -> None:
     with pytest.raises(LabError, match="The runtime refused: not now"):
         send_command(str(served), "refuse")
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{\n", b"[1]\n", b"\xff\n"])
-def test_what_is_no_request_is_told(served: Path, line: bytes) -> None:
+def test_invalid_requests_get_an_error(served: Path, line: bytes) -> None:
     assert b"a request must be one line with a JSON object" in raw(served, line)
 
 
-def test_who_asks_in_pieces_or_says_nothing_keeps_nobody_waiting(served: Path) -> None:
+def test_slow_or_silent_clients_block_nobody(served: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as slow:
         slow.connect(str(served / "control"))
         slow.sendall(b'{"do": ')
@@ -75,19 +75,19 @@ def test_who_asks_in_pieces_or_says_nothing_keeps_nobody_waiting(served: Path) -
         assert slow.recv(1000) == b'{"ok": true, "heard": {"do": "slow"}}\n'
 
 
-def test_silence_is_ended(served: Path) -> None:
+def test_a_silent_connection_times_out(served: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
         silent.settimeout(20)
         silent.connect(str(served / "control"))
         assert b"no request arrived" in silent.recv(1000)
 
 
-def test_nobody_there_is_an_error(tmp_path: Path) -> None:
+def test_no_supervisor_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="does not answer: No such file"):
         send_command(str(tmp_path), "status")
 
 
-def test_an_answer_that_never_comes_is_an_error(tmp_path: Path) -> None:
+def test_no_answer_is_an_error(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as deaf:
         deaf.bind(str(tmp_path / "control"))
         deaf.listen()
@@ -96,7 +96,7 @@ def test_an_answer_that_never_comes_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become someone else")
-def test_someone_else_is_turned_away(served: Path) -> None:
+def test_another_user_is_refused(served: Path) -> None:
     os.chmod(served, 0o755)
     os.chmod(served / "control", 0o777)
     answers, inward = os.pipe()

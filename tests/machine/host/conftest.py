@@ -1,4 +1,4 @@
-"""Small trees of files that stand for a machine's /proc, /sys and /etc."""
+"""Small file trees in place of a machine's /proc, /sys and /etc."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_containers(tree: Tree, files: dict[str, str | bytes], environ: dict[str
     assert value_of(read_container(tree({"proc/1/comm": "init", **files}), environ)) == kind
 
 
-def test_a_host_that_runs_docker_is_no_container(tree: Tree) -> None:
+def test_a_host_that_runs_docker_is_not_a_container(tree: Tree) -> None:
     mounts = (
         "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n9 1 0:64 / /var/lib/docker/overlay2/ab/merged rw - overlay overlay rw\n"
     )
@@ -102,7 +102,7 @@ def test_bare_metal(tree: Tree) -> None:
     assert value_of(read_virtualisation(root)) == "none"
 
 
-def test_arm_has_no_flag(tree: Tree) -> None:
+def test_arm_has_no_hypervisor_flag(tree: Tree) -> None:
     assert isinstance(read_virtualisation(tree({"proc/cpuinfo": "Features : fp asimd\n"})), Unknown)
 
 

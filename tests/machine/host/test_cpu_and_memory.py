@@ -1,4 +1,4 @@
-"""The processor, and how many cores are left under affinity, cpuset and quota."""
+"""The CPU and memory, and what affinity, cpuset and quota leave of them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_arm_cores_have_numbers(tree: Tree, implementer: str, part: str, model: 
     assert value_of(cpu.instruction_sets) == ("NEON", "SVE", "BF16", "I8MM")
 
 
-def test_a_quota_above_our_group_counts(tree: Tree, h200_files: dict[str, str | bytes]) -> None:
+def test_a_quota_of_a_parent_group_counts(tree: Tree, h200_files: dict[str, str | bytes]) -> None:
     root = tree(
         h200_files
         | {
@@ -103,7 +103,7 @@ def test_no_quota_or_one_beyond_the_cores_changes_nothing(
     assert read_cpu(root).usable_cores == Known(16.0, source="all cores: no affinity, cpuset or quota limits them")
 
 
-def test_affinity_and_cpuset_are_told_apart(tree: Tree, h200_files: dict[str, str | bytes]) -> None:
+def test_affinity_and_cpuset_are_distinguished(tree: Tree, h200_files: dict[str, str | bytes]) -> None:
     files = h200_files | {
         "proc/self/mountinfo": V1,
         "proc/self/cgroup": "3:cpuset:/job\n",
@@ -126,7 +126,7 @@ def test_without_cpuinfo_all_is_unknown(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("cores", ["0-999999999", "0-1,5-99999999999", "123456", "0-"])
-def test_a_list_of_cores_that_cannot_be_true_fills_no_memory(
+def test_an_impossible_list_of_cores_does_not_fill_the_memory(
     tree: Tree, h200_files: dict[str, str | bytes], cores: str
 ) -> None:
     root = tree(h200_files | {"proc/self/status": f"Cpus_allowed_list:\t{cores}\n"})
@@ -141,7 +141,7 @@ def test_kilobytes_are_1024_bytes(tree: Tree, h200_files: dict[str, str | bytes]
     assert memory.cgroup_limit == Unknown("no limit")
 
 
-def test_the_smallest_limit_on_the_way_up_counts(tree: Tree, h200_files: dict[str, str | bytes]) -> None:
+def test_the_smallest_limit_of_all_parent_groups_counts(tree: Tree, h200_files: dict[str, str | bytes]) -> None:
     root = tree(
         h200_files
         | {

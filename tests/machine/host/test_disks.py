@@ -89,7 +89,7 @@ def test_a_later_mount_covers_an_earlier_one(tree: Tree) -> None:
     assert disks_of(tree({"proc/self/mountinfo": mounts, "x/": ""}))["/x"].device == "/dev/sda3"
 
 
-def test_wsl_drives_are_remote_and_its_drivers_no_disk(tree: Tree) -> None:
+def test_wsl_drives_are_remote_and_its_drivers_are_not_a_disk(tree: Tree) -> None:
     mounts = """\
 1 0 8:32 / / rw - ext4 /dev/sdc rw
 2 1 0:50 / /usr/lib/wsl/drivers ro - 9p drivers ro,aname=drivers
@@ -106,7 +106,7 @@ def test_only_proc_mounts(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("model", ["QEMU HARDDISK   ", "Virtual disk    "])
-def test_a_virtual_disk_does_not_tell_what_it_is_made_of(tree: Tree, model: str) -> None:
+def test_a_virtual_disk_hides_the_physical_disk(tree: Tree, model: str) -> None:
     mounts = "1 0 8:0 / / rw - ext4 /dev/sda rw\n"
     files = {
         "proc/self/mountinfo": mounts,
@@ -127,7 +127,7 @@ def test_btrfs_is_found_by_its_name(tree: Tree) -> None:
     assert value_of(disks_of(tree(files))["/"].rotational) is False
 
 
-def test_a_mount_that_does_not_answer_keeps_nobody_waiting(tree: Tree) -> None:
+def test_a_mount_that_does_not_answer_blocks_nothing(tree: Tree) -> None:
     root = tree({"proc/self/mountinfo": WORKSTATION, **WORKSTATION_SYS})
     server_returns = threading.Event()
 
@@ -197,6 +197,6 @@ def test_raid_without_the_driver(tree: Tree) -> None:
         ("C:\\", "C:\\"),
     ],
 )
-def test_what_logs_in_to_a_mount_is_left_out(tree: Tree, source: str, shown: str) -> None:
+def test_credentials_of_a_mount_are_removed(tree: Tree, source: str, shown: str) -> None:
     mounts = f"1 0 0:9 / / rw - ext4 /dev/sda rw\n2 1 0:10 / /mnt/x rw - fuse {source} rw\n"
     assert disks_of(tree({"proc/self/mountinfo": mounts, "mnt/x/": ""}))["/mnt/x"].device == shown

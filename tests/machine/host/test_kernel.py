@@ -62,7 +62,7 @@ def test_rdma_without_a_path_to_the_cards(tree: Tree) -> None:
     assert value_of(read_network(tree(files)).gpudirect_rdma) is False
 
 
-def test_the_lines_that_matter() -> None:
+def test_relevant_lines_are_selected() -> None:
     lines = [
         "[    0.000000] Hypervisor detected: KVM",
         "[    0.610596] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build",
@@ -85,13 +85,13 @@ def test_boot_parameters_are_left_out() -> None:
     assert relevant_lines(lines) == (lines[3],)
 
 
-def test_a_flood_is_cut() -> None:
+def test_a_flood_of_log_lines_is_limited() -> None:
     lines = relevant_lines([f"NVRM: {number} {'x' * 1000}" for number in range(1000)])
     assert (len(lines), {len(line) for line in lines}) == (200, {500})
     assert lines[-1].startswith("NVRM: 999 ")
 
 
-def test_the_running_kernels_log_is_read_or_refused_in_words() -> None:
+def test_the_log_of_the_running_kernel_is_read_or_has_a_reason() -> None:
     log = read_kernel_log()
     if isinstance(log, Known):
         assert log.source.split()[0] in ("dmesg", "journalctl")

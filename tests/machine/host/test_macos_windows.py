@@ -1,4 +1,4 @@
-"""Hosts that are not Linux: psutil and Python answer on any system, so this one stands in for them."""
+"""Hosts other than Linux: psutil and Python work on any system, so this one stands in for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.host.macos_windows import read_macos_or_windows
 
 
-def test_what_every_system_tells() -> None:
+def test_facts_of_every_system() -> None:
     host = read_macos_or_windows("darwin", {"PATH": "/nowhere"})
     assert value_of(host.family) == "darwin"
     assert (value_of(host.system) or "").startswith("macOS")

@@ -76,7 +76,7 @@ def test_secure_boot(tree: Tree, files: dict[str, str | bytes], expected: bool) 
         ({"sys/firmware/efi/": ""}, f"/{EFIVAR} does not exist"),
     ],
 )
-def test_secure_boot_that_cannot_be_told(tree: Tree, files: dict[str, str | bytes], reason: str) -> None:
+def test_secure_boot_that_cannot_be_read(tree: Tree, files: dict[str, str | bytes], reason: str) -> None:
     assert read_secure_boot(tree(files)) == Unknown(reason)
 
 
@@ -90,7 +90,7 @@ def test_the_effective_user_counts(tree: Tree) -> None:
     assert value_of(read_user_is_root(tree({"proc/self/status": "Uid:\t0\t1000\t0\t0\n"}))) is False
 
 
-def test_the_running_libc_is_asked_before_any_file(tree: Tree) -> None:
+def test_the_running_libc_wins_over_files(tree: Tree) -> None:
     if platform.libc_ver()[0] != "glibc":
         pytest.skip("this Python does not run on glibc")
     root = tree({"lib/ld-musl-x86_64.so.1": ""})

@@ -1,4 +1,4 @@
-"""The whole host: the H200 machine from its files, this very machine, and one whose files are missing or garbage."""
+"""The whole host: the H200 machine from its files, this machine, and one with missing or garbage files."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_garbage_gives_reasons_and_no_crash(tree: Tree, h200_files: dict[str, st
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_may_not_be_read_is_named(tree: Tree) -> None:
+def test_a_file_without_permission_is_named(tree: Tree) -> None:
     root = tree({"proc/meminfo": "MemTotal: 1 kB\n"})
     (root / "proc/meminfo").chmod(0)
     assert read_host(root, environ={}).memory.total == Unknown("/proc/meminfo cannot be read: Permission denied")

@@ -1,4 +1,4 @@
-"""The driver's facts from recorded file trees: whole, partial, damaged."""
+"""The driver's facts from recorded file trees: complete, partial, damaged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_loaded_driver(driver_root: Path) -> None:
     )
 
 
-def test_proprietary_module_whose_version_stands_in_proc_alone(tmp_path: Path) -> None:
+def test_proprietary_module_with_its_version_only_in_proc(tmp_path: Path) -> None:
     banner = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n"
     write(tmp_path, "proc/driver/nvidia/version", banner)
     write(tmp_path, "proc/driver/nvidia/params", "RmProfilingAdminOnly: 0\n")
@@ -72,7 +72,7 @@ def test_device_file_without_access(driver_root: Path) -> None:
     assert files.value[0] == DeviceFile("/dev/nvidia0", readable=False, writable=False)
 
 
-def test_the_loader_looks_into_ld_library_path_first(driver_root: Path) -> None:
+def test_the_loader_searches_ld_library_path_first(driver_root: Path) -> None:
     write(driver_root, "opt/other/libnvidia-ml.so.570.26", "")
     (driver_root / "opt/other/libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.570.26")
     nvidia = read_driver(driver_root, {"LD_LIBRARY_PATH": "relative::/opt/other"})
@@ -133,7 +133,7 @@ def test_an_image_for_gpus_on_a_machine_without_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sign", ["dev/dxg", "dev/nvidia0", "dev/nvmap", "proc/driver/nvidia/version"])
-def test_a_card_may_be_there_that_the_bus_does_not_show(tmp_path: Path, sign: str) -> None:
+def test_a_card_may_exist_outside_the_pci_bus(tmp_path: Path, sign: str) -> None:
     write(tmp_path, "dev/null", "")
     write(tmp_path, "sys/bus/pci/devices/0000:00:03.0/vendor", "0x1af4\n")
     write(tmp_path, sign, "")

@@ -1,4 +1,4 @@
-"""Our stand-in of pynvml has only names and parameters that the real one has: else it would prove nothing."""
+"""The fake pynvml has only names and parameters of the real one; otherwise it would prove nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_fake_has_only_what_the_real_module_has(fake_nvml: Callable[[dict[st
     assert ours == {name: real.get(name, "missing") for name in ours}
 
 
-def test_the_probe_asks_for_nothing_that_the_real_module_lacks() -> None:
+def test_the_probe_uses_only_functions_of_the_real_module() -> None:
     assert ownlab_guest.__file__ is not None
     source = (Path(ownlab_guest.__file__).parent / "probe" / "nvml.py").read_text()
     used = set(re.findall(r"\b(?:pynvml|nvml)\.((?:nvml|NVML|c_nvml)\w+)", source))

@@ -1,4 +1,4 @@
-"""nvidia-smi's XML of many drivers, whole, cut and damaged."""
+"""nvidia-smi's XML of many drivers, complete, truncated and damaged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_h200(h200_xml: str) -> None:
     assert card.processes == Known((), source=SOURCE)
 
 
-def test_the_source_is_told_by_the_caller(h200_xml: str) -> None:
+def test_the_caller_chooses_the_source(h200_xml: str) -> None:
     nvidia, (card,) = parse(h200_xml, source="pasted text")
     assert nvidia.driver == Known("580.159.04", source="pasted text")
     assert card.clocks.sm == Known(1980, source="pasted text", unit="MHz")
@@ -86,7 +86,7 @@ def test_processes_and_pages_of_a_t4(pastes: Path) -> None:
     assert processes[1].memory == Known(2100 * MIB, source=SOURCE, unit="B")
 
 
-def test_newest_and_older_names_of_the_same_things(pastes: Path) -> None:
+def test_newer_and_older_names_of_the_same_functions(pastes: Path) -> None:
     _, (new,) = parse((pastes / "layout-v13-rtx3080.xml").read_text())
     assert (value_of(new.power_draw), value_of(new.power_limit)) == (211.1, 320.0)
     assert value_of(new.throttle_reasons) == ()
@@ -101,7 +101,7 @@ def test_newest_and_older_names_of_the_same_things(pastes: Path) -> None:
     assert value_of(old.memory_total) == 8117 * MIB
 
 
-def test_what_was_left_out_is_unknown() -> None:
+def test_omitted_elements_are_unknown() -> None:
     text = "<nvidia_smi_log><gpu><fb_memory_usage><total>4096 MiB</total></fb_memory_usage></gpu></nvidia_smi_log>"
     nvidia, (card,) = parse(text)
     assert nvidia.driver == Unknown("this output of nvidia-smi has no driver_version")
@@ -109,7 +109,7 @@ def test_what_was_left_out_is_unknown() -> None:
     assert card.processes == Unknown("this output of nvidia-smi has no processes")
 
 
-def test_driver_610_names_its_versions_anew() -> None:
+def test_driver_610_has_new_names_for_its_versions() -> None:
     old, new = "610.62 [Deprecated; will be removed in CUDA 14.0. Use KMD Version instead]", "610.62"
     nvidia, _ = parse(f"<nvidia_smi_log><driver_version>{old}</driver_version></nvidia_smi_log>")
     assert value_of(nvidia.driver) == "610.62"
@@ -130,7 +130,7 @@ def test_ecc_errors_as_drivers_before_450_list_them() -> None:
     assert card.ecc.uncorrected == Unknown('nvidia-smi reports "N/A"')
 
 
-def test_ecc_errors_by_memory_and_by_how_they_were_found() -> None:
+def test_ecc_errors_by_memory_and_by_detection() -> None:
     card = one_card(
         "<ecc_errors><volatile><sram_correctable>1</sram_correctable><dram_correctable>2</dram_correctable>"
         "<sram_uncorrectable_parity>3</sram_uncorrectable_parity><sram_uncorrectable_secded>4</sram_uncorrectable_secded>"
@@ -140,12 +140,12 @@ def test_ecc_errors_by_memory_and_by_how_they_were_found() -> None:
 
 
 @pytest.mark.parametrize("said", ["N/A", "[N/A]", "Not Supported", "[Not Supported]", "ERR!", "[Unknown Error]"])
-def test_words_in_place_of_a_figure_are_the_reason(said: str) -> None:
+def test_text_in_place_of_a_value_becomes_the_reason(said: str) -> None:
     card = one_card(f"<utilization><gpu_util>{said}</gpu_util></utilization><serial>{said}</serial>")
     assert card.utilisation == Unknown(f'nvidia-smi reports "{said}"')
 
 
-def test_a_figure_that_is_none() -> None:
+def test_a_value_that_is_not_a_number() -> None:
     card = one_card(
         "<utilization><gpu_util>lots</gpu_util></utilization><fb_memory_usage><total>x</total></fb_memory_usage>"
     )
@@ -199,7 +199,7 @@ def test_processes_under_windows_and_without_number() -> None:
     assert one_card("<processes>N/A</processes>").processes == Unknown('nvidia-smi reports "N/A"')
 
 
-def test_cut_text_keeps_whole_cards_and_the_whole_parts_of_the_broken_one(pastes: Path) -> None:
+def test_truncated_xml_keeps_complete_cards_and_complete_parts(pastes: Path) -> None:
     whole = (pastes / "layout-v11-t4.xml").read_text()
     gpu = whole[whole.index("<gpu ") : whole.index("</gpu>") + len("</gpu>")]
     two = whole.replace(gpu, gpu + gpu)
@@ -215,7 +215,7 @@ def test_cut_text_keeps_whole_cards_and_the_whole_parts_of_the_broken_one(pastes
     assert second.processes == Unknown("this output of nvidia-smi has no processes")
 
 
-def test_every_cut_gives_a_part_of_the_whole(h200_xml: str) -> None:
+def test_truncated_xml_gives_a_part_of_the_whole(h200_xml: str) -> None:
     text = h200_xml[: h200_xml.index("<supported_clocks>")]
     _, (whole,) = parse(h200_xml)
     for length in range(text.index("<gpu id") + 40, len(text), 97):
@@ -226,7 +226,7 @@ def test_every_cut_gives_a_part_of_the_whole(h200_xml: str) -> None:
             assert value_of(getattr(card, field)) in (None, value_of(getattr(whole, field)))
 
 
-def test_what_stands_around_the_xml_does_not_matter(h200_xml: str) -> None:
+def test_text_around_the_xml_is_ignored(h200_xml: str) -> None:
     nvidia, cards = parse(f"$ nvidia-smi -q -x\n{h200_xml}\n$ echo <done>\n")
     assert isinstance(nvidia.smi, Known)
     assert len(cards) == 1
@@ -241,12 +241,12 @@ def test_no_cards() -> None:
 @pytest.mark.parametrize(
     "text", ["", "Failed to initialize NVML: Unknown Error", "<html></html>", "<nvidia_smi_log", "\0" * 9]
 )
-def test_what_is_not_its_xml(text: str) -> None:
+def test_other_xml_is_not_recognized(text: str) -> None:
     with pytest.raises(NotRecognised):
         parse(text)
 
 
-def test_entities_are_refused_and_the_plain_doctype_is_not() -> None:
+def test_entities_are_rejected_but_a_plain_doctype_is_not() -> None:
     log = "<nvidia_smi_log><gpu><product_name>&b;</product_name></gpu></nvidia_smi_log>"
     bomb = f'<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [<!ENTITY a "x"><!ENTITY b "&a;&a;">]>{log}'
     with pytest.raises(InputError, match="declares entities"):

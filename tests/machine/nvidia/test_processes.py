@@ -1,4 +1,4 @@
-"""Names of processes: enough to recognise them, nothing that could be secret."""
+"""Names of processes: enough to recognize them, nothing that could be secret."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def only_process(card: Card) -> CardProcess:
     return process
 
 
-def test_a_process_here_of_the_same_number_that_does_not_use_the_card_is_another_one(tmp_path: Path) -> None:
+def test_a_local_process_with_the_same_pid_is_not_the_one_on_the_card(tmp_path: Path) -> None:
     (tmp_path / "proc/12/fd").mkdir(parents=True)
     (tmp_path / "proc/12/fd/0").symlink_to("/dev/null")
     (tmp_path / "proc/12/cmdline").write_bytes(b"bash\0")
@@ -67,14 +67,14 @@ def test_a_process_here_of_the_same_number_that_does_not_use_the_card_is_another
     assert process.user == process.command
 
 
-def test_open_files_of_another_user_cannot_be_listed_and_the_number_counts(tmp_path: Path) -> None:
+def test_the_pid_counts_if_open_files_cannot_be_listed(tmp_path: Path) -> None:
     (tmp_path / "proc/12").mkdir(parents=True)
     (tmp_path / "proc/12/cmdline").write_bytes(b"bash\0run.sh\0--model\0")
     process = only_process(name_processes(card_with(CardProcess(pid=12, kind="compute")), tmp_path))
     assert process.command == Known("bash run.sh", source="/proc/12/cmdline")
 
 
-def test_the_name_that_nvidia_smi_gave_stays_where_proc_has_none(tmp_path: Path) -> None:
+def test_the_name_from_nvidia_smi_is_kept_if_proc_has_none(tmp_path: Path) -> None:
     given = CardProcess(pid=12, kind="compute", command=Known("python", source="nvidia-smi -q -x"))
     assert only_process(name_processes(card_with(given), tmp_path)).command == given.command
     (tmp_path / "proc/12").mkdir(parents=True)
@@ -82,6 +82,6 @@ def test_the_name_that_nvidia_smi_gave_stays_where_proc_has_none(tmp_path: Path)
     assert only_process(name_processes(card_with(given), tmp_path)).command == given.command
 
 
-def test_a_card_whose_processes_are_not_known_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_card_with_unknown_processes_is_unchanged(tmp_path: Path) -> None:
     card = Card(vendor="nvidia", index=0)
     assert name_processes(card, tmp_path).processes == NOT_READ

@@ -1,4 +1,4 @@
-"""read_nvidia() with drivers that work, fail, hang and crash; the child processes are real, the driver is a stand-in."""
+"""read_nvidia() with drivers that work, fail, hang and crash; the child processes are real, the driver is a fake."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def read_cards(root: Path, env: dict[str, str]) -> tuple[Card, ...]:
     return cards
 
 
-def test_no_sign_of_nvidia_starts_nothing_and_knows_that_there_are_no_cards(
-    tmp_path: Path, fake_nvml: FakeNvml
-) -> None:
+def test_without_a_sign_of_nvidia_nothing_runs_and_there_are_no_cards(tmp_path: Path, fake_nvml: FakeNvml) -> None:
     env = fake_nvml({"init": "hang"})
     nvidia, cards = read_nvidia(tmp_path / "empty", env=env, deadline=60)
     assert cards == ()
@@ -70,7 +68,7 @@ def test_one_card_of_three_is_lost(driver_root: Path, fake_nvml: FakeNvml) -> No
     assert isinstance(cards[1].name, Unknown)
 
 
-def test_a_card_that_is_lost_after_its_handle_was_given(driver_root: Path, fake_nvml: FakeNvml) -> None:
+def test_a_card_that_is_lost_after_its_handle_was_opened(driver_root: Path, fake_nvml: FakeNvml) -> None:
     (card,) = read_cards(driver_root, fake_nvml({"cards": [{"errors": {"nvmlDeviceGetTemperatureV": 16}}]}))
     assert value_of(card.temperature) == 38  # the older function still answers
     broken = {"nvmlDeviceGetTemperatureV": 16, "nvmlDeviceGetTemperature": 16}
@@ -79,7 +77,7 @@ def test_a_card_that_is_lost_after_its_handle_was_given(driver_root: Path, fake_
     assert card.temperature == Unknown("NVML: GPU requires restart")
 
 
-def test_a_fact_that_fails_takes_nothing_else_with_it(driver_root: Path, fake_nvml: FakeNvml) -> None:
+def test_a_failed_fact_does_not_affect_the_others(driver_root: Path, fake_nvml: FakeNvml) -> None:
     errors = {"nvmlDeviceGetUtilizationRates": 3, "nvmlDeviceGetPowerUsage": 4, "nvmlDeviceGetEccMode": 3}
     (card,) = read_cards(driver_root, fake_nvml({"cards": [{"errors": errors}]}))
     assert card.utilisation == Unknown("NVML: Not Supported")
@@ -90,7 +88,7 @@ def test_a_fact_that_fails_takes_nothing_else_with_it(driver_root: Path, fake_nv
     assert card.health == Known("OK", source="NVML")
 
 
-def test_an_unknown_error_of_the_memory_is_a_matter_of_health(driver_root: Path, fake_nvml: FakeNvml) -> None:
+def test_an_unknown_error_of_the_memory_query_affects_health(driver_root: Path, fake_nvml: FakeNvml) -> None:
     (card,) = read_cards(driver_root, fake_nvml({"cards": [{"errors": {"nvmlDeviceGetMemoryInfo": 999}}]}))
     assert card.health == Known("Unknown Error", source="NVML")
 
@@ -134,7 +132,7 @@ def test_old_driver_without_the_newer_functions(driver_root: Path, fake_nvml: Fa
     assert value_of(card.health) == "OK"
 
 
-def test_throttling_ecc_and_pcie_come_through(driver_root: Path, fake_nvml: FakeNvml) -> None:
+def test_throttling_ecc_and_pcie_are_read(driver_root: Path, fake_nvml: FakeNvml) -> None:
     plan = {
         "nvmlDeviceGetCurrentClocksEventReasons": 0x8 | 0x80 | 0x200,
         "nvmlDeviceGetTotalEccErrors": [12, 3],
@@ -155,7 +153,7 @@ def test_throttling_ecc_and_pcie_come_through(driver_root: Path, fake_nvml: Fake
     assert "77" in card.architecture.reason
 
 
-def test_mig_instances_and_a_container_that_may_ask_only_them(driver_root: Path, fake_nvml: FakeNvml) -> None:
+def test_mig_instances_in_a_container_without_access_to_the_card(driver_root: Path, fake_nvml: FakeNvml) -> None:
     slices = [
         {
             "nvmlDeviceGetUUID": "MIG-aaaa",
@@ -212,7 +210,7 @@ def test_processes_have_program_and_user_but_no_options(driver_root: Path, fake_
     assert found[1].command == Unknown("process 99 is outside this PID namespace, or has ended")
 
 
-def test_driver_535_54_is_not_asked_through_the_call_that_gave_nonsense(driver_root: Path, fake_nvml: FakeNvml) -> None:
+def test_driver_535_54_uses_the_older_call_for_processes(driver_root: Path, fake_nvml: FakeNvml) -> None:
     nonsense = {"pid": 4294967295, "usedGpuMemory": 17}
     plan = {
         "driver": "535.54.03",
@@ -229,7 +227,7 @@ def test_driver_535_54_is_not_asked_through_the_call_that_gave_nonsense(driver_r
     assert process.pid == 12
 
 
-def test_mismatch_of_driver_and_library_is_told_in_both_tools_words(
+def test_a_mismatch_of_driver_and_library_has_the_messages_of_both_tools(
     driver_root: Path, fake_nvml: FakeNvml, fake_smi: FakeSmi
 ) -> None:
     fake_smi(
@@ -260,7 +258,7 @@ def test_bindings_that_cannot_be_imported(driver_root: Path, tmp_path: Path, fak
     assert nvidia.nvml == Unknown("nvidia-ml-py cannot be imported: ImportError: no good")
 
 
-def test_a_driver_that_hangs_is_left_and_nvidia_smi_asked(
+def test_nvidia_smi_runs_when_nvml_hangs(
     driver_root: Path, tmp_path: Path, fake_nvml: FakeNvml, fake_smi: FakeSmi, h200_xml: str
 ) -> None:
     (tmp_path / "q.xml").write_text(h200_xml)
@@ -290,7 +288,7 @@ def test_a_driver_that_crashes_its_caller(driver_root: Path, fake_nvml: FakeNvml
     assert "died of SIGSEGV" in nvidia.nvml.reason
 
 
-def test_nvidia_smi_that_fails_without_a_word(driver_root: Path, fake_nvml: FakeNvml, fake_smi: FakeSmi) -> None:
+def test_nvidia_smi_that_fails_without_output(driver_root: Path, fake_nvml: FakeNvml, fake_smi: FakeSmi) -> None:
     fake_smi("exit 3")
     nvidia, cards = read_nvidia(driver_root, env=fake_nvml({"init": 999}))
     assert cards is None
@@ -298,7 +296,7 @@ def test_nvidia_smi_that_fails_without_a_word(driver_root: Path, fake_nvml: Fake
     assert nvidia.smi == Unknown("nvidia-smi ended with exit code 3")
 
 
-def test_libraries_without_a_card_on_the_bus_are_no_sign_of_one(tmp_path: Path, fake_nvml: FakeNvml) -> None:
+def test_libraries_alone_do_not_prove_a_card(tmp_path: Path, fake_nvml: FakeNvml) -> None:
     """An image for GPUs on a machine without one."""
     root = tmp_path / "root"
     for name in ("usr/lib64/libnvidia-ml.so.580.159.04", "sys/bus/pci/devices/0000:00:03.0/vendor", "dev/null"):
@@ -309,5 +307,5 @@ def test_libraries_without_a_card_on_the_bus_are_no_sign_of_one(tmp_path: Path, 
     assert nvidia.nvml == Unknown("Failed to initialize NVML: Driver Not Loaded")
 
 
-def test_cards_have_the_time_to_be_started_one_after_another() -> None:
+def test_there_is_time_to_initialize_all_cards_in_sequence() -> None:
     assert inspect.signature(read_nvidia).parameters["deadline"].default == 30.0

@@ -1,4 +1,4 @@
-"""What the vendors' tests share: small trees of files to stand for a machine's, and recorded outputs."""
+"""Fixtures: small file trees in place of a machine's, and recorded outputs."""
 
 from __future__ import annotations
 

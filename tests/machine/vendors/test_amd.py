@@ -95,7 +95,7 @@ def test_names_the_processes_that_hold_memory(plant: Plant) -> None:
     assert processes == (CardProcess(4711, "compute", memory=Known(1073741824, path, "B"), command=command),)
 
 
-def test_says_of_an_old_card_that_rocm_cannot_use_it(plant: Plant) -> None:
+def test_an_old_card_that_rocm_cannot_use(plant: Plant) -> None:
     card = read_amd(plant(MACHINE))[1][0]
     assert value_of(card.health) == "driven by radeon, not by amdgpu: ROCm cannot use it"
     assert card.architecture == Unknown("KFD does not list this card, so ROCm cannot compute on it")
@@ -104,7 +104,7 @@ def test_says_of_an_old_card_that_rocm_cannot_use_it(plant: Plant) -> None:
     assert isinstance(card.processes, Unknown)
 
 
-def test_garbage_is_unknown_and_says_what_was_there(plant: Plant) -> None:
+def test_garbage_is_unknown_and_quoted_in_the_reason(plant: Plant) -> None:
     spoilt = {
         **MACHINE,
         f"{_MI300X}/mem_info_vram_total": "many\n",
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_read_is_unknown(plant: Plant) -> None:
     assert card.utilisation == Unknown("/sys/class/drm/card1/device/gpu_busy_percent cannot be read: Is a directory")
 
 
-def test_an_in_tree_module_has_no_version(plant: Plant) -> None:
+def test_an_amdgpu_module_of_the_kernel_has_no_version(plant: Plant) -> None:
     amd, _ = read_amd(
         plant({"/sys/module/amdgpu/parameters/vm_size": "-1\n", "/opt/rocm-6.0.2/.info/version": "6.0.2\n"})
     )
@@ -147,7 +147,7 @@ def test_a_machine_without_amd(tmp_path: Path) -> None:
     assert amd.rocm == Unknown("ROCm is not installed in /opt")
 
 
-def test_pci_ids_name_what_libdrm_does_not(plant: Plant) -> None:
+def test_pci_ids_names_cards_that_libdrm_does_not_know(plant: Plant) -> None:
     ids = "# comment\n1001  Kolter\n\t6779  wrong\n1002  AMD/ATI\n\t6778  other\n\t6779  Caicos [Radeon HD 6450]\n\t\t1028 2120  sub\n"
     card = read_amd(plant({**MACHINE, "/usr/share/misc/pci.ids": ids}))[1][0]
     assert card.name == Known("Caicos [Radeon HD 6450]", source="/usr/share/misc/pci.ids")
@@ -164,7 +164,7 @@ def test_pci_ids_name_what_libdrm_does_not(plant: Plant) -> None:
         (120001, "gfx1201"),
     ],
 )
-def test_decodes_the_architecture(version: int, name: str) -> None:
+def test_gfx_versions_are_decoded(version: int, name: str) -> None:
     assert decode_gfx(version) == name
 
 
@@ -185,7 +185,7 @@ def card_of_node(plant: Plant, properties: str) -> Card:
         (0, 110000, False),
     ],
 )
-def test_graphics_inside_a_processor(plant: Plant, cores: int, version: int, integrated: bool) -> None:
+def test_integrated_graphics(plant: Plant, cores: int, version: int, integrated: bool) -> None:
     properties = f"cpu_cores_count {cores}\nsimd_count 8\ngfx_target_version {version}\n"
     assert card_of_node(plant, properties).integrated is integrated
 

@@ -1,4 +1,4 @@
-"""What AMD's tools print: samples in their layouts, and outputs of public reports (tests/pastes)."""
+"""The output of AMD's tools: samples in their layouts, and outputs from public reports (tests/pastes)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_amd_smi_static_json(pastes: Path) -> None:
     assert card.bus_id == Unknown("amd-smi does not report it")
 
 
-def test_amd_smi_json_that_is_cut_gives_the_part_that_is_there(pastes: Path) -> None:
+def test_truncated_amd_smi_json_gives_the_complete_part(pastes: Path) -> None:
     text = (pastes / "amd/amd-smi-static-mi210.json").read_text()
     (card,) = parse_amd_smi("$ amd-smi static --json\n" + text[: text.index('"driver"')])
     assert value_of(card.architecture) == "gfx90a"
@@ -77,7 +77,7 @@ def test_amd_smi_static_text(pastes: Path) -> None:
     assert (value_of(card.pcie.generation_max), value_of(card.pcie.width_max)) == (5, 16)
 
 
-def test_no_watts_are_not_a_limit(pastes: Path) -> None:
+def test_zero_watts_are_not_a_power_limit(pastes: Path) -> None:
     (card,) = parse_amd_smi((pastes / "amd/amd-smi-static-radeon-780m.txt").read_text())
     assert value_of(card.name) == "Phoenix3"
     assert card.power_limit == Unknown("amd-smi reports '0 W'")
@@ -168,7 +168,7 @@ def test_rocm_smi_json_of_several_releases(pastes: Path) -> None:
     assert value_of(new.memory_used) == 786432000
 
 
-def test_rocm_smi_json_that_is_cut(pastes: Path) -> None:
+def test_truncated_rocm_smi_json(pastes: Path) -> None:
     text = (pastes / "amd/layout-rocm-smi-602.json").read_text()
     cards = parse_rocm_smi(text[: text.index("0000:C1:00.0")])
     assert len(cards) == 2
@@ -204,7 +204,7 @@ def test_rocminfo(pastes: Path) -> None:
         "[" * 100_000,
     ],
 )
-def test_what_is_no_report_gives_no_card(text: str) -> None:
+def test_text_without_a_report_gives_no_card(text: str) -> None:
     assert parse_amd_smi(text) == ()
     assert parse_rocm_smi(text) == ()
     assert parse_rocminfo(text) == ()

@@ -1,4 +1,4 @@
-"""Apple silicon: what sysctl prints on Macs."""
+"""Apple silicon: the output of sysctl on Macs."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def test_a_translated_python_cannot_use_the_gpu() -> None:
     assert "Rosetta" in (value_of(card.health) or "")
 
 
-def test_a_translated_python_that_is_told_the_true_name() -> None:
+def test_a_translated_python_that_sees_the_real_chip_name() -> None:
     (card,) = parse_sysctl(M2, machine="x86_64")
     assert value_of(card.name) == "Apple M2 Pro"
     assert "Rosetta" in (value_of(card.health) or "")
 
 
-def test_a_mac_with_an_intel_chip_has_none() -> None:
+def test_a_mac_with_an_intel_chip_has_no_apple_gpu() -> None:
     assert parse_sysctl(INTEL, machine="x86_64") == ()
 
 
-def test_a_silent_sysctl() -> None:
+def test_sysctl_without_output() -> None:
     (card,) = parse_sysctl("", machine="arm64")
     assert card.name == Unknown("sysctl does not name the chip")
     assert card.memory_total == Unknown("sysctl does not report hw.memsize")
@@ -51,13 +51,13 @@ def test_other_systems_have_none() -> None:
 
 
 @pytest.mark.parametrize(("ours", "asked"), [(M2, "x86_64"), (TRANSLATED, "arm64")])
-def test_the_python_that_is_asked_about_counts_and_not_our_own(ours: str, asked: str) -> None:
+def test_the_selected_interpreter_counts_not_the_one_of_ownlab(ours: str, asked: str) -> None:
     (card,) = parse_sysctl(ours, machine="arm64" if asked == "x86_64" else "x86_64")
     judged = value_of(with_python_health(card, Known(asked, source="platform.machine()")).health) or ""
     assert ("Rosetta" in judged) == (asked == "x86_64")
     assert with_python_health(card, Unknown("not read")) == card
 
 
-def test_other_cards_are_not_judged() -> None:
+def test_the_health_of_other_cards_is_unchanged() -> None:
     card = Card("amd", 0)
     assert with_python_health(card, Known("x86_64", source="platform.machine()")) == card

@@ -106,7 +106,7 @@ def test_two_chips_of_a_310p() -> None:
     assert [process.pid for process in value_of(second.processes) or ()] == [5678]
 
 
-def test_of_a_910a_the_memory_is_its_hbm() -> None:
+def test_the_memory_of_a_910a_is_its_hbm() -> None:
     _, (card,) = parse_npu_smi(OLD_910A)
     assert (value_of(card.memory_used), value_of(card.memory_total)) == (1024**2, 32768 * 1024**2)
     assert card.processes == Unknown("this text has no table of processes")
@@ -144,13 +144,13 @@ def test_recorded_tables(pastes: Path, name: str, cards: int, total: int, driver
     assert all(isinstance(card.bus_id, Known) for card in found)
 
 
-def test_of_two_chips_only_the_first_shows_the_power(pastes: Path) -> None:
+def test_only_the_first_of_two_chips_shows_the_power(pastes: Path) -> None:
     _, (first, second) = parse_npu_smi((pastes / "npu_smi/a3-ascend910-24.1rc3.txt").read_text())
     assert value_of(first.power_draw) == 178.8
     assert second.power_draw == Unknown("npu-smi reports '-'")
 
 
-def test_a_table_that_is_cut_in_the_middle_of_a_card() -> None:
+def test_a_table_truncated_in_the_middle_of_a_card() -> None:
     _, cards = parse_npu_smi(BUSY_950.partition("|        |                  | 0000:31")[0])
     assert [value_of(card.name) for card in cards] == ["Ascend 950PR", "Ascend 950PR"]
     assert value_of(cards[1].temperature) == 60
@@ -160,7 +160,7 @@ def test_a_table_that_is_cut_in_the_middle_of_a_card() -> None:
 @pytest.mark.parametrize(
     "text", ["", "\0\x01", "|||||", "| a | b | c |", "dcmi module initialize failed. ret is -8005"]
 )
-def test_what_is_no_table_gives_no_card(text: str) -> None:
+def test_text_without_a_table_gives_no_card(text: str) -> None:
     assert parse_npu_smi(text)[1] == ()
 
 
@@ -201,7 +201,7 @@ def test_the_toolkit_that_the_environment_names_comes_first(plant: Plant) -> Non
     assert value_of(read_ascend(root, {})[0].cann) == "6.0.1"
 
 
-def test_devices_whose_tool_fails_are_there_and_say_why(plant: Plant) -> None:
+def test_devices_are_listed_with_the_reason_when_the_tool_fails(plant: Plant) -> None:
     words = "dcmi module initialize failed. ret is -8005"
     root = _with_tool(plant, f"#!/bin/sh\necho '{words}'\nexit 1\n", {"/dev/davinci0": "", "/dev/davinci_manager": ""})
     ascend, (card,) = read_ascend(root, {"PATH": "/usr/bin:/bin"})

@@ -1,4 +1,4 @@
-"""Intel: a laptop's integrated graphics beside an Arc card, and Gaudi accelerators."""
+"""Intel: a laptop with integrated graphics and an Arc card, and Gaudi accelerators."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MACHINE = {
 }
 
 
-def test_tells_discrete_from_integrated(plant: Plant) -> None:
+def test_discrete_and_integrated_graphics_are_distinguished(plant: Plant) -> None:
     integrated, arc = read_intel(plant(MACHINE))
     assert value_of(integrated.name) == "Intel GPU 0x7d55 (integrated graphics)"
     assert integrated.memory_total == Unknown("integrated graphics use the machine's memory")
@@ -56,7 +56,7 @@ def test_a_discrete_card_that_sits_where_integrated_ones_do(plant: Plant) -> Non
     assert value_of(card.name) == "Intel Battlemage (Arc B series) 0xe211 (discrete GPU)"
 
 
-def test_local_memory_where_the_driver_tells_it(plant: Plant) -> None:
+def test_local_memory_if_the_driver_reports_it(plant: Plant) -> None:
     arc = read_intel(plant({**MACHINE, f"{_ARC}/drm/card0/lmem_total_bytes": "17079205888\n"}))[1]
     assert arc.memory_total == Known(17079205888, "/sys/class/drm/card0/lmem_total_bytes", "B")
 

@@ -59,7 +59,7 @@ def test_a_sandbox_that_hides_the_bus(plant: Plant) -> None:
     assert tpu.libtpu == Known("/dev/accel0", source="TPU_LIBRARY_PATH")
 
 
-def test_other_accelerators_and_other_passed_through_devices_are_no_tpus(plant: Plant) -> None:
+def test_other_accelerators_and_passed_through_devices_are_not_tpus(plant: Plant) -> None:
     tpu, cards = read_tpu(plant({"/dev/accel/accel0": "", "/dev/vfio/12": ""}), {})
     assert cards == ()
     assert tpu.device_files == Unknown("there is no TPU device file (/dev/accel*)")
@@ -75,6 +75,6 @@ def test_a_tpu_on_another_machine(tmp_path: Path) -> None:
     )
 
 
-def test_a_library_path_that_may_not_be_looked_into(tmp_path: Path) -> None:
+def test_a_forbidden_folder_in_the_library_path(tmp_path: Path) -> None:
     tpu, _ = read_tpu(tmp_path, {"TPU_LIBRARY_PATH": "/" + "x" * 300})
     assert isinstance(tpu.libtpu, Unknown)

@@ -168,19 +168,24 @@ def _left_out(platforms: tuple[Platform, ...], cards: dict[str, CardAdvice], *, 
             lines.append(text("{platform}: {notes}", platform=platform.name, notes=" ".join(platform.notes)))
         elif platform.alive is None:
             lines.append(text("{platform}: no recent information.", platform=platform.name))
-        lines += [
-            text(
-                "{platform} no longer offers {offer} ({reason}).",
-                platform=platform.name,
-                offer=offer.name,
-                reason=offer.gone,
-            )
-            for offer in platform.offers
-            if offer.gone
-        ]
-        if named:
-            lines += _rejected_cards(platform, cards)
+        gone = _gone_offers(platform)
+        rejected = _rejected_cards(platform, cards) if named else []
+        if gone or rejected:
+            lines.append(sentences(*gone, *rejected))
     return lines
+
+
+def _gone_offers(platform: Platform) -> list[str]:
+    return [
+        text(
+            "{platform} no longer offers {offer} ({reason}).",
+            platform=platform.name,
+            offer=offer.name,
+            reason=offer.gone,
+        )
+        for offer in platform.offers
+        if offer.gone
+    ]
 
 
 def _rejected_cards(platform: Platform, cards: dict[str, CardAdvice]) -> list[str]:

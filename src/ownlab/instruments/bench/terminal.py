@@ -417,9 +417,9 @@ def _order(group: str) -> int:
     return GROUPS.index(group) if group in GROUPS else len(GROUPS)
 
 
-def _name_width(names: list[str], out: Console, beside: int) -> int:
+def _name_width(names: list[str], out: Console, other_columns: int) -> int:
     """Return the width of the longest name, limited by the room for the other columns."""
-    return max(_NAME_NARROWEST, min(max(map(len, names), default=0), out.width - beside))
+    return max(_NAME_NARROWEST, min(max(map(len, names), default=0), out.width - other_columns))
 
 
 def _shorten(name: str, width: int) -> str:

@@ -17,10 +17,10 @@ from ownlab.instruments.top.process_sampler import Owners
 from ownlab.instruments.top.records import CardSample, Sample
 from ownlab.text import text
 
-__all__ = ["LATER", "CardFilter", "Source", "StreamEnded", "follow", "open_source", "settle"]
+__all__ = ["GPM_PENDING", "CardFilter", "Source", "StreamEnded", "follow", "open_source", "settle"]
 
 # The reason that ownlab_guest.probe.gpm gives for a card's first sample.
-LATER = "the first figures come with the second sample"
+GPM_PENDING = "the first figures come with the second sample"
 # GPM compares two readings more than 100 ms apart (nvml.h).
 _GPM_SECONDS = 0.102
 # Linux counts CPU time in 1/100 s: over a shorter interval, a share is meaningless.
@@ -67,7 +67,7 @@ def settle(source: Source, *, within: float = 30.0) -> Sample:
     sample = source.take()
     while sample.trouble == PENDING and time.monotonic() < deadline:
         sample = source.take()
-    if (sample.seconds or 0.0) < _LEAST_SECONDS or any(card.no_saturation == LATER for card in sample.cards):
+    if (sample.seconds or 0.0) < _LEAST_SECONDS or any(card.no_saturation == GPM_PENDING for card in sample.cards):
         time.sleep(_GPM_SECONDS)
         sample = source.take()
     return sample

@@ -136,7 +136,7 @@ def matching_notes(metrics: Metrics) -> tuple[Text, ...]:
 
 
 def render_sentence(templates: tuple[str, ...], metrics: Metrics, **values: str) -> Text:
-    """Fill in the first template whose values are all known; where none is complete, the last one."""
+    """Fill in the first template whose values are all known; if there is none, the last one."""
     chosen = templates[-1]
     for template in templates:
         if all(name in metrics or name in values for name in _PLACEHOLDER.findall(template)):

@@ -43,7 +43,7 @@ def merge_journals(
     log: Logger | LoggerAdapter[Any],
     seen: SeenPosition | None = None,
 ) -> Merged:
-    """Add what its runtimes said after `seen`, or after what its file already holds."""
+    """Add what its runtimes sent after `seen`, or after what its file already holds."""
     cells, later = cells_of(notebook), set[str]()
     merged, installed = Merged([], set(), False), list[Changes]()
     # Newest first: a cell shows its last execution, which may be in the notebook already, and no earlier one.

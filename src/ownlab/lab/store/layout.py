@@ -59,7 +59,7 @@ class Layout(NamedTuple):
         return os.path.join(self.folder, "locks", f"{runtime}.lock")
 
     def limits(self) -> dict[str, float | None] | None:
-        """What policy.json says; None where there is no such file, or it lays down nothing."""
+        """Return the limits in policy.json; None if there is no such file, or it sets none."""
         try:
             with open(self.policy, encoding="utf-8") as file:
                 given: Any = json.load(file)

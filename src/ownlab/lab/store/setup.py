@@ -16,7 +16,7 @@ from ownlab.files import replace_file
 from ownlab.lab.store import schema
 from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import Layout
-from ownlab.text import text
+from ownlab.text import listing, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,9 +65,11 @@ def _group(name: str | None) -> int:
 def _check_limits(limits: Mapping[str, float | None] | None) -> None:
     for name, value in (limits or {}).items():
         if name not in LIMITS:
-            raise UsageError(f"There is no limit {name!r}; there are {', '.join(LIMITS)}.")
+            raise UsageError(
+                text("There is no limit {name!r}; the limits are {limits}.", name=name, limits=listing(LIMITS))
+            )
         if value is not None and value < 0:
-            raise UsageError(f"The limit {name} is {value} s: it cannot be less than nothing.")
+            raise UsageError(text("The limit {name} is {value} s: it must not be negative.", name=name, value=value))
 
 
 def _check_is_store(layout: Layout) -> None:

@@ -173,7 +173,7 @@ class Lifecycle:
         if self.channels:
             self.channels.disconnect(self._why_ended(code))
             self.inspect_messages()
-        heard = self.writer.state["state"] != "starting"
+        was_running = self.writer.state["state"] != "starting"
         self.kernel = None
         self.kill_tree()  # the kernel's processes end with it
         self._note_busy(False)
@@ -185,13 +185,13 @@ class Lifecycle:
             self._finish(self._ending)
         elif self._expects is False:
             self._finish("it was shut down")
-        elif not heard and self._expects is None and self.writer.state["launches"] == 1:
+        elif not was_running and self._expects is None and self.writer.state["launches"] == 1:
             self.fail(
                 "ended", f"the kernel ended before it was ready ({_describe_exit(code)}): {kernel.last_log_line()}"
             )
         else:
             reason = "" if self._expects else f"the kernel died ({_describe_exit(code)})"
-            if not heard and not self._expects:
+            if not was_running and not self._expects:
                 reason += f" before it was ready: {kernel.last_log_line()}"
             self._dead_until = time.monotonic() + _DEAD
             self.writer.update_state(state="dead", reason=reason)

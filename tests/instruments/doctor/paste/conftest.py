@@ -1,4 +1,4 @@
-"""Reading pasted texts, shared by the tests of this folder; and what a report is summed up to in golden.json."""
+"""Fixtures that read pasted texts, and the summary of a report in golden.json."""
 
 from __future__ import annotations
 

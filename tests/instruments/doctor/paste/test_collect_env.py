@@ -1,4 +1,4 @@
-"""Reports of the environment, in the layouts of their programs and years."""
+"""Environment reports in the layouts of several programs and versions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_everything_in_a_linux_report(linux: str, read: Read, torch_of: TorchOf,
     assert names == ["numpy", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "torch"]
 
 
-def test_a_report_is_no_message(linux: str) -> None:
+def test_a_report_is_not_a_message(linux: str) -> None:
     case = read_paste(linux + "\nRuntimeError: CUDA error: out of memory\n")
     assert [message.text for message in case.messages] == ["RuntimeError: CUDA error: out of memory"]
     assert case.recognised == ("torch collect_env", "error text")
@@ -70,7 +70,7 @@ def test_a_report_is_no_message(linux: str) -> None:
         (("2.5.0+rocm6.2", "N/A", "6.2.41133-dd7f95766", "True"), "rocm", None, 1),
     ],
 )
-def test_what_torch_was_built_for(
+def test_the_build_in_the_version_of_torch(
     lines: tuple[str, str, str | None, str], build: str, cuda: str | None, devices: int, read: Read, torch_of: TorchOf
 ) -> None:
     version, built, rocm, available = lines
@@ -83,7 +83,7 @@ def test_what_torch_was_built_for(
     assert isinstance(torch.devices, Known)
 
 
-def test_not_collected_is_unknown_with_its_words(read: Read, torch_of: TorchOf) -> None:
+def test_uncollected_facts_are_unknown_with_their_message(read: Read, torch_of: TorchOf) -> None:
     machine = read(
         "PyTorch version: 2.5.1+cu124\nCUDA used to build PyTorch: 12.4\nROCM used to build PyTorch: N/A\n"
         "Is CUDA available: False\nCUDA runtime version: Could not collect\nGPU models and configuration: No CUDA\n"
@@ -214,7 +214,7 @@ def test_xpu(read: Read, torch_of: TorchOf, cards_of: CardsOf) -> None:
     assert [device.kind for device in value_of(torch_of(machine).devices) or ()] == ["xpu", "xpu"]
 
 
-def test_macos_says_nothing_of_mps(read: Read, torch_of: TorchOf, cards_of: CardsOf) -> None:
+def test_macos_reports_do_not_show_mps(read: Read, torch_of: TorchOf, cards_of: CardsOf) -> None:
     text = (
         "PyTorch version: 2.5.1\nCUDA used to build PyTorch: None\nROCM used to build PyTorch: N/A\n\nOS: macOS 14.7.3 (arm64)\n"
         "Python platform: macOS-14.7.3-arm64-arm-64bit\nIs CUDA available: False\nGPU models and configuration: No CUDA\n"
@@ -239,7 +239,7 @@ def test_ascend_is_not_taken_for_cuda(read: Read, torch_of: TorchOf) -> None:
     assert read_paste(text).missing == ("the output of `npu-smi info`",)
 
 
-def test_a_jetson_has_a_device_without_a_name(read: Read, torch_of: TorchOf) -> None:
+def test_a_jetson_has_an_unnamed_device(read: Read, torch_of: TorchOf) -> None:
     machine = read(
         "PyTorch version: 2.0.0a0+ec3941ad.nv23.02\nCUDA used to build PyTorch: 11.4\nIs CUDA available: True\n"
         "GPU models and configuration: Could not collect\nNvidia driver version: Could not collect\n"
@@ -271,7 +271,9 @@ def test_wsl_and_a_chinese_lscpu(read: Read) -> None:
     assert (value_of(machine.host.cpu.logical_cores), value_of(machine.host.cpu.physical_cores)) == (28, 28)
 
 
-def test_a_report_in_pieces_is_one_and_a_second_is_left_aside(linux: str, read: Read, torch_of: TorchOf) -> None:
+def test_pieces_of_a_report_are_joined_and_a_second_report_is_ignored(
+    linux: str, read: Read, torch_of: TorchOf
+) -> None:
     first, second = linux.split("GPU models and configuration:")
     cut = f"{first}\nUserWarning: something in between\nGPU models and configuration:{second}"
     assert torch_of(read(cut)) == torch_of(read(linux))
@@ -281,7 +283,7 @@ def test_a_report_in_pieces_is_one_and_a_second_is_left_aside(linux: str, read: 
     assert value_of(both.nvidia.driver) == "535.104.05"
 
 
-def test_conda_tells_the_cudnn_of_its_own_build(read: Read, torch_of: TorchOf) -> None:
+def test_the_cudnn_of_a_conda_build(read: Read, torch_of: TorchOf) -> None:
     machine = read(
         "PyTorch version: 1.9.1\nCUDA used to build PyTorch: 11.1\n"
         "[conda] pytorch                   1.9.1           py3.8_cuda11.1_cudnn8.0.5_0    pytorch\n"

@@ -1,4 +1,4 @@
-"""Every recorded text, summed up. `OWNLAB_GOLDEN=write` rewrites golden.json: check it by eye against the texts."""
+"""A summary of every recorded text. `OWNLAB_GOLDEN=write` rewrites golden.json: compare it with the texts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_golden_summary_of_a_recorded_text(
     assert case.recognised
 
 
-def test_golden_is_written_when_asked(summary: Callable[[Case], dict[str, Any]]) -> None:
+def test_golden_file_is_written_on_request(summary: Callable[[Case], dict[str, Any]]) -> None:
     if os.environ.get("OWNLAB_GOLDEN") == "write":
         texts = {name: summary(read_paste((PASTES / name).read_bytes(), name=name)) for name in FILES}
         GOLDEN.write_text(json.dumps(texts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

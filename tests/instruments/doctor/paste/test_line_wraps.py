@@ -1,4 +1,4 @@
-"""Errors that a console or an e-mail program broke into lines: they are found as if they were whole."""
+"""Errors wrapped by a console or an e-mail program are found as if they were on one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fold(text: str, width: int) -> str:
 
 @pytest.mark.parametrize("width", [60, 66, 72, 76, 80, 85, 100, 120])
 @pytest.mark.parametrize("code", ERRORS)
-def test_a_broken_error_is_found_once(code: str, width: int) -> None:
+def test_a_wrapped_error_is_found_once(code: str, width: int) -> None:
     findings = [one for one in diagnose(read_paste(fold(ERRORS[code], width))).findings if one.code == code]
     assert len(findings) == 1
     quotes = [line for line in findings[0].evidence if line.startswith(("pasted text: ", "nvidia-smi: "))]
@@ -39,7 +39,7 @@ def test_a_broken_error_is_found_once(code: str, width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100])
-def test_recorded_errors_are_found_when_broken(width: int, pastes: Path) -> None:
+def test_recorded_errors_are_found_when_wrapped(width: int, pastes: Path) -> None:
     missed = []
     for path in sorted((pastes / "errors").glob("*.txt")):
         text = path.read_text(encoding="utf-8")
@@ -71,14 +71,14 @@ def test_unrelated_lines_stay_apart(text: str) -> None:
     assert unwrap(text.splitlines()) == text.splitlines()
 
 
-def test_evidence_holds_one_line() -> None:
+def test_evidence_has_one_line() -> None:
     diagnosis = diagnose(read_paste(APART[1]))
     quotes = [line for finding in diagnosis.findings for line in finding.evidence if "libcuda" in line]
     assert quotes
     assert all("WSL2" not in line for line in quotes)
 
 
-def test_a_sentence_has_an_end() -> None:
+def test_a_sentence_ends() -> None:
     line = "and the trainer goes on with the {}th step of the epoch and then with the"
     joined = unwrap([f"{chr(97 + index % 26)}{line.format(index)}" for index in range(1000)])
     assert 20 < len(joined) < 1000

@@ -1,4 +1,4 @@
-"""Two reports of one machine, joined."""
+"""Two reports of one machine are merged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_reason_wins_over_not_read() -> None:
     assert merge(second, first).nvidia.driver == Unknown("no answer")
 
 
-def test_cards_are_joined_by_uuid_then_place_then_index() -> None:
+def test_cards_are_merged_by_uuid_then_bus_id_then_index() -> None:
     listed = cards(Card("nvidia", 0, uuid=known("GPU-a1")), Card("nvidia", 1, uuid=known("GPU-b2")))
     placed = cards(
         Card("nvidia", 0, uuid=known("GPU-b2"), bus_id=known("00000000:02:00.0"), name=known("T4")),
@@ -53,14 +53,14 @@ def test_cards_are_joined_by_uuid_then_place_then_index() -> None:
     ]
 
 
-def test_blanked_uuids_tell_nothing() -> None:
+def test_blanked_uuids_do_not_identify_cards() -> None:
     blank = known("GPU-00000000-0000-0000-0000-000000000000")
     first = cards(Card("nvidia", 0, uuid=blank), Card("nvidia", 1, uuid=blank))
     second = cards(Card("nvidia", 0, uuid=blank, name=known("T4")), Card("nvidia", 1, uuid=blank, name=known("H200")))
     assert [value_of(card.name) for card in value_of(merge(first, second).cards) or ()] == ["T4", "H200"]
 
 
-def test_a_cut_name_gives_way_to_a_whole_one() -> None:
+def test_a_truncated_name_is_replaced_by_the_full_name() -> None:
     cut, whole = (
         cards(Card("nvidia", 0, name=known("Tesla P100..."))),
         cards(Card("nvidia", 0, name=known("Tesla P100-PCIE-16GB"))),

@@ -1,4 +1,4 @@
-"""What stands outside of every report: errors, the kernel's lines, prompts with answers, variables; and how it is cleaned."""
+"""Text outside of every report: errors, the kernel log, answers at a prompt, variables; and its cleaning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TorchOf = Callable[[Machine], Framework]
 CardsOf = Callable[[Machine], tuple[Card, ...]]
 
 
-def test_an_error_alone_asks_for_the_rest() -> None:
+def test_an_error_alone_requests_further_reports() -> None:
     case = read_paste("AssertionError: Torch not compiled with CUDA enabled\n")
     assert [(message.where, message.text) for message in case.messages] == [
         ("pasted text", "AssertionError: Torch not compiled with CUDA enabled")
@@ -46,7 +46,7 @@ def test_the_kernels_lines() -> None:
     assert case.recognised == ("kernel log",)
 
 
-def test_lines_that_a_console_broke_are_joined() -> None:
+def test_lines_wrapped_by_a_console_are_joined() -> None:
     case = read_paste(
         "RuntimeError: Detected that PyTorch and torchvision were compiled with different\n"
         "CUDA versions. PyTorch has CUDA Version=11.7 and torchvision has CUDA\nVersion=11.8. Please reinstall.\n"
@@ -69,7 +69,7 @@ def test_lines_that_a_console_broke_are_joined() -> None:
         ">>> torch.cuda.is_available()\n/x/torch/cuda/__init__.py:52: UserWarning: CUDA initialization: x\n  return y\nFalse\n2.1.0+cu121\n",
     ],
 )
-def test_what_python_answered(text: str, read: Read, torch_of: TorchOf) -> None:
+def test_answers_at_a_python_prompt(text: str, read: Read, torch_of: TorchOf) -> None:
     torch = torch_of(read(text))
     assert (value_of(torch.version), value_of(torch.build), value_of(torch.cuda)) == ("2.1.0+cu121", "cuda", "12.1")
     assert value_of(torch.devices) == ()
@@ -87,7 +87,7 @@ def test_more_answers(read: Read, torch_of: TorchOf) -> None:
     assert value_of(arches.arch_list) == ("sm_50", "sm_90", "compute_90")
 
 
-def test_cards_that_torch_names_in_a_warning(linux: str, read: Read, torch_of: TorchOf, cards_of: CardsOf) -> None:
+def test_cards_in_a_warning_of_torch(linux: str, read: Read, torch_of: TorchOf, cards_of: CardsOf) -> None:
     warning = (
         "    Found GPU0 NVIDIA GeForce GTX 1080 Ti which is of cuda capability 6.1.\n"
         "    Found GPU1 Tesla P100-PCIE-16GB which is of cuda capability 6.0.\n"
@@ -118,7 +118,7 @@ def test_variables(read: Read) -> None:
     assert value_of(machine.nvidia.module_version) == "460.56"
 
 
-def test_a_mig_slice_without_its_uuid_hides_nothing(linux: str, read: Read) -> None:
+def test_a_mig_instance_without_a_uuid_leaves_the_visible_cards_unknown(linux: str, read: Read) -> None:
     machine = read(f"{linux}\nCUDA_VISIBLE_DEVICES=MIG-06a16211-6455-5548-9f34-9a810ac2fc5c\n")
     (variable,) = value_of(machine.environment) or ()
     assert "cannot be determined" in variable.meaning
@@ -143,7 +143,9 @@ DRESS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("dress", DRESS)
-def test_a_report_in_any_dress(dress: str, linux: str, read: Read, torch_of: TorchOf, cards_of: CardsOf) -> None:
+def test_a_report_is_read_in_any_formatting(
+    dress: str, linux: str, read: Read, torch_of: TorchOf, cards_of: CardsOf
+) -> None:
     dressed = DRESS[dress](linux)
     machine = read_paste(dressed.encode("utf-16") if dress == "UTF-16" else dressed).machine
     plain = read(linux)
@@ -154,9 +156,9 @@ def test_a_report_in_any_dress(dress: str, linux: str, read: Read, torch_of: Tor
     assert machine.host.system == plain.host.system
 
 
-def test_prose_that_names_an_accelerator_is_taken_but_not_called_an_error() -> None:
+def test_prose_about_an_accelerator_is_accepted_but_is_not_an_error() -> None:
     case = read_paste("My GPU feels slow today.")
-    assert case.recognised == ("text about accelerators",)
+    assert case.recognised == ("words about accelerators",)
     assert isinstance(case.machine.cards, Unknown)
 
 
@@ -186,7 +188,7 @@ ERRORS = (
 
 
 @pytest.mark.parametrize("line", ERRORS)
-def test_any_error_is_taken_and_asks_for_reports(line: str) -> None:
+def test_any_error_is_accepted_and_requests_reports(line: str) -> None:
     case = read_paste(line)
     assert case.recognised == ("error text",)
     assert [message.text for message in case.messages] == [line]
@@ -202,7 +204,7 @@ def test_any_error_is_taken_and_asks_for_reports(line: str) -> None:
         "[ 1234.567890] mce: [Hardware Error]: Machine check events logged",
     ],
 )
-def test_what_the_kernel_says_of_other_things(line: str) -> None:
+def test_irrelevant_lines_of_the_kernel_log(line: str) -> None:
     case = read_paste(line)
     assert case.recognised == ("kernel log",)
     assert [(message.where, message.text) for message in case.messages] == [("kernel log", line)]
@@ -212,12 +214,12 @@ def test_nvidia_smi_is_not_there() -> None:
     assert read_paste("nvidia-smi: command not found").recognised == ("failure of nvidia-smi",)
 
 
-def test_npu_words_ask_for_npu_smi_and_apples_for_neither() -> None:
+def test_npu_errors_request_npu_smi_and_mps_errors_request_neither() -> None:
     assert "`npu-smi info`" in read_paste("RuntimeError: NPU out of memory. Tried to allocate 1 GiB").missing[0]
     assert not any("-smi" in line for line in read_paste("RuntimeError: MPS backend out of memory").missing)
 
 
-def test_rocm_words_ask_for_rocminfo() -> None:
+def test_rocm_errors_request_rocminfo() -> None:
     assert "`rocminfo`" in read_paste("RuntimeError: HIP error: invalid device ordinal").missing[0]
 
 
@@ -234,7 +236,7 @@ ValueError: batch 3 has a wrong shape
 
 
 @pytest.mark.parametrize("prefix", ["", "[rank0]: ", "    ", "ERROR 05-01 12:00:00 [core.py:12] "])
-def test_the_source_of_a_traceback_is_not_said(prefix: str) -> None:
+def test_source_lines_of_a_traceback_are_not_messages(prefix: str) -> None:
     text = "".join(f"{prefix}{line}\n" for line in TRACEBACK.splitlines())
     case = read_paste(text)
     (message,) = case.messages
@@ -247,7 +249,7 @@ def test_the_source_of_a_traceback_is_not_said(prefix: str) -> None:
     assert diagnose(case).findings == ()
 
 
-def test_the_source_of_a_broken_traceback_is_not_said() -> None:
+def test_source_lines_of_a_broken_traceback_are_not_messages() -> None:
     text = (
         '  File\n"/opt/conda/envs/a-long-name/lib/python3.10/site-packages/torch/cuda/x.py", line 12, in check\n'
         '    raise RuntimeError("Something is wrong with this machine: Found no NVIDIA driver\non your system")\nKeyError: 3\n'
@@ -255,7 +257,7 @@ def test_the_source_of_a_broken_traceback_is_not_said() -> None:
     assert diagnose(read_paste(text)).findings == ()
 
 
-def test_the_last_line_of_a_traceback_is_said_however_deep_it_stands() -> None:
+def test_the_last_line_of_a_traceback_is_a_message_at_any_indentation() -> None:
     text = '  File "x.py", line 1, in f\n    return g()\n    torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n'
     assert [finding.code for finding in diagnose(read_paste(text)).findings] == ["out-of-memory"]
 
@@ -280,7 +282,7 @@ NOT_SAID = (
 
 
 @pytest.mark.parametrize("line", NOT_SAID)
-def test_code_and_caught_errors_are_not_said(line: str) -> None:
+def test_source_code_and_caught_errors_are_not_messages(line: str) -> None:
     assert program_lines([line]) == []
     assert diagnose(read_paste(f"Using cuda:0\n{line}\n")).findings == ()
 
@@ -293,7 +295,7 @@ def test_code_and_caught_errors_are_not_said(line: str) -> None:
         "There is a page on `CUDA out of memory` errors; my torch code is fine.",
     ],
 )
-def test_words_quoted_in_passing_are_no_error(line: str) -> None:
+def test_quotations_in_passing_are_not_errors(line: str) -> None:
     assert diagnose(read_paste(line)).findings == ()
 
 
@@ -311,14 +313,14 @@ SAID = (
 
 
 @pytest.mark.parametrize("line", SAID)
-def test_what_happened_is_an_error(line: str) -> None:
+def test_a_quoted_error_that_happened_is_an_error(line: str) -> None:
     assert program_lines([line]) == [line]
     assert [finding.code for finding in diagnose(read_paste(line)).findings] == ["out-of-memory"]
 
 
-def test_code_alone_is_about_accelerators_and_asks_for_more() -> None:
+def test_source_code_about_accelerators_requests_further_reports() -> None:
     case = read_paste('if "CUDA out of memory" in str(e):\n    torch.cuda.empty_cache()\n')
-    assert case.recognised == ("text about accelerators",)
+    assert case.recognised == ("words about accelerators",)
     assert [line.split("`")[1] for line in case.missing] == ["nvidia-smi", "python -m torch.utils.collect_env"]
 
 

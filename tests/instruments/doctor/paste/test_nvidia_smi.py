@@ -65,7 +65,7 @@ def test_a_wide_table(read: Read, cards_of: CardsOf) -> None:
     assert read_paste(WIDE).messages == ()
 
 
-def test_the_list_gives_the_name_that_the_table_cuts(read: Read, cards_of: CardsOf) -> None:
+def test_the_list_has_the_name_that_the_table_truncates(read: Read, cards_of: CardsOf) -> None:
     names = "GPU 0: NVIDIA H200 (UUID: GPU-a)\nGPU 1: NVIDIA GeForce RTX 2080 SUPER (UUID: GPU-b)\n"
     for text in (f"{WIDE}\n{names}", f"{names}\n{WIDE}"):
         assert [value_of(card.name) for card in cards_of(read(text))] == [
@@ -75,7 +75,7 @@ def test_the_list_gives_the_name_that_the_table_cuts(read: Read, cards_of: Cards
         assert value_of(cards_of(read(text))[1].uuid) == "GPU-b"
 
 
-def test_spaces_that_a_web_page_ate(read: Read, cards_of: CardsOf) -> None:
+def test_spaces_removed_by_a_web_page(read: Read, cards_of: CardsOf) -> None:
     squeezed = "\n".join(" ".join(line.split()) for line in WIDE.splitlines())
     assert cards_of(read(squeezed)) == cards_of(read(WIDE))
 
@@ -253,7 +253,7 @@ def test_csv_without_units_after_its_command(read: Read, cards_of: CardsOf) -> N
     )
 
 
-def test_csv_without_header_says_only_what_is_sure(read: Read, cards_of: CardsOf) -> None:
+def test_csv_without_a_header_gives_only_unambiguous_facts(read: Read, cards_of: CardsOf) -> None:
     machine = read(
         "0, NVIDIA H200, 580.159.04, 12 MiB, 143771 MiB, 38, 8.9\n1, NVIDIA H200, 580.159.04, 0 MiB, 143771 MiB, 39, 8.9\n"
     )
@@ -266,7 +266,7 @@ def test_csv_without_header_says_only_what_is_sure(read: Read, cards_of: CardsOf
     assert all(isinstance(card.compute_capability, Unknown) for card in cards_of(machine))
 
 
-def test_a_sentence_with_commas_is_no_csv() -> None:
+def test_a_sentence_with_commas_is_not_csv() -> None:
     case = read_paste("NVIDIA GeForce RTX 5090, with CUDA capability sm_120, is not compatible\n")
     assert case.recognised == ("error text",)
 
@@ -294,7 +294,7 @@ def test_processes_and_dmon(read: Read, cards_of: CardsOf) -> None:
     )
 
 
-def test_xml_between_words_quoted_and_cut(pastes: Path, read: Read, cards_of: CardsOf) -> None:
+def test_xml_inside_text_quoted_and_truncated(pastes: Path, read: Read, cards_of: CardsOf) -> None:
     xml = (pastes / "nvidia_smi/h200-580.xml").read_text()
     whole = cards_of(read(xml))
     assert cards_of(read(f"Here it is:\n```xml\n{xml}\n```\nWhat now?")) == whole

@@ -33,7 +33,7 @@ def test_the_tools_of_amd(pastes: Path, read: Read, cards_of: CardsOf) -> None:
     assert (value_of(card.name), value_of(card.memory_total)) == ("Navi 22", 12868124672)
 
 
-def test_errors_inside_a_report_are_heard() -> None:
+def test_errors_inside_a_report_are_messages() -> None:
     rule = "=" * 20
     case = read_paste(
         f"{rule} ROCm System Management Interface {rule}\nERROR: 15 GPU[0]: power: Data was not of the type that was expected\n"
@@ -97,12 +97,12 @@ def test_lists_of_packages(read: Read, torch_of: TorchOf) -> None:
     assert value_of(torch_of(shown).build) == "cpu"
 
 
-def test_the_report_believes_what_was_imported_not_what_is_listed(linux: str, read: Read, torch_of: TorchOf) -> None:
+def test_an_imported_version_wins_over_a_listed_one(linux: str, read: Read, torch_of: TorchOf) -> None:
     machine = read(f"torch==1.0.0\nnumpy==1.0.0\n\n{linux}")
     assert value_of(torch_of(machine).version) == "2.4.0+cu121"
 
 
-def test_how_torch_was_built(read: Read, torch_of: TorchOf) -> None:
+def test_the_build_of_torch(read: Read, torch_of: TorchOf) -> None:
     torch = torch_of(
         read(
             "PyTorch built with:\n  - GCC 13.3\n  - CUDA Runtime 13.0\n"

@@ -34,7 +34,7 @@ def saved(machine: Machine = SAVED) -> str:
 # --- saved machines ---------------------------------------------------------------------------------------------------
 
 
-def test_a_saved_machine_is_itself() -> None:
+def test_a_saved_machine_is_read_back() -> None:
     case = read_paste(saved().encode())
     assert case.machine == SAVED
     assert case.machine.origin == "live"
@@ -42,12 +42,12 @@ def test_a_saved_machine_is_itself() -> None:
     assert {message.where for message in case.messages} >= {"torch", "kernel log"}
 
 
-def test_a_saved_diagnosis_holds_its_machine() -> None:
+def test_a_saved_diagnosis_contains_its_machine() -> None:
     diagnosis = diagnose(read_paste(saved()))
     assert read_paste(encode_json(diagnosis)).machine == SAVED
 
 
-def test_a_saved_machine_inside_words() -> None:
+def test_a_saved_machine_inside_other_text() -> None:
     case = read_paste(
         f"Saved with ownlab:\n\n```json\n{saved()}\n```\n\nRuntimeError: CUDA error: no kernel image is available\n"
     )
@@ -58,13 +58,13 @@ def test_a_saved_machine_inside_words() -> None:
 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.99])
-def test_a_cut_saved_machine_is_refused(part: float) -> None:
+def test_a_truncated_saved_machine_is_rejected(part: float) -> None:
     text = saved()
     with pytest.raises(RecordError, match="not a saved machine"):
         read_paste(text[: int(len(text) * part)])
 
 
-def test_a_machine_of_a_newer_format_is_refused() -> None:
+def test_a_machine_of_a_newer_format_is_rejected() -> None:
     with pytest.raises(RecordError, match="format 2"):
         read_paste(saved(msgspec.structs.replace(SAVED, format=2)))
 
@@ -105,7 +105,7 @@ def test_bytes_are_decoded_and_binary_data_is_rejected() -> None:
 # --- long and odd texts -----------------------------------------------------------------------------------------------
 
 
-def test_a_long_log_takes_seconds_and_keeps_its_ends(linux: str) -> None:
+def test_a_long_log_is_read_in_seconds_and_keeps_its_beginning_and_end(linux: str) -> None:
     step = (
         "2024-05-01 12:00:00,123 - INFO - step {} of training, tokens/s=12345, memory 23.1 GB, RuntimeWarning: slow\n"
     )
@@ -120,7 +120,7 @@ def test_a_long_log_takes_seconds_and_keeps_its_ends(linux: str) -> None:
     assert case.recognised[-1] == "error text (2,000 of 200,002 lines are kept)"
 
 
-def test_a_long_kernel_log_is_cut() -> None:
+def test_a_long_kernel_log_is_shortened() -> None:
     case = read_paste(
         "".join(f"[{number}.123456] NVRM: Xid (PCI:0000:cb:00): 13, pid={number}\n" for number in range(5000))
     )
@@ -128,7 +128,7 @@ def test_a_long_kernel_log_is_cut() -> None:
     assert case.recognised == ("kernel log (the first and the last 500 of 5,000 lines)",)
 
 
-def test_what_is_left_out_of_log_and_errors_is_told_of_each() -> None:
+def test_omitted_lines_are_counted_for_log_and_errors() -> None:
     log = "".join(f"[{number}.123456] NVRM: Xid (PCI:0000:cb:00): 13, pid={number}\n" for number in range(1200))
     errors = "".join(f"RuntimeError: CUDA error: number {number}\n" for number in range(3000))
     assert read_paste(log + errors).recognised == (
@@ -151,7 +151,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("line", ODD)
-def test_lines_without_end_take_no_time(line: str) -> None:
+def test_endless_lines_are_read_quickly(line: str) -> None:
     """No expression may need more than the length of its text: 400 kB of each, in well under a second on any machine."""
     started = time.process_time()  # of this process alone, whatever else the machine does
     with contextlib.suppress(OwnlabError):

@@ -1,4 +1,4 @@
-"""The facts of public bug reports (tests/pastes/reports.json), written out in vLLM's layout, are read back as they were."""
+"""The facts of public bug reports (tests/pastes/reports.json), written in vLLM's layout, are read back unchanged."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def version_in(text: str | None) -> str | None:
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report["name"])
-def test_what_was_reported_is_read(report: dict[str, Any]) -> None:
+def test_reported_facts_are_read_back(report: dict[str, Any]) -> None:
     facts = report["facts"]
     case = read_paste("\n".join(vllm_report(facts)))
     machine = case.machine

@@ -1,4 +1,4 @@
-"""Two machines, or two moments of one, in a single text; and cards that are only named in a sentence."""
+"""Reports of two machines, or of one machine at two times, in a single text; and cards mentioned in a sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE = """\
 @pytest.mark.parametrize(
     "between", ["", "\nand on the other machine:\n", "\nRuntimeError: CUDA error: of the first\n\n"]
 )
-def test_the_second_machine_is_left_aside(between: str, linux: str, cards_of: CardsOf) -> None:
+def test_the_second_machine_is_ignored(between: str, linux: str, cards_of: CardsOf) -> None:
     other = linux.replace("A100-SXM4-80GB", "H200").replace("535.104.05", "570.86.10").replace("2.4.0", "2.6.0")
     after = f"\n{FAILED}\nRuntimeError: CUDA error: no kernel image is available for execution on the device\n\n{TABLE}"
     case = read_paste(linux + between + other + after)
@@ -64,7 +64,7 @@ def test_tables_of_two_machines(cards_of: CardsOf) -> None:
 # --- nvidia-smi failed, and works now ---------------------------------------------------------------------------------
 
 
-def test_a_failure_before_a_table_is_over() -> None:
+def test_a_failure_before_a_working_table_does_not_count() -> None:
     case = read_paste(f"{FAILED}\n\nThen I rebooted.\n\n{TABLE}")
     assert case.machine.nvidia.smi == Known("535.104.05", "pasted nvidia-smi")
     assert "failure of nvidia-smi" not in case.recognised
@@ -72,14 +72,14 @@ def test_a_failure_before_a_table_is_over() -> None:
     assert "no-smi" not in {finding.code for finding in diagnose(case).findings}
 
 
-def test_a_failure_after_a_table_counts() -> None:
+def test_a_failure_after_a_working_table_counts() -> None:
     case = read_paste(f"{TABLE}\nAfter the update:\n{FAILED}\n")
     assert "failure of nvidia-smi" in case.recognised
     assert any(message.text == FAILED for message in case.messages)
 
 
 @pytest.mark.parametrize("place", ["(host) # nvidia-smi", "outside of the container:", "on the host it works:"])
-def test_a_failure_in_another_place_counts(place: str) -> None:
+def test_a_failure_on_another_system_counts(place: str) -> None:
     case = read_paste(f"$ nvidia-smi\nFailed to initialize NVML: Unknown Error\n{place}\n{TABLE}")
     assert any(message.where == "nvidia-smi" for message in case.messages)
 
@@ -103,7 +103,7 @@ def test_a_failure_in_another_place_counts(place: str) -> None:
         ("cuda: saved to /data/RTX 4090.txt, run A100_3", None),
     ],
 )
-def test_cards_that_a_person_names(text: str, names: list[str] | None) -> None:
+def test_cards_that_a_user_mentions(text: str, names: list[str] | None) -> None:
     cards = read_paste(text).machine.cards
     if names is None:
         assert isinstance(cards, Unknown)
@@ -119,7 +119,7 @@ def test_a_report_wins_over_a_sentence(cards_of: CardsOf) -> None:
 
 
 @pytest.mark.parametrize("error", ["RuntimeError: Found no NVIDIA driver on your system.", FAILED])
-def test_a_card_without_a_driver_is_not_taken_for_one_that_a_driver_shows(error: str) -> None:
+def test_a_mentioned_card_without_a_driver_is_not_listed(error: str) -> None:
     case = read_paste(f"my GPU is a GTX 1080 Ti\n{error}\n")
     assert isinstance(case.machine.cards, Unknown)
     assert not any("driver is here" in finding.title for finding in diagnose(case).findings)

@@ -1,8 +1,8 @@
-"""Small machines and cases for the rules' tests, and the recorded texts.
+"""Small machines and cases for the tests of rules, and recorded texts.
 
 `of(Card, vendor="nvidia", index=0, name="Tesla T4")` builds a record: plain values of fields that hold facts become
-`Known(value, source="recorded")`. `case(machine, text, …)` is a case with these words said on it; `paste(path)` reads a
-recorded text of tests/pastes; `find(Rule, case)` is what a rule finds; `h200` is a sound machine.
+`Known(value, source="recorded")`. `case(machine, text, …)` returns a case with these messages; `paste(path)` reads a
+recorded text of tests/pastes; `find(Rule, case)` returns the findings of a rule; `h200` is a healthy machine.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def case() -> Callable[..., Case]:
 
 @pytest.fixture
 def paste() -> Callable[[str], str]:
-    """The text of tests/pastes/<path>."""
+    """Read tests/pastes/<path>."""
     return lambda path: (_PASTES / path).read_text(encoding="utf-8", errors="replace")
 
 
@@ -79,7 +79,7 @@ def find() -> Callable[[type[Rule], Case], list[Finding]]:
 
 @pytest.fixture
 def variables() -> Callable[..., Known[tuple[Variable, ...]]]:
-    """An environment with these variables: variables(CUDA_VISIBLE_DEVICES="1")."""
+    """Build an environment with these variables: variables(CUDA_VISIBLE_DEVICES="1")."""
     return lambda **values: Known(
         tuple(Variable(name, text, "") for name, text in values.items()), source="environment"
     )
@@ -87,7 +87,7 @@ def variables() -> Callable[..., Known[tuple[Variable, ...]]]:
 
 @pytest.fixture
 def h200() -> Machine:
-    """The H200 machine that this project ran on (2026-11-15), in order, with a torch that sees its card."""
+    """The H200 machine that this project ran on (2026-11-15), healthy, with a torch that sees its card."""
     card = _of(
         Card,
         vendor="nvidia",
@@ -160,3 +160,19 @@ def h200() -> Machine:
         interpreter=_of(Interpreter, frameworks=(torch,)),
         environment=(),
     )
+
+
+@pytest.fixture
+def with_frameworks() -> Callable[..., Machine]:
+    """Build a Linux machine with these NVIDIA cards and frameworks: with_frameworks(torch, cards=("Tesla T4",))."""
+
+    def build(*frameworks: Framework, cards: tuple[str, ...] = ("NVIDIA H200",)) -> Machine:
+        return _of(
+            Machine,
+            host=_of(Host, family="linux", pci=()),
+            nvidia=_of(Nvidia, driver="580.159.04"),
+            cards=tuple(_of(Card, vendor="nvidia", index=index, name=name) for index, name in enumerate(cards)),
+            interpreter=_of(Interpreter, path="/home/me/.venv/bin/python", frameworks=frameworks),
+        )
+
+    return build

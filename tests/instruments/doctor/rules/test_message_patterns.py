@@ -1,4 +1,4 @@
-"""Well-known words of programs, and words that only look like them."""
+"""Messages of well-known programs, and similar messages that must not match."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ownlab.instruments.doctor.rules.software.program_errors import (
 )
 from ownlab.instruments.doctor.rules.software.python_environment import PythonModuleMissing
 
-SAID: list[tuple[type[MessageRule], str, str]] = [
+MESSAGES: list[tuple[type[MessageRule], str, str]] = [
     (
         PtxTooNew,
         "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
@@ -63,14 +63,14 @@ SAID: list[tuple[type[MessageRule], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "words", "advice"), SAID, ids=[rule.code for rule, _, _ in SAID])
-def test_known_words_are_explained(case: Any, find: Any, rule: type[MessageRule], words: str, advice: str) -> None:
-    (finding,) = find(rule, case(None, words))
-    assert words.split()[-1] in finding.evidence[0]
+@pytest.mark.parametrize(("rule", "message", "advice"), MESSAGES, ids=[rule.code for rule, _, _ in MESSAGES])
+def test_known_messages_are_explained(case: Any, find: Any, rule: type[MessageRule], message: str, advice: str) -> None:
+    (finding,) = find(rule, case(None, message))
+    assert message.split()[-1] in finding.evidence[0]
     assert any(advice in step for step in finding.fix)
 
 
-NEAR: list[tuple[type[MessageRule], str]] = [
+NEAR_MISSES: list[tuple[type[MessageRule], str]] = [
     (PtxTooNew, "RuntimeError: CUDA error: no kernel image is available for execution on the device"),
     (CudaAfterFork, "RuntimeError: CUDA error: initialization error"),
     (KvCacheTooSmall, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
@@ -83,15 +83,15 @@ NEAR: list[tuple[type[MessageRule], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "words"), NEAR, ids=[rule.code for rule, _ in NEAR])
-def test_similar_words_are_left_alone(h200: Any, case: Any, find: Any, rule: type[MessageRule], words: str) -> None:
-    assert find(rule, case(None, words)) == []
+@pytest.mark.parametrize(("rule", "message"), NEAR_MISSES, ids=[rule.code for rule, _ in NEAR_MISSES])
+def test_similar_messages_are_ignored(h200: Any, case: Any, find: Any, rule: type[MessageRule], message: str) -> None:
+    assert find(rule, case(None, message)) == []
     assert find(rule, case(h200)) == []
 
 
-def test_a_host_without_a_driver_is_told_apart(case: Any, find: Any) -> None:
-    words = "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file"
-    (finding,) = find(ImageNeedsNewerDriver, case(None, words))
+def test_a_host_without_a_driver_is_distinguished(case: Any, find: Any) -> None:
+    message = "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file"
+    (finding,) = find(ImageNeedsNewerDriver, case(None, message))
     assert finding.title == "The container runtime finds no NVIDIA driver on the host"
 
 

@@ -1,4 +1,4 @@
-"""The picture of `ownlab top` in the README: `python -m tests.instruments.top.screen.readme_screenshot docs/images/top.svg`."""
+"""The screenshot of `ownlab top` in the README: `python -m tests.instruments.top.screen.readme_screenshot docs/images/top.svg`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from msgspec.structs import replace
-from tests.instruments.top.scenes import Played, processes, sample
+from tests.instruments.top.scenes import ListSource, processes, sample
 
 from ownlab.instruments.top.recording import read
 from ownlab.instruments.top.records import CardSample, Sample
@@ -20,7 +20,7 @@ STREAMS = Path(__file__).resolve().parents[3] / "streams"
 
 
 def cards(at: int) -> list[CardSample]:
-    """Two H200s as they were recorded: one in training, one with tiny kernels."""
+    """Return two recorded H200s: one in training, one with tiny kernels."""
     found = []
     for index, name in enumerate(("h200-transformer", "h200-tiny")):
         recorded = list(read(STREAMS / f"{name}.ndjson"))
@@ -31,12 +31,12 @@ def cards(at: int) -> list[CardSample]:
 
 
 async def draw(path: Path) -> None:
-    """Draw it."""
+    """Write the screenshot."""
     samples: list[Sample] = [sample(at, cards(at), processes()[:2]) for at in range(80)]
     view = View(Window(30.0))
     for each in samples[:-1]:
         view.add(each)
-    feed = Feed(Played(samples[-1:]), interval=1.0, speed=None, record=lambda one: None)
+    feed = Feed(ListSource(samples[-1:]), interval=1.0, speed=None, record=lambda sample: None)
     app = TopApp(view, feed, "ownlab top · gpubox · every 1 s · verdicts over 30 s")
     async with app.run_test(size=(104, 30)) as pilot:
         while view.sample is not samples[-1]:
@@ -45,7 +45,7 @@ async def draw(path: Path) -> None:
         app.draw()
         await pilot.pause()
         picture = app.export_screenshot(title="ownlab top")
-        # Fonts from the network: whoever reads a page has a font of its own, and no wish to be counted.
+        # No fonts from the network, for privacy: readers have their own.
         path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
 
 

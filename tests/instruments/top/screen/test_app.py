@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import chain, repeat
 
 import pytest
-from tests.instruments.top.scenes import Played, scene
+from tests.instruments.top.scenes import ListSource, scene
 from textual.pilot import Pilot
 
 from ownlab.errors import OwnlabError
@@ -50,7 +50,7 @@ async def shows(screen: Screen, *words: str) -> str:
 async def screen_of(
     samples: Sequence[Sample] | Source, *, size: tuple[int, int] = (80, 24), live: bool = False
 ) -> AsyncIterator[Screen]:
-    source = Played(samples) if isinstance(samples, Sequence) else samples
+    source = ListSource(samples) if isinstance(samples, Sequence) else samples
     feed = Feed(source, interval=0.2, speed=None if live else FAST, record=lambda sample: None)
     app = TopApp(View(Window(30.0)), feed, "ownlab top")
     async with app.run_test(size=size, notifications=True) as pilot:
@@ -185,9 +185,9 @@ def sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 
 
-def endless(own: int) -> Played:
+def endless(own: int) -> ListSource:
     samples = scene(30, "product", own=own)
-    return Played(chain(samples, repeat(samples[-1])))
+    return ListSource(chain(samples, repeat(samples[-1])))
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -244,7 +244,7 @@ def test_processes_of_a_recording_cannot_be_signalled() -> None:
 
 
 def test_an_error_while_sampling_ends_the_screen() -> None:
-    class Breaks(Played):
+    class Breaks(ListSource):
         def take(self) -> Sample:
             raise OwnlabError("the recording stopped: the disk is full")
 

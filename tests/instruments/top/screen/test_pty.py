@@ -86,7 +86,7 @@ class Terminal:
 
 @pytest.fixture
 def stream(tmp_path: Path) -> dict[str, str]:
-    """Cards that stand in for this machine's, and nobody's runtimes."""
+    """Return the environment with recorded cards and without runtimes."""
     path = tmp_path / "small.ndjson"
     path.write_bytes(b"".join(encode_json(each) + b"\n" for each in scene(20, "small")))
     return {"OWNLAB_STREAM": str(path), "OWNLAB_HOME": str(tmp_path / "home"), "OWNLAB_STORE": str(tmp_path / "store")}

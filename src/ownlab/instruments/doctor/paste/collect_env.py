@@ -327,14 +327,12 @@ def _devices(
 ) -> Fact[tuple[FrameworkDevice, ...]]:
     listed = value_of(cards) or ()
     if report.fields.get("xpu available", "").lower() == "true":
-        return Known(
-            tuple(_device(card, "xpu") for card in listed) or (FrameworkDevice(text("an unnamed XPU"), "xpu"),), source
-        )
+        return Known(tuple(_device(card, "xpu") for card in listed) or (FrameworkDevice("an XPU", "xpu"),), source)
     if available in _YES and build in ("cuda", "rocm", None) and report.fields.get("cuda") not in _NO_VALUE[1:]:
         kind = "rocm" if build == "rocm" else "cuda"
         seen = tuple(_device(card, kind) for card in listed)
         # On a Jetson, torch sees the GPU, but there is no nvidia-smi to name it.
-        return Known(seen or (FrameworkDevice(text("an unnamed device"), kind),), source)
+        return Known(seen or (FrameworkDevice("a device that is not named", kind),), source)
     if available in _YES:
         return Unknown(text("collect_env reports CUDA in a build without CUDA; torch was patched"))
     if "macOS" in report.fields.get("os", "") or "macOS" in report.fields.get("platform", ""):
@@ -346,7 +344,7 @@ def _devices(
 
 def _device(card: Card, kind: str) -> FrameworkDevice:
     return FrameworkDevice(
-        value_of(card.name) or text("an unnamed device"),
+        value_of(card.name) or "unnamed",
         kind,
         value_of(card.compute_capability),
         value_of(card.memory_total),

@@ -129,7 +129,7 @@ def _devices(facts: dict[str, str]) -> Fact[tuple[FrameworkDevice, ...]]:
     available, name = facts.get("torch.cuda.is_available()"), facts.get("torch.cuda.get_device_name")
     if name or available == "True":
         kind = "rocm" if "rocm" in facts.get("torch.__version__", "") else "cuda"
-        return Known((FrameworkDevice(name or text("an unnamed device"), kind),), _SOURCE)
+        return Known((FrameworkDevice(name or "a device that is not named", kind),), _SOURCE)
     return Known((), _SOURCE) if available == "False" else NOT_READ
 
 

@@ -60,7 +60,7 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
         raise NotRecognised(
             text("{name} contains no report or error that ownlab recognizes", name=name), hint=_UNDERSTOOD
         )
-    return _case(parts, recognised or [text("text about accelerators")], output, blocks)
+    return _case(parts, recognised or ["words about accelerators"], output, blocks)
 
 
 def _blocks(lines: Sequence[str], rest: Sequence[tuple[int, int]], reports: Reports) -> list[Block]:

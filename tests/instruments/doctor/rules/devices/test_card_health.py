@@ -33,20 +33,20 @@ def machine_of(of: Any, *cards: dict[str, Any], **host: Any) -> Machine:
         "nvidia_smi/a40-err-entry-cut.txt",
     ],
 )
-def test_card_lost_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_card_lost_from_messages(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(CardLost, case(None, paste(name)))
     assert finding.blocks
     assert "Reboot" in finding.fix[0]
 
 
-def test_card_lost_by_health(of: Any, case: Any, find: Any) -> None:
+def test_card_lost_from_health(of: Any, case: Any, find: Any) -> None:
     machine = machine_of(of, {"health": "OK"}, {"health": "GPU is lost"})
     (finding,) = find(CardLost, case(machine, "GPU is lost", where="card 1"))
     assert not finding.blocks  # the other card works
     assert finding.evidence == ("card 1: GPU is lost (recorded)",)
 
 
-def test_sound_cards_are_not_lost(of: Any, case: Any, find: Any, paste: Any, h200: Machine) -> None:
+def test_healthy_cards_are_not_lost(of: Any, case: Any, find: Any, paste: Any, h200: Machine) -> None:
     assert find(CardLost, case(h200)) == []
     assert find(CardLost, case(machine_of(of, {"health": "OK"}, {}))) == []
     assert find(CardLost, case(None, paste("nvidia_smi/layout-525-narrow.txt"))) == []
@@ -66,7 +66,7 @@ def test_sound_cards_are_not_lost(of: Any, case: Any, find: Any, paste: Any, h20
         ),
     ],
 )
-def test_a_card_that_asks_for_a_reset_still_answers(
+def test_a_card_that_needs_a_reset_is_not_lost(
     of: Any, case: Any, find: Any, health: str, title: str, severity: str, blocks: bool
 ) -> None:
     machine = machine_of(of, {"health": health})
@@ -79,9 +79,9 @@ def test_a_card_that_asks_for_a_reset_still_answers(
     assert not beside.blocks
 
 
-def test_a_lost_card_beside_one_that_asks_for_a_reset(of: Any, case: Any, find: Any) -> None:
+def test_a_lost_card_and_a_card_that_needs_a_reset(of: Any, case: Any, find: Any) -> None:
     machine = machine_of(of, {"health": "recovery action: reset the GPU"}, {"health": "GPU is lost"})
-    titles = [one.title for one in find(CardLost, case(machine))]
+    titles = [finding.title for finding in find(CardLost, case(machine))]
     assert titles == ["The driver requests a reset or restart of a card", "A card no longer answers"]
 
 
@@ -99,7 +99,7 @@ def test_ecc(of: Any, case: Any, find: Any, errors: dict[str, Any], severity: st
     assert advice in finding.fix[0]
 
 
-def test_corrected_errors_are_what_ecc_is_for(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_corrected_ecc_errors_are_no_finding(of: Any, case: Any, find: Any, h200: Machine) -> None:
     assert (
         find(EccErrors, case(machine_of(of, {"ecc": of(Ecc, corrected=12, uncorrected=0, remap_failed=False)}))) == []
     )
@@ -143,7 +143,7 @@ def test_pcie_width(of: Any, case: Any, find: Any, h200: Machine) -> None:
     assert find(SlowPcieLink, case(h200)) == []
 
 
-def test_pcie_generation_counts_at_work_alone(of: Any, case: Any, find: Any) -> None:
+def test_pcie_generation_counts_only_under_load(of: Any, case: Any, find: Any) -> None:
     slow = of(Pcie, generation=1, generation_max=4, width=16, width_max=16)
     assert find(SlowPcieLink, case(machine_of(of, {"pcie": slow, "utilisation": 0}))) == []
     assert find(SlowPcieLink, case(machine_of(of, {"pcie": slow}))) == []
@@ -157,19 +157,19 @@ def test_pcie_generation_counts_at_work_alone(of: Any, case: Any, find: Any) -> 
 @pytest.mark.parametrize(
     "name", ["errors/bf16-2080ti-vllm.txt", "errors/bf16-setup-v100.txt", "errors/bf16-setup-new-wording.txt"]
 )
-def test_bf16_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_bf16_from_messages(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(NoBfloat16, case(None, paste(name)))
     assert (finding.severity, finding.blocks) == ("error", False)
     assert "float16" in finding.fix[0]
 
 
 @pytest.mark.parametrize(("capability", "lacks"), [("7.0", True), ("7.5", True), ("8.0", False), ("9.0", False)])
-def test_bf16_by_card(of: Any, case: Any, find: Any, capability: str, lacks: bool) -> None:
+def test_bf16_from_the_card(of: Any, case: Any, find: Any, capability: str, lacks: bool) -> None:
     findings = find(NoBfloat16, case(machine_of(of, {"compute_capability": capability})))
-    assert [one.severity for one in findings] == (["note"] if lacks else [])
+    assert [finding.severity for finding in findings] == (["note"] if lacks else [])
 
 
-def test_cards_that_are_alike_are_named_once(of: Any, case: Any, find: Any) -> None:
+def test_identical_cards_are_named_once(of: Any, case: Any, find: Any) -> None:
     volta = {"name": "Tesla V100-SXM2-16GB", "persistence": False}
     machine = machine_of(of, *[volta] * 8, {"name": "Tesla T4"}, family="linux")
     (finding,) = find(NoBfloat16, case(machine))
@@ -181,7 +181,7 @@ def test_cards_that_are_alike_are_named_once(of: Any, case: Any, find: Any) -> N
     assert finding.evidence == ("8 × Tesla V100-SXM2-16GB (cards 0 to 7): persistence False (recorded)",)
 
 
-def test_the_runtimes_own_words_for_a_memory_error(case: Any, find: Any) -> None:
+def test_ecc_error_of_the_cuda_runtime(case: Any, find: Any) -> None:
     (finding,) = find(EccErrors, case(None, "RuntimeError: CUDA error: uncorrectable ECC error encountered"))
     assert finding.severity == "error"
     assert "nvidia-smi -r -i N" in finding.fix[0]

@@ -1,4 +1,4 @@
-"""A card's memory: taken, or not enough."""
+"""A card's memory: in use, or not enough."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def machine_with(of: Any, used: int, processes: Any, **host: Any) -> Machine:
     return machine
 
 
-def test_held_names_who(of: Any, case: Any, find: Any) -> None:
+def test_processes_that_use_the_memory_are_named(of: Any, case: Any, find: Any) -> None:
     worker = of(CardProcess, pid=4711, kind="compute", memory=42 * GIB, command="python serve.py", user="ada")
     (finding,) = find(CardMemoryInUse, case(machine_with(of, 43 * GIB, (worker,))))
     assert finding.severity == "warning"
@@ -39,7 +39,7 @@ def test_held_names_who(of: Any, case: Any, find: Any) -> None:
     assert finding.severity == "note"
 
 
-def test_held_by_nobody_that_is_seen(of: Any, case: Any, find: Any) -> None:
+def test_memory_in_use_by_an_invisible_process(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(CardMemoryInUse, case(machine_with(of, 30 * GIB, (), pid_namespace=True)))
     assert "not visible from here" in finding.title
     assert "a separate PID namespace" in finding.evidence[1]
@@ -48,27 +48,27 @@ def test_held_by_nobody_that_is_seen(of: Any, case: Any, find: Any) -> None:
     assert "died without releasing the memory" in finding.meaning
 
 
-def test_held_by_whom_is_not_known(of: Any, case: Any, find: Any) -> None:
+def test_memory_in_use_by_unknown_processes(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(
         CardMemoryInUse, case(machine_with(of, 30 * GIB, Unknown("WSL does not tell"), virtualisation="wsl2"))
     )
     assert "WSL does not tell" in finding.evidence[0]
 
 
-def test_a_desktop_or_an_idle_card_holds_nothing_worth_a_word(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_a_desktop_or_an_idle_card_is_no_finding(of: Any, case: Any, find: Any, h200: Machine) -> None:
     desktop = of(CardProcess, pid=1, kind="graphics", memory=2 * GIB)
     assert find(CardMemoryInUse, case(machine_with(of, 2 * GIB, (desktop,)))) == []
     assert find(CardMemoryInUse, case(machine_with(of, 600 * MIB, ()))) == []
     assert find(CardMemoryInUse, case(h200)) == []
 
 
-def test_out_of_memory_with_others_on_the_card(case: Any, find: Any, paste: Any) -> None:
+def test_out_of_memory_with_other_processes_on_the_card(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(OutOfMemory, case(None, paste("../oom/torch-2.6-two-processes.txt")))
     assert "Other processes use memory of the card: process " in finding.meaning
     assert any("--query-compute-apps" in step for step in finding.fix)
 
 
-def test_a_process_that_is_the_program_itself_is_no_other(case: Any, find: Any, paste: Any) -> None:
+def test_the_program_itself_is_not_another_process(case: Any, find: Any, paste: Any) -> None:
     # Process 4711 has 78.16 GiB, and torch itself says that it holds 76.71 of them.
     (finding,) = find(OutOfMemory, case(None, paste("errors/oom-new-wording.txt")))
     assert not finding.blocks
@@ -77,13 +77,13 @@ def test_a_process_that_is_the_program_itself_is_no_other(case: Any, find: Any, 
     assert not any("expandable_segments" in step for step in finding.fix)  # 1.4 GiB in pieces, 2.5 wanted
 
 
-def test_before_torch_1_4_cached_is_what_lies_unused(case: Any, find: Any, paste: Any) -> None:
+def test_cached_memory_before_torch_1_4_is_reserved_memory(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(OutOfMemory, case(None, paste("../oom/torch-1.2-small-card.txt")))
     assert "in torch's tensors 436 MiB, reserved but unused by torch 26.4 MiB" in finding.meaning
 
 
-def test_out_of_memory_in_pieces(case: Any, find: Any, paste: Any) -> None:
-    # The old words give allocated (13.13) and reserved (14.80): 1.67 GiB in pieces, 512 MiB wanted.
+def test_out_of_memory_by_fragmentation(case: Any, find: Any, paste: Any) -> None:
+    # The old message gives allocated (13.13) and reserved (14.80): 1.67 GiB in pieces, 512 MiB wanted.
     (finding,) = find(OutOfMemory, case(None, paste("errors/oom-old-wording.txt")))
     assert "fragmented" in finding.meaning
     assert finding.fix[0].startswith("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
@@ -91,15 +91,15 @@ def test_out_of_memory_in_pieces(case: Any, find: Any, paste: Any) -> None:
     assert "reserved but unused by torch 195 MiB" in finding.meaning
 
 
-def test_out_of_memory_beside_free_memory(case: Any, find: Any, paste: Any) -> None:
+def test_out_of_memory_although_enough_was_free(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(OutOfMemory, case(None, paste("errors/oom-with-free-memory-cached.txt")))
     assert "More memory was free than requested" in finding.meaning
 
 
 @pytest.mark.parametrize(
-    ("said", "advice"),
+    ("message", "advice"),
     [
-        # TensorFlow's and XLA's own words.
+        # TensorFlow's and XLA's own messages.
         ("ResourceExhaustedError: OOM when allocating tensor with shape[64,512]", "TF_FORCE_GPU_ALLOW_GROWTH=true"),
         (
             "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.",
@@ -107,8 +107,8 @@ def test_out_of_memory_beside_free_memory(case: Any, find: Any, paste: Any) -> N
         ),
     ],
 )
-def test_out_of_memory_in_other_frameworks(case: Any, find: Any, said: str, advice: str) -> None:
-    (finding,) = find(OutOfMemory, case(None, said))
+def test_out_of_memory_in_other_frameworks(case: Any, find: Any, message: str, advice: str) -> None:
+    (finding,) = find(OutOfMemory, case(None, message))
     assert any(advice in step for step in finding.fix)
 
 
@@ -119,13 +119,13 @@ def test_out_of_memory_while_the_cards_are_counted(of: Any, case: Any, find: Any
     assert "WSL with many cards is known to fail" in finding.meaning
 
 
-def test_the_machines_own_memory_is_another_trouble(case: Any, find: Any, paste: Any) -> None:
+def test_host_memory_is_another_rule(case: Any, find: Any, paste: Any) -> None:
     assert find(OutOfMemory, case(None, "Out of memory: Killed process 4711 (python)")) == []
     assert find(OutOfMemory, case(None, paste("errors/shm-dataloader-bus-error.txt"))) == []
 
 
 @pytest.mark.parametrize("size", ["1.2.3 GiB", ". GiB", "1..5 GiB", "GiB"])
-def test_a_size_that_is_none_is_left_out(size: str, case: Any, find: Any) -> None:
+def test_an_invalid_size_is_left_out(size: str, case: Any, find: Any) -> None:
     (finding,) = find(
         OutOfMemory, case(None, f"CUDA out of memory. Tried to allocate {size} (GPU 0; 15.78 GiB total capacity)")
     )

@@ -1,4 +1,4 @@
-"""Which devices a program gets."""
+"""The devices that a program sees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def machine_of(of: Any, count: int, environment: Any = (), **facts: Any) -> Mach
 
 
 @pytest.mark.parametrize("value", ["", "-1", "7", "GPU-dead"])
-def test_hidden_wholly(of: Any, case: Any, find: Any, variables: Any, value: str) -> None:
+def test_all_cards_hidden(of: Any, case: Any, find: Any, variables: Any, value: str) -> None:
     (finding,) = find(HiddenDevices, case(machine_of(of, 2, variables(CUDA_VISIBLE_DEVICES=value))))
     assert finding.blocks
     assert finding.title == "CUDA_VISIBLE_DEVICES hides the cards"
@@ -34,7 +34,7 @@ def test_hidden_wholly(of: Any, case: Any, find: Any, variables: Any, value: str
     assert finding.fix[0].startswith("unset CUDA_VISIBLE_DEVICES")
 
 
-def test_hidden_in_part(of: Any, case: Any, find: Any, variables: Any) -> None:
+def test_some_cards_hidden(of: Any, case: Any, find: Any, variables: Any) -> None:
     (finding,) = find(HiddenDevices, case(machine_of(of, 2, variables(CUDA_VISIBLE_DEVICES="0,5,1"))))
     assert (finding.severity, finding.blocks) == ("warning", False)
     assert "see only card 0" in finding.meaning
@@ -45,7 +45,7 @@ def test_chosen_cards_are_not_hidden(of: Any, case: Any, find: Any, variables: A
     assert find(HiddenDevices, case(machine_of(of, 2, variables(CUDA_VISIBLE_DEVICES=value)))) == []
 
 
-def test_nothing_to_hide(of: Any, case: Any, find: Any, variables: Any, h200: Machine) -> None:
+def test_a_variable_without_cards_hides_nothing(of: Any, case: Any, find: Any, variables: Any, h200: Machine) -> None:
     assert find(HiddenDevices, case(machine_of(of, 0, variables(CUDA_VISIBLE_DEVICES="")))) == []
     assert find(HiddenDevices, case(h200)) == []
 
@@ -60,21 +60,21 @@ def test_hidden_amd_cards(of: Any, case: Any, find: Any, variables: Any) -> None
     assert finding.title == "HIP_VISIBLE_DEVICES hides the cards"
 
 
-def test_hidden_by_the_program_itself(case: Any, find: Any, paste: Any) -> None:
+def test_cards_hidden_by_the_program_itself(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(HiddenDevices, case(None, paste("errors/no-gpus-visible-devices-fixed.txt")))
     assert not finding.blocks
     assert "CUDA_VISIBLE_DEVICES" in finding.evidence[-1]
     assert find(HiddenDevices, case(None, paste("errors/no-cuda-gpus-available.txt"))) == []
 
 
-def test_order_by_variable(of: Any, case: Any, find: Any, variables: Any) -> None:
+def test_device_order_from_the_variable(of: Any, case: Any, find: Any, variables: Any) -> None:
     (finding,) = find(DeviceOrder, case(machine_of(of, 3, variables(CUDA_VISIBLE_DEVICES="2,0"))))
     assert finding.severity == "note"
     assert "cuda:0 is card 2 and cuda:1 is card 0" in finding.meaning
     assert find(DeviceOrder, case(machine_of(of, 3, variables(CUDA_VISIBLE_DEVICES="0,1")))) == []
 
 
-def test_order_of_different_cards(of: Any, case: Any, find: Any, variables: Any, h200: Machine) -> None:
+def test_device_order_with_different_cards(of: Any, case: Any, find: Any, variables: Any, h200: Machine) -> None:
     mixed = tuple(of(Card, vendor="nvidia", index=i, name=name) for i, name in enumerate(("GT 1030", "RTX 3090")))
     (finding,) = find(DeviceOrder, case(of(Machine, cards=mixed, environment=())))
     assert finding.fix == ("export CUDA_DEVICE_ORDER=PCI_BUS_ID",)
@@ -98,7 +98,7 @@ def test_invalid_ordinal(of: Any, case: Any, find: Any, paste: Any, variables: A
     "name",
     ["errors/all-devices-busy.txt", "errors/all-devices-busy-old-46.txt"],
 )
-def test_busy(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_busy_devices_from_messages(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(ExclusiveComputeMode, case(None, paste(name)))
     assert finding.severity == "error"
     assert finding.fix[0].startswith("sudo nvidia-smi -c 0")
@@ -137,7 +137,7 @@ def test_mig_with_instances(of: Any, case: Any, find: Any, h200: Machine) -> Non
     assert find(MigMode, case(h200)) == []
 
 
-def test_graphics_inside_the_cpu_may_be_hidden(of: Any, case: Any, find: Any, variables: Any) -> None:
+def test_integrated_graphics_may_be_hidden(of: Any, case: Any, find: Any, variables: Any) -> None:
     inside = of(Card, vendor="amd", index=0, name="AMD Radeon Graphics", integrated=True)
     machine = of(Machine, cards=(inside,), environment=variables(HIP_VISIBLE_DEVICES="-1"))
     assert find(HiddenDevices, case(machine)) == []
@@ -145,8 +145,8 @@ def test_graphics_inside_the_cpu_may_be_hidden(of: Any, case: Any, find: Any, va
     assert not any("this machine has" in line for line in finding.evidence)
 
 
-def test_a_text_that_sets_the_variable_rightly(of: Any, case: Any, find: Any) -> None:
-    said = ('os.environ["CUDA_VISIBLE_DEVICES"] = "1"', "RuntimeError: No CUDA GPUs are available")
-    assert find(HiddenDevices, case(machine_of(of, 2), *said)) == []
-    (finding,) = find(HiddenDevices, case(machine_of(of, 1), *said))
+def test_an_assignment_that_names_an_existing_card(of: Any, case: Any, find: Any) -> None:
+    messages = ('os.environ["CUDA_VISIBLE_DEVICES"] = "1"', "RuntimeError: No CUDA GPUs are available")
+    assert find(HiddenDevices, case(machine_of(of, 2), *messages)) == []
+    (finding,) = find(HiddenDevices, case(machine_of(of, 1), *messages))
     assert finding.evidence[-1] == 'CUDA_VISIBLE_DEVICES"] = "1"'

@@ -1,4 +1,4 @@
-"""Accelerators that are not NVIDIA's."""
+"""Accelerators of other vendors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NPU = """\
 
 
 @pytest.mark.parametrize("rule", [AscendHealth, AscendSoftwareMissing, MpsUnavailable, RosettaPython, LibtpuMissing])
-def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
+def test_a_healthy_machine_has_no_finding(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
 
@@ -50,7 +50,7 @@ def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find
     ("health", "severity", "blocks"),
     [("Alarm", "error", True), ("Critical", "error", True), ("Warning", "warning", False)],
 )
-def test_an_npu_that_is_not_well(health: str, severity: str, blocks: bool, of: Any, case: Any, find: Any) -> None:
+def test_an_npu_with_a_fault(health: str, severity: str, blocks: bool, of: Any, case: Any, find: Any) -> None:
     ascend, cards = parse_npu_smi(NPU.format(health=health))
     (finding,) = find(AscendHealth, case(of(Machine, origin="pasted", cards=cards, ascend=ascend)))
     assert (finding.severity, finding.blocks) == (severity, blocks)
@@ -65,14 +65,14 @@ def test_one_of_two_npus(of: Any, case: Any, find: Any) -> None:
     assert "ASCEND_RT_VISIBLE_DEVICES" in finding.fix[1]
 
 
-def test_npus_that_are_well(of: Any, case: Any, find: Any) -> None:
+def test_healthy_npus(of: Any, case: Any, find: Any) -> None:
     ascend, cards = parse_npu_smi(NPU.format(health="OK"))
     assert len(cards) == 1
     assert find(AscendHealth, case(of(Machine, origin="pasted", cards=cards, ascend=ascend))) == []
 
 
 @pytest.mark.parametrize(
-    ("words", "meaning"),
+    ("message", "meaning"),
     [
         (
             "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\ndcmi module initialize failed. ret is -8005",
@@ -81,16 +81,16 @@ def test_npus_that_are_well(of: Any, case: Any, find: Any) -> None:
         ("dcmi model initialized failed, because the device is used. ret is -8020", "Another container"),
     ],
 )
-def test_npu_smis_words_of_failure(words: str, meaning: str, case: Any, find: Any) -> None:
-    (finding,) = find(AscendHealth, case(None, words))
+def test_failure_messages_of_npu_smi(message: str, meaning: str, case: Any, find: Any) -> None:
+    (finding,) = find(AscendHealth, case(None, message))
     assert finding.blocks
     assert meaning in finding.meaning
 
 
-def test_npu_smi_that_does_not_answer_here(of: Any, case: Any, find: Any) -> None:
-    said = Unknown("npu-smi info ended with exit code 1: dcmi module initialize failed. ret is -8005")
-    card = of(Card, vendor="huawei", index=0, name=said, health=said)
-    machine = of(Machine, cards=(card,), ascend=of(Ascend, smi=said), host=of(Host, container="docker"))
+def test_npu_smi_fails_on_this_machine(of: Any, case: Any, find: Any) -> None:
+    failure = Unknown("npu-smi info ended with exit code 1: dcmi module initialize failed. ret is -8005")
+    card = of(Card, vendor="huawei", index=0, name=failure, health=failure)
+    machine = of(Machine, cards=(card,), ascend=of(Ascend, smi=failure), host=of(Host, container="docker"))
     (finding,) = find(AscendHealth, case(machine))
     assert finding.blocks
     assert finding.fix[0].startswith("docker run --device /dev/davinci0")
@@ -119,7 +119,7 @@ def test_cann_is_missing(of: Any, case: Any, find: Any) -> None:
     assert finding.title == "CANN is missing for the Ascend NPU"
 
 
-def test_a_complete_stack(of: Any, case: Any, find: Any) -> None:
+def test_complete_ascend_software(of: Any, case: Any, find: Any) -> None:
     assert find(AscendSoftwareMissing, case(with_npu(of, Package("torch_npu", "2.1.0.post10")))) == []
     seen = with_npu(of, devices=(FrameworkDevice("Ascend910B4", kind="npu"),), cann=Unknown("it is somewhere else"))
     assert find(AscendSoftwareMissing, case(seen)) == []
@@ -149,7 +149,7 @@ def test_a_translated_python(of: Any, case: Any, find: Any) -> None:
 
 
 @pytest.mark.parametrize(("build", "meaning"), [("mps", "macOS does not offer it"), ("cpu", "built without MPS")])
-def test_a_torch_that_does_not_see_the_gpu(build: str, meaning: str, of: Any, case: Any, find: Any) -> None:
+def test_torch_does_not_see_the_apple_gpu(build: str, meaning: str, of: Any, case: Any, find: Any) -> None:
     error = "The MPS backend is supported on MacOS 14.0+. Current OS version can be queried using `sw_vers`"
     torch = of(Framework, name="torch", version="2.9.0", build=build, devices=(), error=error)
     (finding,) = find(MpsUnavailable, case(mac(of, NATIVE, "arm64", torch)))
@@ -157,7 +157,7 @@ def test_a_torch_that_does_not_see_the_gpu(build: str, meaning: str, of: Any, ca
     assert f"torch: {error}" in finding.evidence
 
 
-def test_a_torch_that_does_or_that_was_not_asked(of: Any, case: Any, find: Any) -> None:
+def test_torch_sees_the_apple_gpu_or_was_not_queried(of: Any, case: Any, find: Any) -> None:
     device = FrameworkDevice("Apple M2 Pro", kind="mps")
     seeing = of(Framework, name="torch", version="2.5.1", build="mps", devices=(device,))
     not_asked = of(Framework, name="torch", version="2.5.1")
@@ -187,7 +187,7 @@ def test_a_tpu_without_its_library(of: Any, case: Any, find: Any) -> None:
     assert finding.evidence[0] == "device files: /dev/accel0"
 
 
-def test_tpus_that_are_served(of: Any, case: Any, find: Any) -> None:
+def test_tpus_with_their_library(of: Any, case: Any, find: Any) -> None:
     served = (
         with_tpu(of, Package("libtpu", "0.0.20")),
         with_tpu(of, Package("libtpu_nightly", "0.1")),

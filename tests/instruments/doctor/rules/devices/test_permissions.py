@@ -10,7 +10,7 @@ from ownlab.instruments.doctor.rules.devices.permissions import DeviceFilePermis
 from ownlab.machine.records import Amd, Card, DeviceFile, Host, Machine, Nvidia
 
 
-def test_nvidia_files_that_are_closed(of: Any, case: Any, find: Any) -> None:
+def test_closed_nvidia_device_files(of: Any, case: Any, find: Any) -> None:
     files = (
         DeviceFile("/dev/nvidia0", readable=False, writable=False),
         DeviceFile("/dev/nvidiactl", readable=True, writable=True),
@@ -20,7 +20,7 @@ def test_nvidia_files_that_are_closed(of: Any, case: Any, find: Any) -> None:
     assert finding.evidence == ("/dev/nvidia0: not readable, not writable",)
 
 
-def test_files_for_administrators_by_design(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_device_files_for_administrators_are_ignored(of: Any, case: Any, find: Any, h200: Machine) -> None:
     files = (
         DeviceFile("/dev/nvidia0", readable=True, writable=True),
         DeviceFile("/dev/nvidia-uvm-tools", readable=False, writable=False),
@@ -41,7 +41,7 @@ def test_kfd(of: Any, case: Any, find: Any, paste: Any) -> None:
     assert "--device /dev/kfd" in finding.fix[0]
 
 
-def test_kfd_of_graphics_inside_the_cpu_is_no_matter(of: Any, case: Any, find: Any) -> None:
+def test_kfd_of_integrated_graphics_is_ignored(of: Any, case: Any, find: Any) -> None:
     kfd = of(Amd, kfd=DeviceFile("/dev/kfd", readable=False, writable=False))
     inside = of(Card, vendor="amd", index=0, name="AMD Radeon Graphics", integrated=True)
     assert find(DeviceFilePermission, case(of(Machine, cards=(inside,), amd=kfd))) == []
@@ -50,15 +50,15 @@ def test_kfd_of_graphics_inside_the_cpu_is_no_matter(of: Any, case: Any, find: A
 
 
 @pytest.mark.parametrize("name", ["errors/counters-ncu.txt", "errors/counters-nvprof-and-params.txt"])
-def test_counters_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_counters_from_messages(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(RestrictedPerformanceCounters, case(None, paste(name)))
     assert finding.severity == "warning"
     assert not finding.blocks
     assert "NVreg_RestrictProfilingToAdminUsers=0" in finding.fix[0]
 
 
-@pytest.mark.parametrize(("restricted", "root", "found"), [(True, False, 1), (True, True, 0), (False, False, 0)])
-def test_counters_by_facts(of: Any, case: Any, find: Any, restricted: bool, root: bool, found: int) -> None:
+@pytest.mark.parametrize(("restricted", "root", "count"), [(True, False, 1), (True, True, 0), (False, False, 0)])
+def test_counters_from_facts(of: Any, case: Any, find: Any, restricted: bool, root: bool, count: int) -> None:
     machine = of(Machine, host=of(Host, user_is_root=root), nvidia=of(Nvidia, profiling_restricted=restricted))
     findings = find(RestrictedPerformanceCounters, case(machine))
-    assert [one.severity for one in findings] == ["note"] * found
+    assert [finding.severity for finding in findings] == ["note"] * count

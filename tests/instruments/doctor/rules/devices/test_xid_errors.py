@@ -1,4 +1,4 @@
-"""Xids in the kernel log."""
+"""Xid errors in the kernel log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from ownlab.machine.records import Card, Machine
         ("xid-79-aer-tesla-2018", [79], True),
     ],
 )
-def test_each_number_once(case: Any, find: Any, paste: Any, name: str, numbers: list[int], blocks: bool) -> None:
+def test_each_xid_number_is_reported_once(
+    case: Any, find: Any, paste: Any, name: str, numbers: list[int], blocks: bool
+) -> None:
     findings = find(XidErrors, case(None, paste(f"errors/{name}.txt")))
-    assert [int(one.title.split(":")[0].removeprefix("Xid ")) for one in findings] == numbers
-    assert any(one.blocks for one in findings) is blocks
+    assert [int(finding.title.split(":")[0].removeprefix("Xid ")) for finding in findings] == numbers
+    assert any(finding.blocks for finding in findings) is blocks
 
 
 def test_lines_are_counted_and_the_last_is_shown(case: Any, find: Any, paste: Any) -> None:
@@ -39,7 +41,7 @@ def test_lines_are_counted_and_the_last_is_shown(case: Any, find: Any, paste: An
     assert "PCI 0000:dc:00, PCI 0000:ed:00, PCI 0000:ba:00 and PCI 0000:97:00" in finding.evidence[0]
 
 
-def test_recovery_that_is_due(case: Any, find: Any, paste: Any) -> None:
+def test_the_due_recovery_action_is_named(case: Any, find: Any, paste: Any) -> None:
     findings = find(XidErrors, case(None, paste("errors/xid-149-154-nvlink-gb200.txt")))
     assert findings[1].fix[0].startswith("GPU Reset Required: ")
     over = "NVRM: Xid (PCI:0009:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
@@ -47,7 +49,7 @@ def test_recovery_that_is_due(case: Any, find: Any, paste: Any) -> None:
     assert not finding.blocks
 
 
-def test_a_line_in_log_and_message_counts_once(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_a_line_in_both_log_and_message_counts_once(of: Any, case: Any, find: Any, h200: Machine) -> None:
     line = "[74889.644138] NVRM: Xid (PCI:0000:00:06): 79, GPU has fallen off the bus."
     logged = msgspec.structs.replace(
         h200, host=msgspec.structs.replace(h200.host, kernel_log=Known((line,), source="dmesg"))
@@ -57,7 +59,7 @@ def test_a_line_in_log_and_message_counts_once(of: Any, case: Any, find: Any, h2
     assert not finding.blocks  # torch sees the card now: the line is of the past
 
 
-def test_another_card_goes_on(of: Any, case: Any, find: Any, paste: Any) -> None:
+def test_another_card_still_works(of: Any, case: Any, find: Any, paste: Any) -> None:
     two = tuple(
         of(Card, vendor="nvidia", index=i, bus_id=place)
         for i, place in enumerate(("00000000:41:00.0", "00000000:1B:00.0"))
@@ -69,7 +71,7 @@ def test_another_card_goes_on(of: Any, case: Any, find: Any, paste: Any) -> None
     assert finding.blocks
 
 
-def test_a_card_that_answers_is_past_its_xid(of: Any, case: Any, find: Any) -> None:
+def test_an_xid_of_a_healthy_card_does_not_block(of: Any, case: Any, find: Any) -> None:
     line = "NVRM: Xid (PCI:0000:41:00): 109, pid=1234, name=python, Ch 00000008, errorString CTX SWITCH TIMEOUT"
     card = of(Card, vendor="nvidia", index=0, bus_id="00000000:41:00.0", health="OK")
     (finding,) = find(XidErrors, case(of(Machine, cards=(card,)), line, where="kernel log"))
@@ -79,12 +81,12 @@ def test_a_card_that_answers_is_past_its_xid(of: Any, case: Any, find: Any) -> N
     assert finding.blocks
 
 
-def test_an_unknown_number_is_left_unexplained(case: Any, find: Any) -> None:
+def test_an_unknown_xid_has_no_explanation(case: Any, find: Any) -> None:
     (finding,) = find(XidErrors, case(None, "NVRM: Xid (PCI:0000:01:00): 9999, something new"))
     assert finding.meaning == "The meaning of Xid 9999 is unknown."
     assert not finding.blocks
 
 
-def test_other_lines_of_the_driver_are_no_xid(case: Any, find: Any, paste: Any, h200: Machine) -> None:
+def test_other_driver_messages_are_no_xid(case: Any, find: Any, paste: Any, h200: Machine) -> None:
     assert find(XidErrors, case(None, paste("errors/rminitadapter-2016.txt"))) == []
     assert find(XidErrors, case(h200)) == []

@@ -20,7 +20,7 @@ from ownlab.machine.records import Card, Host, Machine, Nvidia, PciDevice
     "name",
     ["errors/rminitadapter-2016.txt", "errors/rminitadapter-gsp-3090.txt", "nvidia_smi/no-devices-rtx5090-rebar.txt"],
 )
-def test_no_device_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_no_device_from_messages(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(CardInitialisationFailed, case(None, paste(name)))
     assert finding.blocks
     assert any("Above 4G Decoding" in step for step in finding.fix)
@@ -31,7 +31,7 @@ def test_no_device_names_the_firmware(case: Any, find: Any, paste: Any) -> None:
     assert "GSP" in finding.meaning
 
 
-def test_no_device_by_facts(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_no_device_from_facts(of: Any, case: Any, find: Any, h200: Machine) -> None:
     bound = PciDevice("0000:01:00.0", "10de", "2b85", "display", "nvidia")
     (finding,) = find(CardInitialisationFailed, case(of(Machine, host=of(Host, pci=(bound,)), cards=())))
     assert finding.evidence == ("PCI 0000:01:00.0: NVIDIA card, bound to driver nvidia",)
@@ -40,9 +40,9 @@ def test_no_device_by_facts(of: Any, case: Any, find: Any, h200: Machine) -> Non
     assert find(CardInitialisationFailed, case(h200)) == []
 
 
-def test_one_card_of_two_that_does_not_start_leaves_the_other(of: Any, case: Any, find: Any, paste: Any) -> None:
-    one = of(Machine, cards=(of(Card, vendor="nvidia", index=0),))
-    (finding,) = find(CardInitialisationFailed, case(one, paste("errors/rminitadapter-2016.txt")))
+def test_one_failing_card_of_two_does_not_block(of: Any, case: Any, find: Any, paste: Any) -> None:
+    machine = of(Machine, cards=(of(Card, vendor="nvidia", index=0),))
+    (finding,) = find(CardInitialisationFailed, case(machine, paste("errors/rminitadapter-2016.txt")))
     assert not finding.blocks
 
 
@@ -59,14 +59,16 @@ def test_no_visible_gpu(case: Any, find: Any, paste: Any, name: str) -> None:
     assert finding.blocks
 
 
-def test_no_visible_gpu_leaves_it_to_the_variable(case: Any, find: Any, paste: Any, h200: Machine) -> None:
+def test_no_visible_gpu_is_silent_if_the_variable_hides_the_cards(
+    case: Any, find: Any, paste: Any, h200: Machine
+) -> None:
     assert find(NoVisibleGpu, case(None, paste("errors/no-gpus-visible-devices-fixed.txt"))) == []
     assert find(NoVisibleGpu, case(h200, "RuntimeError: No CUDA GPUs are available")) == []
 
 
-@pytest.mark.parametrize(("value", "found"), [("0", 1), ("1", 0), ("-1", 0), (None, 1)])
-def test_a_variable_that_names_the_card_rightly_explains_nothing(
-    value: str | None, found: int, of: Any, case: Any, find: Any, variables: Any
+@pytest.mark.parametrize(("value", "count"), [("0", 1), ("1", 0), ("-1", 0), (None, 1)])
+def test_a_valid_variable_does_not_explain_missing_cards(
+    value: str | None, count: int, of: Any, case: Any, find: Any, variables: Any
 ) -> None:
     machine = of(
         Machine,
@@ -75,19 +77,19 @@ def test_a_variable_that_names_the_card_rightly_explains_nothing(
         environment=variables(**({"CUDA_VISIBLE_DEVICES": value} if value is not None else {})),
     )
     findings = find(NoVisibleGpu, case(machine, "RuntimeError: No CUDA GPUs are available", where="torch"))
-    assert len(findings) == found
+    assert len(findings) == count
     assert [finding.evidence[1:] for finding in findings] == (
-        [("CUDA_VISIBLE_DEVICES='0'",)] if value == "0" else [()] * found
+        [("CUDA_VISIBLE_DEVICES='0'",)] if value == "0" else [()] * count
     )
 
 
-def test_to_speak_of_the_variable_is_not_to_set_it(case: Any, find: Any) -> None:
-    words = "RuntimeError: No CUDA GPUs are available. Is CUDA_VISIBLE_DEVICES set to what you want?"
-    assert len(find(NoVisibleGpu, case(None, words))) == 1
+def test_mentioning_the_variable_does_not_set_it(case: Any, find: Any) -> None:
+    message = "RuntimeError: No CUDA GPUs are available. Is CUDA_VISIBLE_DEVICES set to what you want?"
+    assert len(find(NoVisibleGpu, case(None, message))) == 1
 
 
 @pytest.mark.parametrize("name", ["errors/fabric-802-torch.txt", "errors/fabric-802-old-wording.txt"])
-def test_fabric_by_words(of: Any, case: Any, find: Any, paste: Any, name: str) -> None:
+def test_fabric_from_messages(of: Any, case: Any, find: Any, paste: Any, name: str) -> None:
     machine = of(Machine, host=of(Host, package_manager="apt"), nvidia=of(Nvidia, driver="550.54.15"))
     (finding,) = find(FabricManagerNotReady, case(machine, paste(name)))
     assert finding.blocks
@@ -95,10 +97,10 @@ def test_fabric_by_words(of: Any, case: Any, find: Any, paste: Any, name: str) -
     assert "exactly 550.54.15" in finding.fix[2]
 
 
-@pytest.mark.parametrize(("state", "found"), [("in-progress", 1), ("not-started", 1), ("completed", 0)])
-def test_fabric_by_state(of: Any, case: Any, find: Any, state: str, found: int) -> None:
+@pytest.mark.parametrize(("state", "count"), [("in-progress", 1), ("not-started", 1), ("completed", 0)])
+def test_fabric_from_the_state(of: Any, case: Any, find: Any, state: str, count: int) -> None:
     machine = of(Machine, cards=(of(Card, vendor="nvidia", index=0, name="NVIDIA H100 80GB HBM3", fabric=state),))
-    assert len(find(FabricManagerNotReady, case(machine))) == found
+    assert len(find(FabricManagerNotReady, case(machine))) == count
 
 
 def test_other_cuda_errors_are_not_the_fabric(case: Any, find: Any, paste: Any, h200: Machine) -> None:
@@ -114,11 +116,11 @@ def test_smi_hang(of: Any, case: Any, find: Any, h200: Machine) -> None:
     assert (finding.severity, finding.blocks) == ("warning", False)
 
 
-def test_what_is_missing_or_another_hang_is_not_the_drivers(of: Any, case: Any, find: Any) -> None:
+def test_a_missing_smi_or_another_hang_is_not_the_driver(of: Any, case: Any, find: Any) -> None:
     absent = of(Machine, nvidia=of(Nvidia, smi=Unknown("nvidia-smi is not installed, or not on PATH")))
     assert find(DriverHang, case(absent, "probe.torch did not answer in 60 s in /usr/bin/python3")) == []
 
 
-def test_the_runtimes_own_words_for_no_device(case: Any, find: Any) -> None:
+def test_no_visible_gpu_from_the_cuda_runtime(case: Any, find: Any) -> None:
     (finding,) = find(NoVisibleGpu, case(None, "RuntimeError: CUDA error: no CUDA-capable device is detected"))
     assert finding.blocks

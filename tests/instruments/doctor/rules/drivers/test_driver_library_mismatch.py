@@ -1,4 +1,4 @@
-"""Two versions of the driver at once."""
+"""Two driver versions at once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ownlab.machine.records import Card, Host, Machine, Nvidia
     "name",
     ["errors/mismatch-2021.txt", "errors/mismatch-ci-log-prefix.txt", "nvidia_smi/failed-mismatch-with-version.txt"],
 )
-def test_mismatch_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_mismatch_from_messages(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(DriverLibraryMismatch, case(None, paste(name)))
     assert finding.blocks
     assert "Driver/library version mismatch" in finding.evidence[0]
     assert finding.fix[0] == "sudo reboot"
 
 
-def test_mismatch_by_facts(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_mismatch_from_facts(of: Any, case: Any, find: Any, h200: Machine) -> None:
     upgraded = of(
         Machine,
         host=of(Host, package_manager="apt", user_is_root=True),
@@ -43,14 +43,14 @@ def test_mismatch_by_facts(of: Any, case: Any, find: Any, h200: Machine) -> None
     assert find(DriverLibraryMismatch, case(h200)) == []
 
 
-def test_mismatch_in_a_container_is_mended_on_the_host(of: Any, case: Any, find: Any, paste: Any) -> None:
+def test_mismatch_in_a_container_is_fixed_on_the_host(of: Any, case: Any, find: Any, paste: Any) -> None:
     inside = of(Machine, host=of(Host, container="docker", package_manager="apt"))
     (finding,) = find(DriverLibraryMismatch, case(inside, paste("errors/mismatch-2021.txt")))
     assert finding.fix[0] == "On the host, outside this container: sudo reboot"
     assert not any("apt-mark" in step for step in finding.fix)
 
 
-def test_a_mismatch_of_the_past_does_not_block(of: Any, case: Any, find: Any) -> None:
+def test_an_old_mismatch_message_does_not_block(of: Any, case: Any, find: Any) -> None:
     line = (
         "NVRM: API mismatch: the client has the version 570.172.08, but this kernel module has the version 570.133.20."
     )
@@ -64,7 +64,7 @@ def test_a_mismatch_of_the_past_does_not_block(of: Any, case: Any, find: Any) ->
 
 
 @pytest.mark.parametrize("name", ["errors/combo-803-torch.txt", "errors/combo-803-mxnet.txt"])
-def test_combination(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_mixed_driver_versions(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(MixedDriverVersions, case(None, paste(name)))
     assert finding.blocks
     assert find(UnsupportedForwardCompatibility, case(None, paste(name))) == []
@@ -73,7 +73,7 @@ def test_combination(case: Any, find: Any, paste: Any, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["errors/fwd-804-gtx1650.txt", "errors/forward-compat-llamacpp.txt", "errors/fwd-ctranslate2-470.txt"]
 )
-def test_forward_compatibility_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_forward_compatibility_from_messages(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(UnsupportedForwardCompatibility, case(None, paste(name)))
     assert finding.blocks
     assert "/usr/local/cuda/compat" in finding.fix[0]

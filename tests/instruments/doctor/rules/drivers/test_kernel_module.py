@@ -24,13 +24,13 @@ def card_on_bus(driver: str | None) -> tuple[PciDevice, ...]:
 
 
 @pytest.mark.parametrize("name", ["errors/no-smi-fedora43-5060.txt", "nvidia_smi/failed-couldnt-communicate.txt"])
-def test_no_smi_by_words(case: Any, find: Any, paste: Any, name: str) -> None:
+def test_no_smi_from_messages(case: Any, find: Any, paste: Any, name: str) -> None:
     (finding,) = find(KernelModuleNotLoaded, case(None, paste(name)))
     assert finding.blocks
     assert "kernel was updated" in finding.meaning
 
 
-def test_no_smi_names_the_causes_that_are_seen(of: Any, case: Any, find: Any) -> None:
+def test_no_smi_names_the_visible_causes(of: Any, case: Any, find: Any) -> None:
     machine = of(
         Machine,
         host=of(
@@ -56,24 +56,24 @@ def test_no_smi_is_silent_without_the_driver_or_with_its_module(of: Any, case: A
     assert find(KernelModuleNotLoaded, case(h200)) == []
 
 
-def test_no_smi_in_a_container_is_mended_on_the_host(of: Any, case: Any, find: Any, paste: Any) -> None:
+def test_no_smi_in_a_container_is_fixed_on_the_host(of: Any, case: Any, find: Any, paste: Any) -> None:
     inside = of(Machine, host=of(Host, container="docker", package_manager="apt"))
     (finding,) = find(KernelModuleNotLoaded, case(inside, paste("errors/no-smi-fedora43-5060.txt")))
     assert all("On the host" in step for step in finding.fix)
 
 
-def test_no_smi_on_a_machine_for_cpus(of: Any, case: Any, find: Any) -> None:
-    said = "NVML: Driver Not Loaded"
+def test_no_smi_on_a_machine_without_a_card(of: Any, case: Any, find: Any) -> None:
+    message = "NVML: Driver Not Loaded"
     library = of(Nvidia, library_version="580.159.04")
     assert (
         find(
             KernelModuleNotLoaded,
-            case(of(Machine, host=of(Host, pci=(), modules=()), nvidia=library), said, where="NVML"),
+            case(of(Machine, host=of(Host, pci=(), modules=()), nvidia=library), message, where="NVML"),
         )
         == []
     )
     wsl = of(Machine, host=of(Host, pci=(), modules=(), virtualisation="wsl2"), nvidia=library)
-    assert len(find(KernelModuleNotLoaded, case(wsl, said, where="NVML"))) == 1  # its bus shows no card in any case
+    assert len(find(KernelModuleNotLoaded, case(wsl, message, where="NVML"))) == 1  # its bus shows no card in any case
 
 
 def test_nouveau_on_the_bus(of: Any, case: Any, find: Any) -> None:
@@ -85,20 +85,20 @@ def test_nouveau_on_the_bus(of: Any, case: Any, find: Any) -> None:
     assert "nvidia-open" in finding.fix[2]
 
 
-def test_nouveau_beside_a_working_card_does_not_block(of: Any, case: Any, find: Any) -> None:
+def test_nouveau_next_to_a_working_card_does_not_block(of: Any, case: Any, find: Any) -> None:
     both = (*card_on_bus("nouveau"), PciDevice("0000:02:00.0", "10de", "2684", "display", "nvidia"))
     (finding,) = find(NouveauInUse, case(of(Machine, host=of(Host, pci=both, modules=("nouveau", "nvidia")))))
     assert not finding.blocks
 
 
-def test_nouveau_by_words(case: Any, find: Any, paste: Any) -> None:
+def test_nouveau_from_messages(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(NouveauInUse, case(None, paste("errors/nouveau-lspci-gtx970.txt")))
     assert "Kernel driver in use: nouveau" in finding.evidence[0]
     (finding,) = find(NouveauInUse, case(None, paste("errors/nouveau-owns-card-dmesg.txt")))
     assert finding.blocks
 
 
-def test_nouveau_that_holds_no_card_is_no_trouble(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_nouveau_without_a_card_is_no_finding(of: Any, case: Any, find: Any, h200: Machine) -> None:
     loaded = of(Machine, host=of(Host, pci=card_on_bus("nvidia"), modules=("nvidia", "nouveau")))
     assert find(NouveauInUse, case(loaded)) == []
     assert find(NouveauInUse, case(h200)) == []
@@ -114,7 +114,7 @@ def test_module_rejected(of: Any, case: Any, find: Any, paste: Any, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("words", "pci", "modules", "found"),
+    ("message", "pci", "modules", "count"),
     [
         ("modprobe: ERROR: could not insert 'vboxdrv': Key was rejected by service", None, None, 0),
         ("Loading of unsigned module is rejected", None, None, 0),
@@ -133,20 +133,20 @@ def test_module_rejected(of: Any, case: Any, find: Any, paste: Any, name: str) -
         ),
     ],
 )
-def test_other_modules_are_refused_with_the_same_words(
-    words: str, pci: str | None, modules: tuple[str, ...] | None, found: int, of: Any, case: Any, find: Any
+def test_other_modules_are_rejected_with_the_same_message(
+    message: str, pci: str | None, modules: tuple[str, ...] | None, count: int, of: Any, case: Any, find: Any
 ) -> None:
     facts: dict[str, Any] = {} if modules is None else {"modules": modules}
     if pci:
         facts["pci"] = card_on_bus(None) if pci == "card" else ()
-    findings = find(KernelModuleRejected, case(of(Machine, host=of(Host, **facts)), words, where="kernel log"))
-    assert len(findings) == found
+    findings = find(KernelModuleRejected, case(of(Machine, host=of(Host, **facts)), message, where="kernel log"))
+    assert len(findings) == count
     assert not any("vboxdrv" in line for finding in findings for line in finding.evidence)
 
 
-def test_an_unsigned_module_that_was_loaded_is_no_trouble(case: Any, find: Any) -> None:
-    said = "nvidia: module verification failed: signature and/or required key missing - tainting kernel"
-    assert find(KernelModuleRejected, case(None, said)) == []
+def test_a_loaded_unsigned_module_is_no_finding(case: Any, find: Any) -> None:
+    message = "nvidia: module verification failed: signature and/or required key missing - tainting kernel"
+    assert find(KernelModuleRejected, case(None, message)) == []
 
 
 @pytest.mark.parametrize(
@@ -160,21 +160,23 @@ def test_an_unsigned_module_that_was_loaded_is_no_trouble(case: Any, find: Any) 
         ("NVIDIA GeForce RTX 3090", "proprietary", None),
     ],
 )
-def test_flavour(of: Any, case: Any, find: Any, name: str, flavour: str, needed: str | None) -> None:
+def test_module_flavour(of: Any, case: Any, find: Any, name: str, flavour: str, needed: str | None) -> None:
     machine = of(
         Machine,
         host=of(Host, system="Ubuntu 24.04", package_manager="apt"),
         nvidia=of(Nvidia, module_flavour=flavour),
         cards=(of(Card, vendor="nvidia", index=0, name=name),),
     )
-    found = find(WrongKernelModuleFlavour, case(machine))
-    assert [one.title for one in found] == ([f"This card needs the {needed} kernel modules"] if needed else [])
+    findings = find(WrongKernelModuleFlavour, case(machine))
+    assert [finding.title for finding in findings] == (
+        [f"This card needs the {needed} kernel modules"] if needed else []
+    )
     if needed == "open":
-        assert found[0].fix[0] == "sudo apt-get install -y nvidia-driver-580-open"
+        assert findings[0].fix[0] == "sudo apt-get install -y nvidia-driver-580-open"
 
 
-def test_flavour_by_the_kernel_log(case: Any, find: Any) -> None:
-    # The driver's own words (kernel-open/nvidia/nv-pci.c, and the proprietary module's).
+def test_module_flavour_from_the_kernel_log(case: Any, find: Any) -> None:
+    # The driver's own messages (kernel-open/nvidia/nv-pci.c, and the proprietary module's).
     needs_open = "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)\nNVRM: installed in this system requires use of the NVIDIA open kernel modules."
     (finding,) = find(WrongKernelModuleFlavour, case(None, needs_open))
     assert "open" in finding.title
@@ -185,14 +187,14 @@ def test_flavour_by_the_kernel_log(case: Any, find: Any) -> None:
     assert "proprietary" in finding.title
 
 
-def test_uvm_by_words(case: Any, find: Any, paste: Any) -> None:
+def test_uvm_from_messages(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(UvmModuleMissing, case(None, paste("errors/uvm-unknown-error-suspend.txt")))
     assert finding.blocks
     assert "rmmod nvidia_uvm" in finding.fix[0]
     assert find(UvmModuleMissing, case(None, paste("errors/fabric-802-torch.txt"))) == []
 
 
-def test_uvm_by_modules(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_uvm_from_modules(of: Any, case: Any, find: Any, h200: Machine) -> None:
     without = of(
         Machine,
         host=of(Host, modules=("nvidia",)),

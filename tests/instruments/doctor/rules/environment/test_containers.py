@@ -1,4 +1,4 @@
-"""Containers and WSL."""
+"""Containers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from ownlab.instruments.doctor.rules.environment.containers import (
     NvmlUnknownError,
     SmallSharedMemory,
 )
-from ownlab.instruments.doctor.rules.environment.wsl import WslLimits
-from ownlab.machine.facts import Known, Unknown
-from ownlab.machine.records import Card, Host, Machine, Memory, Nvidia
+from ownlab.machine.facts import Known
+from ownlab.machine.records import Host, Machine, Memory, Nvidia
 from ownlab.units import GIB, MIB
 
 
@@ -42,7 +41,7 @@ def test_container_without_the_card(of: Any, case: Any, find: Any, kind: str, ad
     assert advice in finding.fix[0]
 
 
-def test_container_where_the_runtime_was_asked_for_nothing(of: Any, case: Any, find: Any, variables: Any) -> None:
+def test_container_whose_runtime_was_not_asked_for_cards(of: Any, case: Any, find: Any, variables: Any) -> None:
     # collect_env/container-visible-void-cu124.txt
     void = of(Machine, environment=variables(NVIDIA_VISIBLE_DEVICES="void"))
     (finding,) = find(ContainerWithoutGpu, case(void))
@@ -70,9 +69,9 @@ def test_runtime_missing(of: Any, case: Any, find: Any, paste: Any, name: str) -
     assert finding.fix[1] == "sudo nvidia-ctk runtime configure --runtime=docker"
 
 
-def test_another_trouble_of_docker(case: Any, find: Any) -> None:
-    said = "docker: Error response from daemon: pull access denied for nvidia/cuda, repository does not exist"
-    assert find(ContainerToolkitMissing, case(None, said)) == []
+def test_another_docker_error(case: Any, find: Any) -> None:
+    message = "docker: Error response from daemon: pull access denied for nvidia/cuda, repository does not exist"
+    assert find(ContainerToolkitMissing, case(None, message)) == []
 
 
 @pytest.mark.parametrize("name", ["errors/nvml-unknown-container-k8s.txt", "nvidia_smi/failed-nvml-unknown-error.txt"])
@@ -82,7 +81,7 @@ def test_nvml_unknown(case: Any, find: Any, paste: Any, name: str) -> None:
     assert any("create-dev-char-symlinks" in step for step in finding.fix)
 
 
-def test_nvml_unknown_elsewhere(of: Any, case: Any, find: Any, paste: Any) -> None:
+def test_nvml_unknown_outside_a_container(of: Any, case: Any, find: Any, paste: Any) -> None:
     outside = of(Machine, host=of(Host, container="none"))
     (finding,) = find(NvmlUnknownError, case(outside, "Failed to initialize NVML: Unknown Error"))
     assert finding.title == "NVML fails with an unknown error"
@@ -91,21 +90,21 @@ def test_nvml_unknown_elsewhere(of: Any, case: Any, find: Any, paste: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("container", "size", "found"),
+    ("container", "size", "expected"),
     [("docker", 64 * MIB, True), ("docker", 8 * GIB, False), ("none", 64 * MIB, False)],
 )
-def test_shm_by_size(of: Any, case: Any, find: Any, container: str, size: int, found: bool) -> None:
+def test_shm_from_its_size(of: Any, case: Any, find: Any, container: str, size: int, expected: bool) -> None:
     machine = of(Machine, host=of(Host, container=container, memory=of(Memory, shm_total=size)))
     findings = find(SmallSharedMemory, case(machine))
-    assert bool(findings) is found
-    if found:
+    assert bool(findings) is expected
+    if expected:
         assert findings[0].severity == "warning"
         assert "64 MiB" in findings[0].evidence[0]
         assert findings[0].fix[0].startswith("docker run --shm-size=8g")
 
 
 @pytest.mark.parametrize("name", ["errors/shm-dataloader-bus-error.txt", "errors/shm-old-wording.txt"])
-def test_shm_by_words(of: Any, case: Any, find: Any, paste: Any, name: str, h200: Machine) -> None:
+def test_shm_from_messages(of: Any, case: Any, find: Any, paste: Any, name: str, h200: Machine) -> None:
     pod = of(Machine, host=of(Host, container="kubernetes"))
     (finding,) = find(SmallSharedMemory, case(pod, paste(name)))
     assert finding.severity == "error"
@@ -115,39 +114,3 @@ def test_shm_by_words(of: Any, case: Any, find: Any, paste: Any, name: str, h200
         find(SmallSharedMemory, case(h200, "RuntimeError: DataLoader worker (pid 13) is killed by signal: Killed."))
         == []
     )
-
-
-def test_wsl(of: Any, case: Any, find: Any, h200: Machine) -> None:
-    card = of(Card, vendor="nvidia", index=0, name="NVIDIA RTX A4000")
-    sound = of(
-        Machine,
-        host=of(Host, virtualisation="wsl2"),
-        cards=(card,),
-        nvidia=of(Nvidia, library_version=Known("537.42", source="/usr/lib/wsl/lib/libnvidia-ml.so.537.42")),
-    )
-    (finding,) = find(WslLimits, case(sound))
-    assert (finding.severity, finding.blocks) == ("note", False)
-    assert find(WslLimits, case(h200)) == []
-
-
-def test_a_linux_driver_inside_wsl(of: Any, case: Any, find: Any) -> None:
-    library = Known("550.120", source="/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.120")
-    machine = of(
-        Machine,
-        host=of(Host, virtualisation="wsl2"),
-        cards=Unknown("NVML failed"),
-        nvidia=of(Nvidia, library_version=library),
-    )
-    (finding,) = find(WslLimits, case(machine))
-    assert finding.title == "A Linux driver is installed inside WSL"
-    assert finding.blocks
-
-
-def test_wsl_without_a_card(of: Any, case: Any, find: Any) -> None:
-    bare = of(Machine, host=of(Host, virtualisation="wsl2"), cards=())
-    assert find(WslLimits, case(bare)) == []
-    said = "Failed to initialize NVML: GPU access blocked; WSL environment detected but no adapters were found"
-    (finding,) = find(WslLimits, case(bare, said))
-    assert finding.blocks
-    (finding,) = find(WslLimits, case(of(Machine, host=of(Host, virtualisation="wsl1"))))
-    assert finding.title == "WSL 1 does not support GPUs"

@@ -1,4 +1,4 @@
-"""The machine around the cards: none at all, few cores, memory that ran out, disks that are full or slow."""
+"""The host: no accelerator, few cores, memory that ran out, disks that are full or slow."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from ownlab.units import GIB, MIB
 
 
 @pytest.mark.parametrize("rule", [NoAccelerator, FewCpuCores, OomKilled, DiskFull, SlowDisk, RaidDegraded])
-def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
+def test_a_healthy_machine_has_no_finding(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
 
 # --- no-accelerator ---------------------------------------------------------------------------------------------------
 
 
-def test_a_cpu_machine_hears_what_it_can_do(of: Any, case: Any, find: Any) -> None:
+def test_advice_for_a_cpu_machine(of: Any, case: Any, find: Any) -> None:
     cpu = of(Cpu, model="Intel Xeon Platinum 8488C", usable_cores=7.5, instruction_sets=("AVX2", "AMX BF16"))
     torch = of(Framework, name="torch", version="2.11.0", build="cuda", devices=())
     machine = of(
@@ -54,13 +54,13 @@ def test_a_cpu_machine_hears_what_it_can_do(of: Any, case: Any, find: Any) -> No
     assert finding.fix[3].startswith("You can keep the CUDA build of torch")
 
 
-def test_colab_is_told_where_the_gpus_are(of: Any, case: Any, find: Any) -> None:
+def test_advice_on_colab(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, cards=(), host=of(Host, family="linux", platform="colab", pci=()))
     (finding,) = find(NoAccelerator, case(machine))
     assert finding.fix[-1] == "For a GPU: Runtime → Change runtime type."
 
 
-def test_other_systems_show_no_bus(of: Any, case: Any, find: Any) -> None:
+def test_other_systems_do_not_need_the_bus(of: Any, case: Any, find: Any) -> None:
     unread = Unknown("there is no /sys here")
     for host in (of(Host, family="windows", pci=unread), of(Host, family="linux", virtualisation="wsl2", pci=())):
         assert len(find(NoAccelerator, case(of(Machine, cards=(), host=host)))) == 1
@@ -74,7 +74,7 @@ def test_other_systems_show_no_bus(of: Any, case: Any, find: Any) -> None:
         ((), Unknown("/sys/bus/pci may not be read")),
     ],
 )
-def test_it_speaks_only_where_there_is_surely_none(cards: Any, pci: Any, of: Any, case: Any, find: Any) -> None:
+def test_no_accelerator_only_if_all_sources_were_read(cards: Any, pci: Any, of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, cards=cards, host=of(Host, family="linux", pci=pci))
     assert find(NoAccelerator, case(machine)) == []
 
@@ -83,29 +83,31 @@ def test_it_speaks_only_where_there_is_surely_none(cards: Any, pci: Any, of: Any
 
 
 @pytest.mark.parametrize(
-    ("cores", "cards", "found"), [(3.0, 1, 1), (4.0, 1, 0), (16.0, 8, 1), (64.0, 8, 0), (1.5, 1, 1)]
+    ("cores", "cards", "count"), [(3.0, 1, 1), (4.0, 1, 0), (16.0, 8, 1), (64.0, 8, 0), (1.5, 1, 1)]
 )
-def test_four_cores_a_card(cores: float, cards: int, found: int, of: Any, case: Any, find: Any) -> None:
+def test_few_cores_means_fewer_than_four_per_card(
+    cores: float, cards: int, count: int, of: Any, case: Any, find: Any
+) -> None:
     machine = of(
         Machine,
         cards=tuple(of(Card, vendor="nvidia", index=index) for index in range(cards)),
         host=of(Host, cpu=of(Cpu, usable_cores=cores)),
     )
     findings = find(FewCpuCores, case(machine))
-    assert len(findings) == found
+    assert len(findings) == count
     assert all(f"num_workers={max(1, int(cores))}," in finding.fix[0] for finding in findings)
 
 
-def test_cores_are_nobodys_worry_without_a_card(of: Any, case: Any, find: Any) -> None:
+def test_few_cores_without_a_card_are_no_finding(of: Any, case: Any, find: Any) -> None:
     assert find(FewCpuCores, case(of(Machine, cards=(), host=of(Host, cpu=of(Cpu, usable_cores=1.0))))) == []
 
 
-def test_torchs_own_warning(case: Any, find: Any) -> None:
-    words = (
+def test_too_many_workers_from_torchs_warning(case: Any, find: Any) -> None:
+    message = (
         "UserWarning: This DataLoader will create 8 worker processes in total. Our suggested max number of worker in"
         " current system is 2, which is smaller than what this DataLoader is going to create."
     )
-    (finding,) = find(FewCpuCores, case(None, words))
+    (finding,) = find(FewCpuCores, case(None, message))
     assert finding.severity == "warning"
 
 
@@ -113,7 +115,7 @@ def test_torchs_own_warning(case: Any, find: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "[12345.678901] Out of memory: Killed process 4242 (python) total-vm:98765432kB, anon-rss:65432100kB",
         "Memory cgroup out of memory: Killed process 91 (pt_data_worker) total-vm:1kB",
@@ -126,8 +128,8 @@ def test_torchs_own_warning(case: Any, find: Any) -> None:
         "Reason: OOMKilled",
     ],
 )
-def test_ways_of_being_killed(words: str, case: Any, find: Any) -> None:
-    (finding,) = find(OomKilled, case(None, words))
+def test_oom_killed_messages(message: str, case: Any, find: Any) -> None:
+    (finding,) = find(OomKilled, case(None, message))
     assert (finding.severity, finding.blocks) == ("warning", False)
     assert len(finding.evidence) == 1
     assert "\n" not in finding.evidence[0]
@@ -141,7 +143,7 @@ def test_the_containers_limit_is_named(of: Any, case: Any, find: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "Out of memory: Killed process 812 (chrome) total-vm:1kB",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
@@ -149,8 +151,8 @@ def test_the_containers_limit_is_named(of: Any, case: Any, find: Any) -> None:
         "RuntimeError: DataLoader worker (pid 1) is killed by signal: Bus error.",
     ],
 )
-def test_what_is_not_the_computers_memory(words: str, case: Any, find: Any) -> None:
-    assert find(OomKilled, case(None, words)) == []
+def test_messages_that_are_not_about_host_memory(message: str, case: Any, find: Any) -> None:
+    assert find(OomKilled, case(None, message)) == []
 
 
 # --- disks ------------------------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ def disk(of: Any, mount: str, free: int, total: int, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("mount", "free", "total", "found"),
+    ("mount", "free", "total", "count"),
     [
         ("/", 1 * GIB, 40 * GIB, 1),
         ("/", 5 * GIB, 40 * GIB, 0),
@@ -171,20 +173,20 @@ def disk(of: Any, mount: str, free: int, total: int, **values: Any) -> Any:
         ("/mnt/usb", 100 * MIB, 2 * GIB, 0),  # small by nature
     ],
 )
-def test_full_disks(mount: str, free: int, total: int, found: int, of: Any, case: Any, find: Any) -> None:
+def test_full_disks(mount: str, free: int, total: int, count: int, of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, host=of(Host, disks=(disk(of, mount, free, total),)))
     findings = find(DiskFull, case(machine))
-    assert len(findings) == found
+    assert len(findings) == count
     assert all(mount in finding.title for finding in findings)
 
 
-def test_somebody_elses_disk_is_not_ours_to_clear(of: Any, case: Any, find: Any) -> None:
+def test_remote_and_unmeasured_disks_are_ignored(of: Any, case: Any, find: Any) -> None:
     share = disk(of, "/mnt/share", 0, 1000 * GIB, remote=True)
     unmeasured = of(Disk, mount="/", device="overlay", filesystem="overlay", free=Unknown("it did not answer in 2 s"))
     assert find(DiskFull, case(of(Machine, host=of(Host, disks=(share, unmeasured))))) == []
 
 
-def test_a_turning_disk_beside_a_card(of: Any, case: Any, find: Any) -> None:
+def test_a_rotating_disk_on_a_machine_with_a_card(of: Any, case: Any, find: Any) -> None:
     disks = (
         disk(of, "/", GIB, GIB, rotational=False),
         disk(of, "/data", GIB, GIB, rotational=True),
@@ -196,7 +198,7 @@ def test_a_turning_disk_beside_a_card(of: Any, case: Any, find: Any) -> None:
     assert finding.fix[0] == "Keep training data on /."
 
 
-def test_a_turning_disk_without_a_card_is_just_a_disk(of: Any, case: Any, find: Any) -> None:
+def test_a_rotating_disk_without_a_card_is_no_finding(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, cards=(), host=of(Host, disks=(disk(of, "/", GIB, GIB, rotational=True),)))
     assert find(SlowDisk, case(machine)) == []
 

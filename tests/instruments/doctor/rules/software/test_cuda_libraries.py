@@ -1,4 +1,4 @@
-"""CUDA's and cuDNN's shared libraries: missing, or of the wrong version."""
+"""Shared libraries of CUDA and cuDNN: missing, or in the wrong version."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def with_tensorflow(of: Any) -> Any:
 
 
 @pytest.mark.parametrize("rule", [CudaLibraryMissing, CudnnMissing, ShadowedCudnn])
-def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
+def test_a_healthy_machine_has_no_finding(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
 
@@ -72,12 +72,12 @@ def test_a_program_for_cuda_11_without_its_runtime(case: Any, find: Any) -> None
     assert finding.blocks
 
 
-def test_tensorflow_goes_on_so_its_words_alone_do_not_block(case: Any, find: Any) -> None:
+def test_tensorflow_continues_so_its_message_alone_does_not_block(case: Any, find: Any) -> None:
     (finding,) = find(CudaLibraryMissing, case(None, TF_CUDART))
     assert not finding.blocks
 
 
-def test_the_loader_knows_better_which_library_is_missing(case: Any, find: Any) -> None:
+def test_the_library_named_by_the_loader_comes_first(case: Any, find: Any) -> None:
     (finding,) = find(CudaLibraryMissing, case(None, TF_NVJITLINK))
     assert finding.title == "libnvJitLink.so.12 was not found"
     assert finding.fix[0] == "pip install nvidia-nvjitlink-cu12"
@@ -85,12 +85,12 @@ def test_the_loader_knows_better_which_library_is_missing(case: Any, find: Any) 
     assert find(CudnnMissing, case(None, TF_NVJITLINK)) == []
 
 
-def test_several_libraries_in_one_text(case: Any, find: Any) -> None:
-    words = "\n".join(
+def test_several_missing_libraries(case: Any, find: Any) -> None:
+    message = "\n".join(
         f"Could not load dynamic library '{name}'; dlerror: {name}: cannot open shared object file"
         for name in ("libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11")
     )
-    (finding,) = find(CudaLibraryMissing, case(None, words))
+    (finding,) = find(CudaLibraryMissing, case(None, message))
     assert finding.title == "libcublas.so.12, libcublasLt.so.12 and libcufft.so.11 were not found"
     assert finding.fix[0] == "pip install nvidia-cublas-cu12 nvidia-cufft-cu12"
 
@@ -109,35 +109,35 @@ def test_cuda_13_and_cuda_10(case: Any, find: Any) -> None:
     assert "NVIDIA has no wheels for CUDA 10" in oldest.fix[0]
 
 
-def test_libcuda_is_the_drivers(of: Any, case: Any, find: Any) -> None:
-    words = "ImportError('libcuda.so.1: cannot open shared object file: No such file or directory')"
-    (finding,) = find(CudaLibraryMissing, case(None, words))
+def test_libcuda_belongs_to_the_driver(of: Any, case: Any, find: Any) -> None:
+    message = "ImportError('libcuda.so.1: cannot open shared object file: No such file or directory')"
+    (finding,) = find(CudaLibraryMissing, case(None, message))
     assert finding.title == "The driver's library libcuda.so.1 was not found"
     assert finding.blocks
     assert "docker run --gpus all" in finding.fix[0]
     assert not any("pip install" in step for step in finding.fix)
     wsl = of(Machine, origin="pasted", host=of(Host, virtualisation="wsl2"))
-    (there,) = find(CudaLibraryMissing, case(wsl, words))
+    (there,) = find(CudaLibraryMissing, case(wsl, message))
     assert there.fix[0] == "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
 
 
-def test_without_a_card_what_tensorflow_misses_is_no_matter(of: Any, case: Any, find: Any) -> None:
+def test_missing_libraries_without_a_card_are_no_finding(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, cards=(), host=of(Host, pci=()))
     assert find(CudaLibraryMissing, case(machine, TF_CUDART, where="tensorflow")) == []
     assert find(CudnnMissing, case(machine, TF_CUDNN_8, where="tensorflow")) == []
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open shared object file",
         "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
         "Successfully opened dynamic library libcudart.so.11.0",
     ],
 )
-def test_other_libraries_are_not_cudas(words: str, case: Any, find: Any) -> None:
-    assert find(CudaLibraryMissing, case(None, words)) == []
-    assert find(CudnnMissing, case(None, words)) == []
+def test_other_libraries_are_ignored(message: str, case: Any, find: Any) -> None:
+    assert find(CudaLibraryMissing, case(None, message)) == []
+    assert find(CudnnMissing, case(None, message)) == []
 
 
 def missing(*names: str) -> str:
@@ -158,16 +158,18 @@ def missing(*names: str) -> str:
         (("cudart64_110.dll",), 11, "nvidia-cuda-runtime-cu11"),
     ],
 )
-def test_the_name_tells_the_cuda(names: tuple[str, ...], cuda: int, wheels: str, of: Any, case: Any, find: Any) -> None:
+def test_the_library_name_shows_the_cuda_version(
+    names: tuple[str, ...], cuda: int, wheels: str, of: Any, case: Any, find: Any
+) -> None:
     torch = of(Framework, name="torch", version="2.4.0", build="cuda", cuda="10.2")  # says nothing of this program
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
-    words = missing(*names) if "dll" not in names[0] else f"Could not load dynamic library '{names[0]}'"
-    (finding,) = find(CudaLibraryMissing, case(machine, words))
+    message = missing(*names) if "dll" not in names[0] else f"Could not load dynamic library '{names[0]}'"
+    (finding,) = find(CudaLibraryMissing, case(machine, message))
     assert f"built for CUDA {cuda}." in finding.meaning
     assert f"pip install {wheels}" in finding.fix
 
 
-def test_a_name_that_several_cudas_share(of: Any, case: Any, find: Any) -> None:
+def test_a_library_name_shared_by_several_cuda_versions(of: Any, case: Any, find: Any) -> None:
     (alone,) = find(CudaLibraryMissing, case(None, missing("libcusparse.so.12")))
     assert "The name is the same in CUDA 12 and 13" in alone.meaning
     assert alone.fix[0] == "pip install nvidia-cusparse   # for CUDA 13; change it if the program needs another"
@@ -178,7 +180,7 @@ def test_a_name_that_several_cudas_share(of: Any, case: Any, find: Any) -> None:
     assert beside.fix[0] == "pip install nvidia-cusparse-cu12"
 
 
-def test_a_cudnn_that_torchs_cuda_has_no_wheel_of(of: Any, case: Any, find: Any) -> None:
+def test_a_cudnn_without_a_wheel_for_torchs_cuda(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0", build="cuda", cuda="13.0")
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
     (finding,) = find(CudnnMissing, case(machine, missing("libcudnn.so.8")))
@@ -189,7 +191,7 @@ def test_a_cudnn_that_torchs_cuda_has_no_wheel_of(of: Any, case: Any, find: Any)
 
 
 @pytest.mark.parametrize(
-    ("words", "wheel"),
+    ("message", "wheel"),
     [
         (TF_CUDNN_8, "'nvidia-cudnn-cu12>=8.9,<9'"),
         (
@@ -206,11 +208,11 @@ def test_a_cudnn_that_torchs_cuda_has_no_wheel_of(of: Any, case: Any, find: Any)
         ),
     ],
 )
-def test_cudnn_is_missing(words: str, wheel: str, case: Any, find: Any) -> None:
-    (finding,) = find(CudnnMissing, case(None, words))
+def test_cudnn_is_missing(message: str, wheel: str, case: Any, find: Any) -> None:
+    (finding,) = find(CudnnMissing, case(None, message))
     assert finding.blocks
     assert wheel in finding.fix[0]
-    assert find(CudaLibraryMissing, case(None, words)) == []
+    assert find(CudaLibraryMissing, case(None, message)) == []
 
 
 @pytest.mark.parametrize(
@@ -222,21 +224,23 @@ def test_cudnn_is_missing(words: str, wheel: str, case: Any, find: Any) -> None:
         ("2.3.0", "conda install -c conda-forge cudatoolkit=10.1 cudnn=7.6"),
     ],
 )
-def test_tensorflows_table_names_the_cudnn(version: str, fix: str, with_tensorflow: Any, case: Any, find: Any) -> None:
+def test_the_cudnn_comes_from_tensorflows_table(
+    version: str, fix: str, with_tensorflow: Any, case: Any, find: Any
+) -> None:
     (finding,) = find(CudnnMissing, case(with_tensorflow(version), TF_CUDNN_8))
     assert finding.fix[0] == fix
     assert any(f"TensorFlow {version} was built with CUDA" in line for line in finding.evidence)
 
 
-def test_tensorflow_on_windows_itself(with_tensorflow: Any, case: Any, find: Any) -> None:
-    words = "Could not load dynamic library 'cudnn64_8.dll'; dlerror: cudnn64_8.dll not found"
-    (finding,) = find(CudnnMissing, case(with_tensorflow("2.15.0", family="windows"), words))
+def test_tensorflow_on_native_windows(with_tensorflow: Any, case: Any, find: Any) -> None:
+    message = "Could not load dynamic library 'cudnn64_8.dll'; dlerror: cudnn64_8.dll not found"
+    (finding,) = find(CudnnMissing, case(with_tensorflow("2.15.0", family="windows"), message))
     assert "WSL2" in finding.fix[0]
-    (last,) = find(CudnnMissing, case(with_tensorflow("2.10.1", family="windows"), words))
+    (last,) = find(CudnnMissing, case(with_tensorflow("2.10.1", family="windows"), message))
     assert last.fix[0] == "pip install 'nvidia-cudnn-cu11>=8.6,<9'"
 
 
-def test_tensorflow_that_does_not_name_what_it_misses(with_tensorflow: Any, case: Any, find: Any) -> None:
+def test_tensorflow_does_not_name_the_missing_library(with_tensorflow: Any, case: Any, find: Any) -> None:
     (finding,) = find(CudnnMissing, case(with_tensorflow("2.17.0"), TF_UNNAMED))
     assert finding.title == "TensorFlow cannot load all CUDA libraries"
     assert finding.fix[0] == "pip install 'tensorflow[and-cuda]==2.17.*'"
@@ -246,7 +250,7 @@ def test_tensorflow_that_does_not_name_what_it_misses(with_tensorflow: Any, case
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         (
             "Could not load library libcudnn_cnn_train.so.8. Error: /usr/local/cuda/lib64/libcudnn_cnn_train.so.8: undefined"
@@ -265,17 +269,17 @@ def test_tensorflow_that_does_not_name_what_it_misses(with_tensorflow: Any, case
         "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
     ],
 )
-def test_two_versions_meet(words: str, case: Any, find: Any) -> None:
-    (finding,) = find(ShadowedCudnn, case(None, words))
+def test_two_cudnn_versions_in_one_process(message: str, case: Any, find: Any) -> None:
+    (finding,) = find(ShadowedCudnn, case(None, message))
     assert finding.blocks
     assert finding.severity == "error"
     assert "env -u LD_LIBRARY_PATH" in finding.fix[0]
-    assert find(CudnnMissing, case(None, words)) == []
+    assert find(CudnnMissing, case(None, message)) == []
 
 
 def test_tensorflow_may_get_a_newer_cudnn(case: Any, find: Any) -> None:
-    words = "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.  CuDNN library needs to have"
-    (finding,) = find(ShadowedCudnn, case(None, words))
+    message = "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.  CuDNN library needs to have"
+    (finding,) = find(ShadowedCudnn, case(None, message))
     assert "pip install -U 'nvidia-cudnn-cu12>=9.3.0'" in finding.fix[-1]
 
 
@@ -285,7 +289,7 @@ def with_cudnn(of: Any, h200: Machine, version: str, origin: str = "LD_LIBRARY_P
 
 
 @pytest.mark.parametrize("version", ["8.9.2", "9.1.0", "10.0.0"])
-def test_a_stray_copy_is_a_warning_before_anything_fails(
+def test_a_shadowing_copy_is_a_warning_before_anything_fails(
     version: str, of: Any, h200: Machine, case: Any, find: Any
 ) -> None:
     (finding,) = find(ShadowedCudnn, case(with_cudnn(of, h200, version)))
@@ -297,11 +301,11 @@ def test_a_stray_copy_is_a_warning_before_anything_fails(
 @pytest.mark.parametrize(
     ("version", "origin"), [("9.19.0", "LD_LIBRARY_PATH"), ("9.27.0", "LD_LIBRARY_PATH"), ("8.9.2", "wheel")]
 )
-def test_copies_that_do_no_harm(version: str, origin: str, of: Any, h200: Machine, case: Any, find: Any) -> None:
+def test_harmless_copies(version: str, origin: str, of: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(ShadowedCudnn, case(with_cudnn(of, h200, version, origin))) == []
 
 
-def test_nvidias_own_build_is_measured_by_what_it_loaded(of: Any, case: Any, find: Any) -> None:
+def test_nvidias_own_build_is_compared_with_the_loaded_cudnn(of: Any, case: Any, find: Any) -> None:
     torch = of(
         Framework,
         name="torch",

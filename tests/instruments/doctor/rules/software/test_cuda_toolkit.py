@@ -1,4 +1,4 @@
-"""What is compiled together: torch, its companions, extensions, and the toolkit."""
+"""Compiling for CUDA: torch, its companions, extensions and the toolkit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_nvcc(of: Any, nvcc: str, *cards: str, cuda: str | None = None) -> Machi
 
 
 @pytest.mark.parametrize("rule", [CudaVersionMismatch, ToolkitLacksArchitecture, ToolkitVersionDiffers])
-def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
+def test_a_healthy_machine_has_no_finding(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
 
@@ -34,7 +34,7 @@ def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find
 
 
 @pytest.mark.parametrize(
-    ("words", "fix"),
+    ("message", "fix"),
     [
         (
             "The detected CUDA version (12.0) mismatches the version that was used to compile PyTorch (11.6).",
@@ -59,8 +59,8 @@ def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find
         ),
     ],
 )
-def test_parts_that_refuse_each_other(words: str, fix: str, case: Any, find: Any) -> None:
-    (finding,) = find(CudaVersionMismatch, case(None, words))
+def test_packages_that_do_not_load_together(message: str, fix: str, case: Any, find: Any) -> None:
+    (finding,) = find(CudaVersionMismatch, case(None, message))
     assert fix in finding.fix[0]
     assert not finding.blocks
 
@@ -75,17 +75,17 @@ def test_companions_of_another_variant(of: Any, case: Any, find: Any) -> None:
     "versions",
     [("2.5.0+cu124", "0.20.0+cu124"), ("2.5.0", "0.20.0"), ("2.3.0a0+6ddf5cf85e.nv24.4", "0.18.0a0+abc")],
 )
-def test_companions_that_fit_or_do_not_say(versions: tuple[str, str], of: Any, case: Any, find: Any) -> None:
+def test_companions_that_match_or_are_unknown(versions: tuple[str, str], of: Any, case: Any, find: Any) -> None:
     packages = (Package("torch", versions[0]), Package("torchvision", versions[1]))
     assert find(CudaVersionMismatch, case(of(Machine, interpreter=of(Interpreter, packages=packages)))) == []
 
 
-def test_a_minor_difference_is_no_mismatch(case: Any, find: Any) -> None:
-    words = (
+def test_a_minor_version_difference_is_no_mismatch(case: Any, find: Any) -> None:
+    message = (
         "UserWarning: The detected CUDA version (11.7) has a minor version mismatch with the version that was used to"
         " compile PyTorch (11.3). Most likely this shouldn't be a problem."
     )
-    assert find(CudaVersionMismatch, case(None, words)) == []
+    assert find(CudaVersionMismatch, case(None, message)) == []
 
 
 # --- toolkit-arch -----------------------------------------------------------------------------------------------------
@@ -112,24 +112,24 @@ def test_toolkits_before_the_first_and_after_the_last(
     ("nvcc", "card"),
     [("11.1", "NVIDIA GeForce RTX 3090"), ("12.9", "Tesla V100-SXM2-16GB"), ("9.0", "NVIDIA Whatever 9000")],
 )
-def test_toolkits_that_can(nvcc: str, card: str, of: Any, case: Any, find: Any) -> None:
+def test_toolkits_that_support_the_card(nvcc: str, card: str, of: Any, case: Any, find: Any) -> None:
     assert find(ToolkitLacksArchitecture, case(with_nvcc(of, nvcc, card))) == []
 
 
-@pytest.mark.parametrize(("nvcc", "card", "found"), [("11.4", "GRID K520", 1), ("11.4", "Tesla K80", 0)])
+@pytest.mark.parametrize(("nvcc", "card", "count"), [("11.4", "GRID K520", 1), ("11.4", "Tesla K80", 0)])
 def test_the_last_toolkit_differs_within_kepler(
-    nvcc: str, card: str, found: int, of: Any, case: Any, find: Any
+    nvcc: str, card: str, count: int, of: Any, case: Any, find: Any
 ) -> None:
     findings = find(ToolkitLacksArchitecture, case(with_nvcc(of, nvcc, card)))
-    assert [one.fix[0] for one in findings] == ["Install a toolkit: CUDA 6.0 to 10.2."] * found
+    assert [finding.fix[0] for finding in findings] == ["Install a toolkit: CUDA 6.0 to 10.2."] * count
 
 
-def test_cards_that_are_alike_are_named_once(of: Any, case: Any, find: Any) -> None:
+def test_identical_cards_are_named_once(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(ToolkitLacksArchitecture, case(with_nvcc(of, "13.0", *["Tesla V100-SXM2-16GB"] * 4)))
     assert finding.evidence == ("nvcc is 13.0", "4 × Tesla V100-SXM2-16GB (cards 0 to 3): Volta, 7.0")
 
 
-def test_nvccs_own_words(case: Any, find: Any) -> None:
+def test_unsupported_architecture_from_nvccs_message(case: Any, find: Any) -> None:
     (finding,) = find(ToolkitLacksArchitecture, case(None, "nvcc fatal   : Unsupported gpu architecture 'compute_89'"))
     assert finding.evidence == ("pasted text: nvcc fatal : Unsupported gpu architecture 'compute_89'",)
 
@@ -137,7 +137,7 @@ def test_nvccs_own_words(case: Any, find: Any) -> None:
 # --- toolkit-diff -----------------------------------------------------------------------------------------------------
 
 
-def test_another_toolkit_is_harmless_and_said_so(of: Any, case: Any, find: Any) -> None:
+def test_a_different_toolkit_is_reported_as_harmless(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(ToolkitVersionDiffers, case(with_nvcc(of, "11.8", cuda="12.4")))
     assert finding.severity == "note"
     assert finding.fix == ("Nothing to do; to compile an extension: export CUDA_HOME=/usr/local/cuda-12.4",)
@@ -146,5 +146,5 @@ def test_another_toolkit_is_harmless_and_said_so(of: Any, case: Any, find: Any) 
 
 
 @pytest.mark.parametrize("nvcc", ["12.4", "12.4.131", "not a version"])
-def test_the_same_toolkit_or_one_that_nobody_can_read(nvcc: str, of: Any, case: Any, find: Any) -> None:
+def test_the_same_or_an_unreadable_toolkit(nvcc: str, of: Any, case: Any, find: Any) -> None:
     assert find(ToolkitVersionDiffers, case(with_nvcc(of, nvcc, cuda="12.4"))) == []

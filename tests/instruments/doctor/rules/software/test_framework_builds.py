@@ -1,4 +1,4 @@
-"""What a framework's build has code for: a GPU at all, AMD's, this very card."""
+"""Builds of frameworks: CPU only, for AMD or Intel cards, or without code for this card."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def cpu_torch(of: Any) -> Any:
 
 
 @pytest.mark.parametrize("rule", [CpuOnlyBuild, RocmBuildMissing, XpuBuildMissing, NoKernelImage])
-def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
+def test_a_healthy_machine_has_no_finding(rule: Any, h200: Machine, case: Any, find: Any) -> None:
     assert find(rule, case(h200)) == []
 
 
 # --- cpu-build --------------------------------------------------------------------------------------------------------
 
 
-def test_a_cpu_build_beside_a_card_blocks_and_names_the_wheel(of: Any, case: Any, find: Any) -> None:
+def test_a_cpu_build_with_a_card_blocks_and_names_the_wheel(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(CpuOnlyBuild, case(machine_with(of, "NVIDIA H200", torch=cpu_torch(of))))
     assert finding.blocks
     assert finding.title == "torch was built without GPU support"
@@ -91,7 +91,7 @@ def test_jax_and_cupy_are_named_for_the_card(
 
 
 @pytest.mark.parametrize(
-    ("words", "title"),
+    ("message", "title"),
     [
         ("AssertionError: Torch not compiled with CUDA enabled", "torch was built without GPU support"),
         (
@@ -103,22 +103,22 @@ def test_jax_and_cupy_are_named_for_the_card(
         ),
     ],
 )
-def test_pasted_words_alone_are_enough(words: str, title: str, case: Any, find: Any) -> None:
-    (finding,) = find(CpuOnlyBuild, case(None, words))
+def test_pasted_messages_alone_are_enough(message: str, title: str, case: Any, find: Any) -> None:
+    (finding,) = find(CpuOnlyBuild, case(None, message))
     assert finding.blocks
     assert finding.title == title
     assert any("map_location='cpu'" in step for step in finding.fix)
 
 
 def test_jax_whose_cuda_plugin_fails_has_the_right_build(case: Any, find: Any) -> None:
-    words = (
+    message = (
         "Jax plugin configuration error: Exception when calling jax_plugins.xla_cuda12.initialize()\n"
         "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed. Falling back to cpu."
     )
-    assert find(CpuOnlyBuild, case(None, words)) == []
+    assert find(CpuOnlyBuild, case(None, message)) == []
 
 
-def test_a_pasted_cpu_build_counts_where_cards_are_not_known(of: Any, case: Any, find: Any) -> None:
+def test_a_pasted_cpu_build_counts_if_the_cards_are_unknown(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(cpu_torch(of),)))
     (finding,) = find(CpuOnlyBuild, case(machine))
     assert finding.blocks
@@ -128,7 +128,7 @@ def test_a_pasted_cpu_build_counts_where_cards_are_not_known(of: Any, case: Any,
     "elsewhere",
     [{"family": "darwin"}, {"packages": (Package("torch_npu", "2.1.0.post10"),)}],
 )
-def test_a_mac_or_an_npu_has_no_cuda_build_to_want(elsewhere: dict[str, Any], of: Any, case: Any, find: Any) -> None:
+def test_a_mac_or_an_npu_needs_no_cuda_build(elsewhere: dict[str, Any], of: Any, case: Any, find: Any) -> None:
     family, packages = elsewhere.get("family", "linux"), elsewhere.get("packages", ())
     machine = of(
         Machine,
@@ -153,7 +153,7 @@ def test_a_mac_or_an_npu_has_no_cuda_build_to_want(elsewhere: dict[str, Any], of
         ),
     ],
 )
-def test_a_card_that_no_wheel_serves_gets_an_answer_all_the_same(
+def test_advice_for_a_card_without_a_wheel(
     card: str, driver: str, python: str | None, advice: str, of: Any, case: Any, find: Any
 ) -> None:
     machine = machine_with(of, card, torch=cpu_torch(of), driver=driver)
@@ -164,7 +164,7 @@ def test_a_card_that_no_wheel_serves_gets_an_answer_all_the_same(
     assert advice in finding.fix[0]
 
 
-def test_the_wheel_is_one_for_this_python(of: Any, case: Any, find: Any) -> None:
+def test_the_wheel_matches_this_python(of: Any, case: Any, find: Any) -> None:
     machine = machine_with(of, "Tesla P100-PCIE-16GB", torch=cpu_torch(of))
     interpreter = msgspec.structs.replace(machine.interpreter, version=Known("3.9.18", source="python"))
     (finding,) = find(CpuOnlyBuild, case(msgspec.structs.replace(machine, interpreter=interpreter)))
@@ -177,7 +177,7 @@ def test_the_wheel_is_one_for_this_python(of: Any, case: Any, find: Any) -> None
 
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])
-def test_an_amd_card_wants_a_rocm_build(build: str, of: Any, case: Any, find: Any) -> None:
+def test_an_amd_card_needs_a_rocm_build(build: str, of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0", build=build, devices=())
     machine = of(
         Machine,
@@ -210,7 +210,7 @@ def other_vendor(of: Any, vendor: str, name: str, *more: Card, build: str = "cpu
 
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])
-def test_an_intel_card_wants_an_xpu_build(build: str, of: Any, case: Any, find: Any) -> None:
+def test_an_intel_card_needs_an_xpu_build(build: str, of: Any, case: Any, find: Any) -> None:
     (finding,) = find(XpuBuildMissing, case(other_vendor(of, "intel", "Intel Arc B580 (discrete GPU)", build=build)))
     assert finding.blocks
     assert finding.evidence == (
@@ -220,28 +220,24 @@ def test_an_intel_card_wants_an_xpu_build(build: str, of: Any, case: Any, find: 
     assert finding.fix[0] == "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/xpu"
 
 
-def test_intel_cards_that_want_no_xpu_build(of: Any, case: Any, find: Any) -> None:
+def test_intel_cards_that_need_no_xpu_build(of: Any, case: Any, find: Any) -> None:
     assert find(XpuBuildMissing, case(other_vendor(of, "intel", "Intel UHD Graphics 770", integrated=True))) == []
     assert find(XpuBuildMissing, case(other_vendor(of, "intel", "Intel Gaudi 2"))) == []
     assert find(XpuBuildMissing, case(other_vendor(of, "intel", "Intel Arc B580", build="xpu"))) == []
 
 
 @pytest.mark.parametrize(("rule", "vendor"), [(RocmBuildMissing, "amd"), (XpuBuildMissing, "intel")])
-def test_graphics_inside_the_cpu_want_no_build_of_their_own(
-    rule: Any, vendor: str, of: Any, case: Any, find: Any
-) -> None:
+def test_integrated_graphics_need_no_build(rule: Any, vendor: str, of: Any, case: Any, find: Any) -> None:
     assert find(rule, case(other_vendor(of, vendor, "Graphics", integrated=True))) == []
 
 
 @pytest.mark.parametrize(("rule", "vendor"), [(RocmBuildMissing, "amd"), (XpuBuildMissing, "intel")])
-def test_a_cuda_build_beside_nvidias_card_is_for_that_one(
-    rule: Any, vendor: str, of: Any, case: Any, find: Any
-) -> None:
+def test_a_cuda_build_next_to_an_nvidia_card_is_correct(rule: Any, vendor: str, of: Any, case: Any, find: Any) -> None:
     geforce = of(Card, vendor="nvidia", index=0, name="NVIDIA GeForce RTX 3090")
     assert find(rule, case(other_vendor(of, vendor, "Card", geforce, build="cuda"))) == []
 
 
-def test_on_musl_no_pip_line_is_given(of: Any, case: Any, find: Any) -> None:
+def test_no_pip_command_on_musl(of: Any, case: Any, find: Any) -> None:
     alpine = machine_with(of, "NVIDIA H200", torch=cpu_torch(of), libc="musl")
     (finding,) = find(CpuOnlyBuild, case(alpine))
     assert finding.fix == (
@@ -299,18 +295,18 @@ def test_another_framework_that_works_keeps_it_from_blocking(of: Any, case: Any,
     assert not finding.blocks
 
 
-def test_torch_has_the_card_so_an_extension_lacks_it(of: Any, case: Any, find: Any) -> None:
+def test_an_extension_without_code_for_the_card(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.4.0+cu121", build="cuda", cuda="12.1")
-    words = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    message = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
     machine = machine_with(of, "Tesla V100-SXM2-16GB", torch=torch, origin="pasted")
-    (finding,) = find(NoKernelImage, case(machine, words))
+    (finding,) = find(NoKernelImage, case(machine, message))
     assert not finding.blocks
     assert finding.title == "An extension was compiled without this card"
     assert "TORCH_CUDA_ARCH_LIST='7.0'" in finding.fix[0]
 
 
 @pytest.mark.parametrize(
-    ("words", "tag"),
+    ("message", "tag"),
     [
         (
             (
@@ -328,15 +324,15 @@ def test_torch_has_the_card_so_an_extension_lacks_it(of: Any, case: Any, find: A
         ),
     ],
 )
-def test_the_words_name_the_card(words: str, tag: str, case: Any, find: Any) -> None:
-    (finding,) = find(NoKernelImage, case(None, words))
+def test_the_message_names_the_compute_capability(message: str, tag: str, case: Any, find: Any) -> None:
+    (finding,) = find(NoKernelImage, case(None, message))
     assert finding.blocks
     assert finding.fix[0].endswith(f"/whl/{tag}")
 
 
-def test_words_that_name_no_card_get_both_answers(case: Any, find: Any) -> None:
-    words = "CUDA error: no kernel image is available for execution on the device"
-    (finding,) = find(NoKernelImage, case(None, words))
+def test_messages_without_a_card_get_both_commands(case: Any, find: Any) -> None:
+    message = "CUDA error: no kernel image is available for execution on the device"
+    (finding,) = find(NoKernelImage, case(None, message))
     assert [step.split(" (")[0] for step in finding.fix] == ["New card", "Old card"]
 
 
@@ -349,7 +345,7 @@ def test_words_that_name_no_card_get_both_answers(case: Any, find: Any) -> None:
         ("NVIDIA Whatever 9000", "2.11.0", "13.0", "x86_64"),
     ],
 )
-def test_builds_that_have_the_card_or_that_nobody_knows(
+def test_builds_that_support_the_card_or_are_unknown(
     name: str, version: str, cuda: str, architecture: str, of: Any, case: Any, find: Any
 ) -> None:
     torch = of(Framework, name="torch", version=version, build="cuda", cuda=cuda)
@@ -357,7 +353,7 @@ def test_builds_that_have_the_card_or_that_nobody_knows(
     assert find(NoKernelImage, case(machine)) == []
 
 
-def test_a_rocm_build_is_not_measured_by_cudas_table(of: Any, case: Any, find: Any) -> None:
+def test_a_rocm_build_is_not_compared_with_the_cuda_table(of: Any, case: Any, find: Any) -> None:
     torch = of(Framework, name="torch", version="2.11.0", build="rocm", arch_list=("gfx942",))
     assert find(NoKernelImage, case(machine_with(of, "NVIDIA H200", torch=torch))) == []
 

@@ -1,4 +1,4 @@
-"""A program's own errors, as people paste them."""
+"""Errors of programs, as people paste them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ownlab.units import MIB
 
 RULES = [CheckpointDeviceMissing, CublasError, DeviceAssert, MixedDevices, IllegalMemoryAccess, NcclError]
 
-SAID = {
+MESSAGES = {
     DeviceAssert: (
         "RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported",
         "nll_loss.cu:104: block: [0,0,0], thread: [0,0,0] Assertion `t >= 0 && t < n_classes` failed.",
@@ -53,74 +53,78 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("rule", "words"), [(rule, words) for rule, said in SAID.items() for words in said])
-def test_each_error_is_known_by_its_own_rule_alone(rule: Any, words: str, case: Any, find: Any) -> None:
-    found = {one: find(one, case(None, words)) for one in RULES}
-    assert {one for one, findings in found.items() if findings} == {rule}
-    (finding,) = found[rule]
+@pytest.mark.parametrize(
+    ("rule", "message"), [(rule, message) for rule, messages in MESSAGES.items() for message in messages]
+)
+def test_each_error_matches_only_its_own_rule(rule: Any, message: str, case: Any, find: Any) -> None:
+    findings_of = {each: find(each, case(None, message)) for each in RULES}
+    assert {each for each, findings in findings_of.items() if findings} == {rule}
+    (finding,) = findings_of[rule]
     assert (finding.severity, finding.blocks) == ("error", False)
     assert finding.fix
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_sound_machine_and_other_words_are_left_alone(rule: Any, h200: Machine, case: Any, find: Any) -> None:
-    words = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 23.69 GiB in total"
-    assert find(rule, case(h200, words, "NCCL version 2.28.9+cuda13.0", "torch.load(path, map_location=device)")) == []
+def test_a_healthy_machine_and_other_messages_have_no_finding(rule: Any, h200: Machine, case: Any, find: Any) -> None:
+    message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 23.69 GiB in total"
+    assert (
+        find(rule, case(h200, message, "NCCL version 2.28.9+cuda13.0", "torch.load(path, map_location=device)")) == []
+    )
 
 
 def test_the_xid_of_the_same_event_is_named(case: Any, find: Any) -> None:
     xid = (
         "NVRM: Xid (PCI:0000:01:00): 31, pid=4242, name=python, Ch 00000008, intr 10000000. MMU Fault: ENGINE GRAPHICS"
     )
-    (finding,) = find(IllegalMemoryAccess, case(None, SAID[IllegalMemoryAccess][0], xid))
+    (finding,) = find(IllegalMemoryAccess, case(None, MESSAGES[IllegalMemoryAccess][0], xid))
     assert finding.evidence[-1] == f"kernel log: {xid}"
     assert "same event" in finding.meaning
     (other,) = find(
         IllegalMemoryAccess,
-        case(None, SAID[IllegalMemoryAccess][0], "NVRM: Xid (PCI:0000:01:00): 79, fallen off the bus"),
+        case(None, MESSAGES[IllegalMemoryAccess][0], "NVRM: Xid (PCI:0000:01:00): 79, fallen off the bus"),
     )
     assert "same event" not in other.meaning
 
 
-def test_cublas_that_had_no_room_is_told_from_one_that_failed(case: Any, find: Any) -> None:
-    (no_room,) = find(CublasError, case(None, SAID[CublasError][0]))
-    (failed,) = find(CublasError, case(None, SAID[CublasError][1]))
+def test_cublas_without_memory_is_distinguished_from_a_failure(case: Any, find: Any) -> None:
+    (no_room,) = find(CublasError, case(None, MESSAGES[CublasError][0]))
+    (failed,) = find(CublasError, case(None, MESSAGES[CublasError][1]))
     assert "memory was full" in no_room.title
     assert failed.title == "cuBLAS failed"
 
 
 @pytest.mark.parametrize(
-    ("words", "meaning"),
+    ("message", "meaning"),
     [
-        (SAID[NcclError][0], "network or shared memory"),
-        (SAID[NcclError][1], "NCCL passes on a CUDA error"),
-        (SAID[NcclError][2], "Another rank died"),
+        (MESSAGES[NcclError][0], "network or shared memory"),
+        (MESSAGES[NcclError][1], "NCCL passes on a CUDA error"),
+        (MESSAGES[NcclError][2], "Another rank died"),
         (
             "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
             "NCCL prints details with NCCL_DEBUG=INFO",
         ),
     ],
 )
-def test_what_nccl_means(words: str, meaning: str, case: Any, find: Any) -> None:
-    (finding,) = find(NcclError, case(None, words))
+def test_nccl_meanings(message: str, meaning: str, case: Any, find: Any) -> None:
+    (finding,) = find(NcclError, case(None, message))
     assert meaning in finding.meaning
     assert finding.fix[0].startswith("export NCCL_DEBUG=INFO")
 
 
 def test_a_small_shm_is_evidence(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, host=of(Host, container="docker", memory=of(Memory, shm_total=64 * MIB)))
-    (finding,) = find(NcclError, case(machine, SAID[NcclError][0]))
+    (finding,) = find(NcclError, case(machine, MESSAGES[NcclError][0]))
     assert "size of the shared memory: 64 MiB" in finding.evidence
     assert "--ipc=host" in finding.fix[1]
 
 
-def test_windows_sets_variables_its_own_way(of: Any, case: Any, find: Any) -> None:
+def test_variables_are_set_for_windows(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, host=of(Host, family="windows"))
-    (finding,) = find(DeviceAssert, case(machine, SAID[DeviceAssert][0]))
+    (finding,) = find(DeviceAssert, case(machine, MESSAGES[DeviceAssert][0]))
     assert finding.fix[1].startswith("set CUDA_LAUNCH_BLOCKING=1")
 
 
-def test_eight_ranks_are_quoted_three_times(case: Any, find: Any) -> None:
+def test_repeated_errors_are_quoted_three_times(case: Any, find: Any) -> None:
     texts = [f"[rank{rank}] Watchdog caught collective operation timeout" for rank in range(8)]
     (finding,) = find(NcclError, case(None, *texts))
     assert len(finding.evidence) == 3

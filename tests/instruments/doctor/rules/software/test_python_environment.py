@@ -1,4 +1,4 @@
-"""The Python that is asked about: broken, with broken frameworks, with none, on musl, with a misspelt allocator option."""
+"""The selected Python: broken, without a framework, on musl, with a wrong allocator option."""
 
 from __future__ import annotations
 
@@ -17,28 +17,13 @@ from ownlab.instruments.doctor.rules.software.python_environment import (
 )
 from ownlab.machine.environment_variables import ALLOCATOR_OPTIONS, read_environment
 from ownlab.machine.facts import Known, Unknown, value_of
-from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine, Nvidia
-
-
-def with_frameworks(of: Any, *frameworks: Framework, cards: tuple[str, ...] = ("NVIDIA H200",)) -> Machine:
-    machine: Machine = of(
-        Machine,
-        host=of(Host, family="linux", pci=()),
-        nvidia=of(Nvidia, driver="580.159.04"),
-        cards=tuple(of(Card, vendor="nvidia", index=index, name=name) for index, name in enumerate(cards)),
-        interpreter=of(Interpreter, path="/home/me/.venv/bin/python", frameworks=frameworks),
-    )
-    return machine
-
-
-def broken(of: Any, error: str, failure: str = "import", name: str = "torch") -> Any:
-    return of(Framework, name=name, error=error, failure=failure, devices=Unknown("it cannot be imported"))
+from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine
 
 
 @pytest.mark.parametrize(
     "rule", [InterpreterBroken, FrameworkImportFailed, FrameworkNotInstalled, MuslLibc, AllocatorConfig]
 )
-def test_a_sound_machine_is_left_alone(rule: Any, h200: Machine, of: Any, case: Any, find: Any) -> None:
+def test_a_healthy_machine_has_no_finding(rule: Any, h200: Machine, of: Any, case: Any, find: Any) -> None:
     interpreter = msgspec.structs.replace(
         h200.interpreter,
         version=of(Interpreter, version="3.12.3").version,
@@ -68,7 +53,7 @@ def test_an_interpreter_that_does_not_start(of: Any, case: Any, find: Any) -> No
     assert "python3 -m venv --clear /home/me/.venv " in finding.fix[-1]
 
 
-def test_an_interpreter_that_is_too_old_to_be_asked(of: Any, case: Any, find: Any) -> None:
+def test_an_interpreter_that_is_too_old(of: Any, case: Any, find: Any) -> None:
     reason = Unknown("Python 3.7.16 is too old to be checked: ownlab needs 3.9 or newer there")
     interpreter = of(Interpreter, path="/usr/bin/python3.7", version="3.7.16", packages=reason, frameworks=reason)
     (finding,) = find(InterpreterBroken, case(of(Machine, interpreter=interpreter)))
@@ -82,112 +67,11 @@ def test_a_pasted_machine_has_no_interpreter_to_run(of: Any, case: Any, find: An
     assert find(InterpreterBroken, case(Machine())) == []  # it was not read at all
 
 
-# --- framework-broken -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "cause", "fix"),
-    [
-        (
-            "ImportError: A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.1.0 as it may crash.",
-            "NumPy 1",
-            "numpy<2",
-        ),
-        (
-            "ImportError: /lib64/libc.so.6: version `GLIBC_2.27' not found (required by libtorch.so)",
-            "C library",
-            "newer",
-        ),
-        ("ImportError: libstdc++.so.6: version `GLIBCXX_3.4.29' not found", "C++ library", "libstdcxx-ng"),
-        ("ImportError: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent", "MKL", "mkl<2024.1"),
-        (
-            "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
-            "found before",
-            "env -u LD_LIBRARY_PATH",
-        ),
-        ("ImportError: undefined symbol: _ZN3c106detail", "different versions", "Reinstall"),
-        (
-            "ImportError: DLL load failed while importing _C: The specified module could not be found.",
-            "Windows",
-            "winget",
-        ),
-        ("OSError: [WinError 126] The specified module could not be found. Error loading c10.dll", "Windows", "winget"),
-        ("AttributeError: partially initialized module 'torch' has no attribute 'Tensor'", "same name", "rename"),
-        ("OSError: [Errno 28] No space left on device", "disk is full", "df -h"),
-    ],
-)
-def test_known_causes_are_found_in_the_last_words(
-    error: str, cause: str, fix: str, of: Any, case: Any, find: Any
-) -> None:
-    (finding,) = find(FrameworkImportFailed, case(with_frameworks(of, broken(of, error))))
-    assert finding.title == "torch cannot be imported"
-    assert finding.blocks
-    assert cause in finding.meaning
-    assert fix in finding.fix[0]
-    assert finding.evidence[0].startswith("torch: ")
-
-
-def test_a_cpu_without_the_instructions(of: Any, case: Any, find: Any) -> None:
-    error = "died of SIGILL while tensorflow was asked, in tensorflow/python/pywrap_tensorflow.py, line 60"
-    (finding,) = find(FrameworkImportFailed, case(with_frameworks(of, broken(of, error, "crash", "tensorflow"))))
-    assert finding.title == "tensorflow crashes when it is imported"
-    assert "AVX" in finding.meaning
-
-
-def test_a_hang_says_where_to_look(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(
-        FrameworkImportFailed, case(with_frameworks(of, broken(of, "torch did not answer in 60 s", "hang")))
-    )
-    assert finding.title == "torch hangs"
-    assert "faulthandler" in finding.fix[0]
-    assert "download.pytorch.org" in finding.fix[1]
-
-
-def test_it_blocks_only_where_there_is_something_to_block(of: Any, case: Any, find: Any, h200: Machine) -> None:
-    failed = broken(of, "ImportError: something new")
-    (on_cpu,) = find(FrameworkImportFailed, case(with_frameworks(of, failed, cards=())))
-    assert not on_cpu.blocks
-    frameworks = h200.interpreter.frameworks
-    assert not isinstance(frameworks, Unknown)
-    beside = msgspec.structs.replace(
-        h200, interpreter=of(Interpreter, frameworks=(*frameworks.value, broken(of, "ImportError: x", name="jax")))
-    )
-    (finding,) = find(FrameworkImportFailed, case(beside))
-    assert not finding.blocks
-
-
-def test_a_pasted_report_without_a_cause_does_not_block(of: Any, case: Any, find: Any) -> None:
-    failed = broken(of, "torch could not be imported in the Python that ran collect_env")
-    machine = msgspec.structs.replace(with_frameworks(of, failed), origin="pasted")
-    (finding,) = find(FrameworkImportFailed, case(machine))
-    assert not finding.blocks
-
-
-def test_pasted_words_that_tell_by_themselves(case: Any, find: Any) -> None:
-    words = "ImportError: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent"
-    (finding,) = find(FrameworkImportFailed, case(None, words))
-    assert finding.evidence == (f"pasted text: {words}",)
-    assert not finding.blocks
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "NVRM: Xid (PCI:0000:cb:00): 13, Graphics SM Warp Exception on (GPC 7): Illegal Instruction Parameter",
-        "MemoryError",
-        "ImportError: undefined symbol: foo",
-        "OSError: No space left on device",
-    ],
-)
-def test_pasted_words_that_do_not(words: str, case: Any, find: Any) -> None:
-    assert find(FrameworkImportFailed, case(None, words)) == []
-
-
 # --- framework-absent -------------------------------------------------------------------------------------------------
 
 
-def test_no_framework_beside_a_card(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(FrameworkNotInstalled, case(with_frameworks(of, cards=("Tesla P100-PCIE-16GB",))))
+def test_no_framework_on_a_machine_with_a_card(of: Any, with_frameworks: Any, case: Any, find: Any) -> None:
+    (finding,) = find(FrameworkNotInstalled, case(with_frameworks(cards=("Tesla P100-PCIE-16GB",))))
     assert finding.severity == "note"
     assert finding.fix == (
         "/home/me/.venv/bin/python -m pip install 'torch==2.14.*' --index-url https://download.pytorch.org/whl/cu126",
@@ -215,17 +99,17 @@ def test_what_to_install_depends_on_the_accelerator(
     assert finding.fix[-1] == f"pip install {what}"
 
 
-def test_frameworks_that_were_not_asked_are_not_absent(of: Any, case: Any, find: Any) -> None:
+def test_unread_frameworks_are_not_absent(of: Any, case: Any, find: Any) -> None:
     machine = of(Machine, interpreter=of(Interpreter, frameworks=Unknown("frameworks were not asked")))
     assert find(FrameworkNotInstalled, case(machine)) == []
 
 
-def test_a_card_that_no_wheel_serves(of: Any, case: Any, find: Any) -> None:
-    (finding,) = find(FrameworkNotInstalled, case(with_frameworks(of, cards=("Tesla M2090",))))
+def test_a_card_without_a_wheel(of: Any, with_frameworks: Any, case: Any, find: Any) -> None:
+    (finding,) = find(FrameworkNotInstalled, case(with_frameworks(cards=("Tesla M2090",))))
     assert "Use the CPU" in finding.fix[0]
 
 
-def test_graphics_inside_the_cpu_get_the_cpu_build(of: Any, case: Any, find: Any) -> None:
+def test_integrated_graphics_get_the_cpu_build(of: Any, case: Any, find: Any) -> None:
     inside = of(Card, vendor="intel", index=0, integrated=True)
     (finding,) = find(
         FrameworkNotInstalled, case(of(Machine, cards=(inside,), interpreter=of(Interpreter, frameworks=())))
@@ -246,7 +130,7 @@ def test_alpine_needs_another_c_library_first(of: Any, case: Any, find: Any) -> 
     assert not any("pip install" in step for step in absent.fix)
 
 
-def test_glibc_and_what_works_are_left_alone(of: Any, case: Any, find: Any, h200: Machine) -> None:
+def test_glibc_and_working_frameworks_have_no_finding(of: Any, case: Any, find: Any, h200: Machine) -> None:
     assert find(MuslLibc, case(of(Machine, host=of(Host, libc="glibc 2.39")))) == []
     works = msgspec.structs.replace(h200, host=msgspec.structs.replace(h200.host, libc=Known("musl", source="/lib")))
     assert find(MuslLibc, case(works)) == []
@@ -275,7 +159,7 @@ def with_allocator(of: Any, variables: Any) -> Any:
         ("2.0.1+cu117", "expandable_segments:True", "torch 2.0 does not know expandable_segments"),
     ],
 )
-def test_an_option_that_torch_refuses(
+def test_an_option_that_torch_rejects(
     torch: str, text: str, evidence: str, with_allocator: Any, case: Any, find: Any
 ) -> None:
     (finding,) = find(AllocatorConfig, case(with_allocator(torch, PYTORCH_CUDA_ALLOC_CONF=text)))
@@ -285,14 +169,14 @@ def test_an_option_that_torch_refuses(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "RuntimeError: Unrecognized CachingAllocator option: expandable_segments",
         "ValueError: Unrecognized key 'max_split' in CUDA allocator config.",
     ],
 )
-def test_torchs_refusal_blocks(words: str, case: Any, find: Any) -> None:
-    (finding,) = find(AllocatorConfig, case(None, words))
+def test_a_rejected_option_blocks(message: str, case: Any, find: Any) -> None:
+    (finding,) = find(AllocatorConfig, case(None, message))
     assert (finding.severity, finding.blocks) == ("error", True)
 
 
@@ -318,14 +202,14 @@ def test_the_old_name_on_a_newer_torch_is_a_note(with_allocator: Any, case: Any,
         ("2.5.1", "PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"),
     ],
 )
-def test_settings_that_are_right(torch: str, name: str, text: str, with_allocator: Any, case: Any, find: Any) -> None:
+def test_valid_settings(torch: str, name: str, text: str, with_allocator: Any, case: Any, find: Any) -> None:
     assert find(AllocatorConfig, case(with_allocator(torch, **{name: text}))) == []
 
 
-def test_the_rule_and_the_machines_page_know_the_same_options(with_allocator: Any, case: Any, find: Any) -> None:
+def test_the_rule_and_the_machine_page_accept_the_same_options(with_allocator: Any, case: Any, find: Any) -> None:
     for option in ("roundup_bypass_threshold_mb", "expandable_segments_reserve", *ALLOCATOR_OPTIONS):
         assert find(AllocatorConfig, case(with_allocator("2.11.0", PYTORCH_ALLOC_CONF=f"{option}:1"))) == []
         (meaning,) = (
-            one.meaning for one in value_of(read_environment({"PYTORCH_ALLOC_CONF": f"{option}:1"}, ())) or ()
+            each.meaning for each in value_of(read_environment({"PYTORCH_ALLOC_CONF": f"{option}:1"}, ())) or ()
         )
         assert not re.search("no option|not an option|unknown option", meaning)

@@ -71,11 +71,14 @@ class XidErrors(Rule):
         recovery = _RECOVERY.search(lines[-1].line) if number == _RECOVERY_CHANGED else None
         due = recovery["action"] if recovery and recovery["action"] != "None" else None
         severe = due is not None or (known.severity == "error" and bool(re.search("reset|reboot", known.action or "")))
-        advice = text("{action}: {advice}", action=due, advice=known.do) if due else known.do
+        # The table's sentences are templates without values.
+        advice = text(known.do)
+        if due:
+            advice = text("{action}: {advice}", action=due, advice=advice)
         return self.finding(
-            title=text("Xid {number}: {name}", number=number, name=known.name),
+            title=text("Xid {number}: {name}", number=number, name=text(known.name)),
             evidence=evidence,
-            meaning=known.meaning,
+            meaning=text(known.meaning),
             fix=(
                 on_host(machine, advice) if severe else advice,
                 *([text("Or start a new session.")] if severe and rented_platform(machine) else []),

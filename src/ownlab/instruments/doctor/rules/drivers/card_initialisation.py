@@ -235,19 +235,24 @@ class FabricManagerNotReady(MessageRule):
         branch = parse_version(driver)[0] if driver and parse_version(driver) else None
         by_branch = value_of(machine.host.package_manager) == "apt" and branch is not None
         package = f"nvidia-fabricmanager-{branch}" if by_branch else "nvidia-fabricmanager"
-        version = text("exactly {version}", version=driver) if driver else text("exactly the driver's version")
-        return (
-            install_command(machine, package)
-            or text(
-                "Install Fabric Manager ({version}): the package nvidia-fabricmanager from NVIDIA's repository",
-                version=version,
-            ),
-            as_root(machine, start),
-            text(
-                "Check its state: systemctl status nvidia-fabricmanager. Its version must match the driver ({version}).",
-                version=version,
-            ),
-        )
+        if driver:
+            by_hand = text(
+                "Install Fabric Manager (exactly {version}): the package nvidia-fabricmanager from NVIDIA's repository",
+                version=driver,
+            )
+            state = text(
+                "Check its state: systemctl status nvidia-fabricmanager. Its version must be exactly {version}, the driver's.",
+                version=driver,
+            )
+        else:
+            by_hand = text(
+                "Install Fabric Manager (exactly the driver's version): the package nvidia-fabricmanager from NVIDIA's"
+                " repository"
+            )
+            state = text(
+                "Check its state: systemctl status nvidia-fabricmanager. Its version must be exactly the driver's."
+            )
+        return (install_command(machine, package) or by_hand, as_root(machine, start), state)
 
 
 class DriverHang(MessageRule):

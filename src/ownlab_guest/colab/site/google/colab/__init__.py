@@ -1,4 +1,4 @@
-"""What a notebook that was written for Colab finds as google.colab. Each part is loaded when it is first used."""
+"""The stand-in for Colab's google.colab. Submodules are loaded on first use."""
 
 import importlib
 from typing import Any, List
@@ -7,16 +7,16 @@ from . import _import_hooks
 
 __all__ = ["auth", "autoviz", "data_table", "drive", "files", "output", "runtime", "snippets", "widgets"]
 
-__version__ = "0.0.1a2"  # what Colab's own has said for years; some notebooks print it
+__version__ = "0.0.1a2"  # Colab's own value for years; some notebooks print it
 
-# On Colab these have to be imported by name; here `import google.colab` does for them, too.
+# On Colab these must be imported by name; here `import google.colab` suffices.
 _OTHERS = ["ai", "errors", "html", "patches", "sheets", "sql", "syntax", "userdata"]
 
 _import_hooks.register()
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """`%load_ext google.colab`: on Colab it adds what a kernel in Colab mode has from its start."""
+    """`%load_ext google.colab`: on Colab it adds what a kernel in Colab mode already has."""
     _import_hooks.register()
 
 

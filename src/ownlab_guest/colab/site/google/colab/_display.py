@@ -1,4 +1,4 @@
-"""IPython's display functions, imported when they are used: google.colab is imported before IPython is."""
+"""IPython's display functions, imported on use: google.colab is imported before IPython."""
 
 import importlib
 import sys
@@ -6,22 +6,22 @@ from typing import Any
 
 
 def display(*objects: Any, raw: bool = False) -> None:
-    """Show objects in the cell's output; raw ones are mappings from media types to data."""
+    """Display objects in the cell's output; raw ones map media types to data."""
     importlib.import_module("IPython.display").display(*objects, raw=raw)
 
 
 def display_html(page: str, text: str) -> None:
-    """Show HTML; the text is for whoever shows none."""
+    """Display HTML, with text for front ends that do not show HTML."""
     display({"text/html": page, "text/plain": text}, raw=True)
 
 
 def clear_output(wait: bool = False) -> None:
-    """Clear the cell's output, or that of the part that is written to."""
+    """Clear the current output."""
     importlib.import_module("IPython.display").clear_output(wait)
 
 
 def flush_all() -> None:
-    """Printed text and open figures of matplotlib are put out now, and not at the cell's end."""
+    """Flush printed text and open matplotlib figures now, not at the end of the cell."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     inline = sys.modules.get("matplotlib_inline.backend_inline")
@@ -30,5 +30,5 @@ def flush_all() -> None:
 
 
 def shell() -> Any:
-    """IPython's shell; None outside of one."""
+    """Return IPython's shell; None outside of one."""
     return importlib.import_module("IPython").get_ipython()

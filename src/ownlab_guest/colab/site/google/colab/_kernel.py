@@ -1,4 +1,4 @@
-"""The kernel in which a notebook runs as on Colab."""
+"""The kernel of Colab mode."""
 
 from typing import Any, Dict
 
@@ -10,10 +10,10 @@ __all__ = ["ColabKernel"]
 
 
 class ColabKernel(IPythonKernel):
-    """IPython's kernel with Colab's shell. What a page answers to google.colab is never what input() returns."""
+    """IPython's kernel with Colab's shell. A page's answer to google.colab is never taken for input()."""
 
     shell_class = _shell.Shell
 
     def _input_request(self, prompt: str, ident: Any, parent: Dict[str, Any], password: bool = False) -> str:
-        """Of input and getpass; by this name in ipykernel 6 and 7."""
+        """Called by input and getpass; the name in ipykernel 6 and 7."""
         return _message.ask_person(self, {"prompt": str(prompt), "password": password}, ident, parent)

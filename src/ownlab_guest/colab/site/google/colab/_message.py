@@ -1,11 +1,11 @@
-"""How the kernel asks the page, by Colab's own protocol.
+"""Requests from the kernel to the page, by Colab's protocol.
 
-The kernel publishes a `colab_request`, as the running cell's. A page answers on stdin with an `input_reply` whose value is
-`{"type": "colab_reply", "colab_msg_id": id, "data": …}`, or "error", or first "ack": it is there, and a person has to think.
-A request without an id wants no answer.
+The kernel publishes a `colab_request` for the running cell. A page answers on stdin with an `input_reply` whose value is
+`{"type": "colab_reply", "colab_msg_id": id, "data": …}`, or has "error" instead, or first "ack": a person has to decide.
+A request without an id expects no answer.
 
-Nothing here waits for a page that is not there: a cell whose request said that nobody can be asked (`ownlab run`,
-papermill) fails at once, any other after ACK_SECONDS without a sign of life.
+No request waits for a missing page: if the cell's request does not allow stdin (`ownlab run`, papermill), it fails at once,
+otherwise after ACK_SECONDS without an acknowledgement.
 """
 
 import json
@@ -19,8 +19,8 @@ from .errors import Error
 
 ACK_SECONDS = 10.0
 POLL_MS = 25
-NOBODY = "nobody can be asked: this notebook is run without a page"
-NO_PAGE = "no page of ownlab is open on this notebook"
+NOBODY = "nobody can answer: this notebook runs without a page"
+NO_PAGE = "this notebook is not open in a page of ownlab"
 
 
 class MessageError(Error):
@@ -28,28 +28,28 @@ class MessageError(Error):
 
 
 class _Wait:
-    """One request whose answer is waited for."""
+    """A request that waits for its answer."""
 
     def __init__(self) -> None:
         self.sent = time.monotonic()
-        self.heard = False  # some page has said that it has the request
+        self.acknowledged = False  # a page has received the request
         self.reply: Optional[Dict[str, Any]] = None
 
 
-_lock = threading.Lock()  # of the stdin socket: one thread reads it at a time, for all
+_lock = threading.Lock()  # of the stdin socket: one thread at a time reads it, for all
 _waits: Dict[str, _Wait] = {}
-_asking: List[List[str]] = []  # what was typed for each input() that waits, the innermost last
+_asking: List[List[str]] = []  # typed text for each waiting input(), the innermost last
 
 
 def running_kernel() -> Any:
-    """This process's kernel; None where it is none, or IPython was never imported."""
+    """Return this process's kernel; None where there is none, or IPython was never imported."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None)
 
 
 def running_request() -> Dict[str, Any]:
-    """The message that runs now: a cell's execute_request, or what a page sent by itself; {} where there is none."""
+    """Return the message being handled: a cell's execute_request, or one that a page sent; {} where there is none."""
     kernel = running_kernel()
     if kernel is None:
         return {}
@@ -60,7 +60,7 @@ def running_request() -> Dict[str, Any]:
 
 
 def can_ask() -> bool:
-    """Whether there may be somebody: the running cell's request did not say that there is nobody."""
+    """Return whether a person may answer: the running cell's request allows stdin."""
     parent = running_request()
     if parent.get("header", {}).get("msg_type") == "execute_request":
         return bool(parent.get("content", {}).get("allow_stdin", False))
@@ -70,7 +70,7 @@ def can_ask() -> bool:
 def send_request(
     request_type: str, request_body: Any, parent: Optional[Dict[str, Any]] = None, expect_reply: bool = True
 ) -> Optional[str]:
-    """Send a request, and do not wait; its id, where an answer is expected."""
+    """Send a request without waiting. Return its id, where an answer is expected."""
     kernel = running_kernel()
     if kernel is None:
         raise MessageError(NOBODY)
@@ -80,7 +80,7 @@ def send_request(
         message_id = metadata["colab_msg_id"] = uuid.uuid4().hex
         _waits[message_id] = _Wait()
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # what was printed before comes before
+        stream.flush()  # keep the order with earlier output
     kernel.session.send(
         kernel.iopub_socket,
         "colab_request",
@@ -92,7 +92,7 @@ def send_request(
 
 
 def read_reply_from_input(message_id: Optional[str], timeout_sec: Optional[float] = None) -> Any:
-    """Wait for the answer; None where there is none in time. An interruption ends the waiting."""
+    """Wait for the answer; None where there is none in time. An interrupt ends the wait."""
     if message_id is None or not can_ask():
         raise MessageError(NOBODY)
     wait = _waits.setdefault(message_id, _Wait())
@@ -101,13 +101,13 @@ def read_reply_from_input(message_id: Optional[str], timeout_sec: Optional[float
             passed = time.monotonic() - wait.sent
             if timeout_sec and passed >= timeout_sec:
                 return None
-            if not wait.heard and passed >= ACK_SECONDS:
+            if not wait.acknowledged and passed >= ACK_SECONDS:
                 raise MessageError(NO_PAGE)
             _receive()
     finally:
         _waits.pop(message_id, None)
     if "error" in wait.reply:
-        raise MessageError(_words(wait.reply["error"]))
+        raise MessageError(_error_message(wait.reply["error"]))
     return wait.reply.get("data")
 
 
@@ -121,15 +121,15 @@ def blocking_request(
 
 
 def ask_person(kernel: Any, question: Dict[str, Any], ident: Any, parent: Dict[str, Any]) -> str:
-    """What somebody types in answer to an input_request.
+    """Return what a person types in answer to an input_request.
 
-    ipykernel takes whatever comes next on stdin for it, and an answer to google.colab may come late.
+    ipykernel would take any message on stdin for it, also a late answer to google.colab.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     typed: List[str] = []
     while _receive(wait_ms=0):
-        pass  # late answers to what was asked before
+        pass  # late answers to earlier requests
     kernel.session.send(kernel.stdin_socket, "input_request", question, parent, ident=ident)
     _asking.append(typed)
     try:
@@ -145,7 +145,7 @@ def ask_person(kernel: Any, question: Dict[str, Any], ident: Any, parent: Dict[s
 
 
 def _receive(wait_ms: int = POLL_MS) -> bool:
-    """Take one message from stdin, if there is one soon, for whoever waits for it; others are thrown away, as on Colab."""
+    """Receive one message from stdin, if there is one soon, and deliver it; unexpected ones are dropped, as on Colab."""
     kernel = running_kernel()
     with _lock:
         if not kernel.stdin_socket.poll(wait_ms):
@@ -158,19 +158,19 @@ def _receive(wait_ms: int = POLL_MS) -> bool:
         if isinstance(value, str) and _asking:
             _asking[-1].append(value)
         elif isinstance(value, dict) and value.get("type") == "colab_reply":
-            _give(value)
+            _deliver(value)
     return True
 
 
-def _give(value: Dict[str, Any]) -> None:
+def _deliver(value: Dict[str, Any]) -> None:
     wait = _waits.get(str(value.get("colab_msg_id")))
     if wait is not None:
-        wait.heard = True
+        wait.acknowledged = True
         if "data" in value or "error" in value or not value.get("ack"):
             wait.reply = value
 
 
-def _words(error: Any) -> str:
+def _error_message(error: Any) -> str:
     if isinstance(error, dict) and "message" in error:
         name = error.get("name")
         return f"{name}: {error['message']}" if name else str(error["message"])

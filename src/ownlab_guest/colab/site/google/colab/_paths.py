@@ -1,7 +1,7 @@
-"""Files between this kernel and the server, which does not see all that the kernel sees.
+"""Paths for files that the kernel and the server exchange: the server does not see all of the kernel's files.
 
-In Colab mode the kernel has a view of the file system of its own: the runtime's folder (OWNLAB_CONTENT) is /content, and
-a person's Drive (OWNLAB_DRIVE) is where it was mounted.
+In Colab mode the kernel has its own view of the file system: the runtime's folder (OWNLAB_CONTENT) is /content, and the
+person's Drive (OWNLAB_DRIVE) is where it was mounted.
 """
 
 import atexit
@@ -14,19 +14,19 @@ CONTENT = "/content"
 
 
 def for_server(path: str) -> str:
-    """A path under which the server finds this file: its own, or that of a copy which goes with the kernel.
+    """Return a path under which the server finds this file: its own, or of a copy that is deleted with the kernel.
 
     A folder becomes a zip file.
     """
     name = os.path.basename(os.path.abspath(path))
     if os.path.isdir(path):
-        return shutil.make_archive(os.path.join(_kept(), name), "zip", path)
-    known = seen_outside(path)
-    return known if known and _is_open(known) else shutil.copy2(path, os.path.join(_kept(), name))
+        return shutil.make_archive(os.path.join(_kernel_folder(), name), "zip", path)
+    outside = path_outside(path)
+    return outside if outside and _is_served(outside) else shutil.copy2(path, os.path.join(_kernel_folder(), name))
 
 
-def seen_outside(path: str) -> Optional[str]:
-    """Where the server finds this file; None where it does not."""
+def path_outside(path: str) -> Optional[str]:
+    """Return the file's path as the server sees it; None where it does not see it."""
     real, content = os.path.realpath(path), os.environ.get("OWNLAB_CONTENT", "")
     drive = _drive_of(real)
     for inside, outside in ((drive, os.environ.get("OWNLAB_DRIVE", "")), (CONTENT, content)):
@@ -39,26 +39,26 @@ def seen_outside(path: str) -> Optional[str]:
 
 
 def staging() -> str:
-    """A new folder for files that come from the server or go there; both see it under this path."""
+    """Create a folder to exchange files with the server; both see it under this path."""
     return tempfile.mkdtemp(prefix=".ownlab-", dir=os.environ.get("OWNLAB_CONTENT") or None)
 
 
-def _is_open(path: str) -> bool:
-    """Whether the server gives files of this folder to a page: the runtime's own, the Drive, the notebook's."""
+def _is_served(path: str) -> bool:
+    """Return whether the server gives this file to a page: in the runtime's folder, the Drive, or the notebook's folder."""
     notebook = os.environ.get("JPY_SESSION_NAME", "")
     folders = [os.environ.get("OWNLAB_CONTENT", ""), os.environ.get("OWNLAB_DRIVE", ""), os.path.dirname(notebook)]
     real = os.path.realpath(path)
     return any(real.startswith(os.path.join(os.path.realpath(each), "")) for each in folders if each)
 
 
-def _kept() -> str:
+def _kernel_folder() -> str:
     folder = staging()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _drive_of(real: str) -> str:
-    """Where the Drive is mounted that this file is in; "" where it is in none."""
+    """Return the mount point of the Drive that contains this file; "" where none does."""
     for name in ("MyDrive", "My Drive"):
         before, found, _ = real.partition(os.sep + name + os.sep)
         if found:

@@ -1,6 +1,6 @@
-"""Packages that were replaced while this kernel has the old ones loaded: it is said, and that a restart helps.
+"""Warn about packages that were replaced while this kernel has the old version loaded.
 
-What pip printed does not tell (`pip install -q`, uv, conda), so the folders of packages are compared.
+The output of pip is not reliable (`pip install -q`, uv, conda), so the package folders are compared.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ _INSTALLS = re.compile(
 
 
 @contextlib.contextmanager
-def watch(command: str, say: Callable[[str], object]) -> Iterator[None]:
-    """Say what a command replaced that is in use here, where it is one that installs packages."""
+def watch(command: str, write: Callable[[str], object]) -> Iterator[None]:
+    """If a command installs packages, warn about those that it replaced and that are in use here."""
     if not _INSTALLS.search(command):
         yield
         return
@@ -30,35 +30,34 @@ def watch(command: str, say: Callable[[str], object]) -> Iterator[None]:
     after = installed(sys.path)
     names = _in_use([path for path in after if before.get(path) != after[path]])
     if names:
-        were = "was" if len(names) == 1 else "were"
-        say(
-            f"\nWARNING: {', '.join(names)} {were} imported in this runtime before, and the old version is still in use.\n"
-            "Restart the runtime to use what was just installed.\n"
+        write(
+            f"\nWARNING: This runtime still uses the old version of: {', '.join(names)}.\n"
+            "Restart the runtime to use the newly installed version.\n"
         )
 
 
 def _in_use(changed: List[str]) -> List[str]:
-    """The modules, by their first name, that are loaded from what these distributions brought."""
+    """Return the top-level names of loaded modules that belong to these distributions."""
     if not changed:
         return []
-    from importlib.metadata import PathDistribution  # takes longer than the rest of a kernel's preparation
+    from importlib.metadata import PathDistribution  # slower than the rest of a kernel's setup
 
     loaded: Dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str):
             loaded[os.path.normpath(file)] = name
-    found: Set[str] = set()
+    names: Set[str] = set()
     for path in changed:
         folder = os.path.dirname(path)
         for file in PathDistribution(Path(path)).files or ():
             name = loaded.get(os.path.normpath(os.path.join(folder, str(file))), "")
             if name:
-                found.add(_short(name))
-    return sorted(found)
+                names.add(_short(name))
+    return sorted(names)
 
 
 def _short(module: str) -> str:
-    """The name that people know: google.protobuf, not google."""
+    """Return the well-known name: google.protobuf, not google."""
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] == "google" else parts[0]

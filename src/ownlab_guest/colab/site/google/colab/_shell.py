@@ -1,4 +1,4 @@
-"""The shell of a kernel in which a notebook runs as on Colab. Notebooks look for this module's name in str(get_ipython())."""
+"""The shell of Colab mode. Notebooks look for this module's name in str(get_ipython())."""
 
 import contextlib
 import subprocess
@@ -14,15 +14,15 @@ __all__ = ["Shell"]
 
 
 class Shell(ZMQInteractiveShell):
-    """IPython's shell with Colab's way of reading a cell, and of running commands."""
+    """IPython's shell, which parses cells and runs commands as Colab does."""
 
-    notes: ClassVar[List[str]] = []  # what the first cell is told
+    notes: ClassVar[List[str]] = []  # printed by the first cell
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
         self.input_transformer_manager.cleanup_transforms.append(find_cell_magic)
         if self.notes:
-            self.events.register("pre_run_cell", self._tell)
+            self.events.register("pre_run_cell", self._print_notes)
 
     def init_magics(self) -> None:
         super().init_magics()  # type: ignore[no-untyped-call]
@@ -45,18 +45,18 @@ class Shell(ZMQInteractiveShell):
 
     def _keep_status(self, command: str, status: int) -> None:
         self.user_ns["_exit_code"] = status
-        if status and getattr(self, "system_raise_on_error", False):  # of IPython 9.7 and later
+        if status and getattr(self, "system_raise_on_error", False):  # IPython 9.7 and later
             raise subprocess.CalledProcessError(status, command)
 
-    def _tell(self, *ignored: Any) -> None:
-        """Once, in the first cell that somebody runs."""
-        self.events.unregister("pre_run_cell", self._tell)
+    def _print_notes(self, *ignored: Any) -> None:
+        """Print the notes once, in the first cell that runs."""
+        self.events.unregister("pre_run_cell", self._print_notes)
         for note in self.notes:
             print(note)
 
 
 def find_cell_magic(lines: List[str]) -> List[str]:
-    """Comments and blank lines may stand before a cell magic, and a cell magic with arguments needs no body."""
+    """Allow comments and blank lines before a cell magic, and a cell magic with arguments but no body."""
     for number, line in enumerate(lines):
         if line.startswith("%%"):
             rest = lines[number:]
@@ -68,22 +68,22 @@ def find_cell_magic(lines: List[str]) -> List[str]:
 
 
 def register(shell: Any) -> None:
-    """Magics that Colab has from the start."""
+    """Register the magics that Colab has from the start."""
     shell.register_magic_function(tensorflow_version, "line")
     for name in LAZY:
         shell.register_magic_function(lazy_magic(shell, name), "cell", name)
 
 
 def tensorflow_version(line: str) -> None:
-    """%tensorflow_version 2.x: there is nothing to choose any more."""
+    """%tensorflow_version 2.x: there is no choice any more."""
     if line.strip().startswith("1"):
         raise UsageError(
-            "TensorFlow 1 needs Python 3.7 or older: this runtime has the TensorFlow that is installed in it."
+            "TensorFlow 1 needs Python 3.7 or older. This runtime uses the TensorFlow that is installed in it."
         )
-    print("%tensorflow_version has no effect: TensorFlow 2 is the only one.")
+    print("%tensorflow_version has no effect: only TensorFlow 2 is available.")
 
 
-# Name -> the modules that may bring it, and the package to install.
+# Name -> the modules that may provide it, and the package to install.
 LAZY = {
     "bigquery": (("bigquery_magics", "google.cloud.bigquery"), "bigquery-magics"),
     "bqsql": (("bigframes",), "bigframes"),
@@ -92,7 +92,7 @@ LAZY = {
 
 
 def lazy_magic(shell: Any, name: str) -> Callable[[str, str], Any]:
-    """A cell magic in whose place the real one comes when it is first used, where its package is installed."""
+    """Return a cell magic that loads the real one on first use, where its package is installed."""
 
     def run(line: str, cell: str) -> Any:
         modules, package = LAZY[name]
@@ -103,7 +103,7 @@ def lazy_magic(shell: Any, name: str) -> Callable[[str, str], Any]:
             if real is not run:
                 return real(line, cell)
         raise UsageError(
-            f"%%{name} needs a package that is not installed here, and an account at Google: %pip install {package}"
+            f"%%{name} needs a Google account and a package that is not installed here: %pip install {package}"
         )
 
     return run

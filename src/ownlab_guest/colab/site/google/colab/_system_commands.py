@@ -1,6 +1,6 @@
-"""Commands of the system in a notebook: `!command`, `%shell`, `%%shell`.
+"""System commands in a notebook: `!command`, `%shell`, `%%shell`.
 
-Each runs in a terminal of its own, as on Colab: programs show progress bars and colours, and may ask questions.
+Each runs in its own terminal, as on Colab: programs show progress bars and colours, and may ask questions.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, cast
 from IPython.core.error import UsageError
 from zmq import NOBLOCK
 
-from ownlab_guest.shell.terminal import Command, Person
+from ownlab_guest.shell.terminal import Command, InputPrompt
 
 from . import _message, _pip
 
@@ -19,13 +19,13 @@ __all__ = ["ShellResult", "capture", "register", "run"]
 
 
 class ShellResult:
-    """What `%shell` gives back; it was shown already, so nothing of it is shown again."""
+    """The result of `%shell`. Its output was shown already, so it displays nothing."""
 
     def __init__(self, args: str, returncode: int, output: str) -> None:
         self.args, self.returncode, self.output = args, returncode, output
 
     def check_returncode(self) -> None:
-        """CalledProcessError where the command failed."""
+        """Raise CalledProcessError where the command failed."""
         if self.returncode:
             raise subprocess.CalledProcessError(self.returncode, self.args, self.output)
 
@@ -37,13 +37,13 @@ class ShellResult:
 
 
 def run(shell: Any, command: str) -> int:
-    """A command whose output is shown while it runs; its exit status."""
+    """Run a command and show its output while it runs. Return its exit status."""
     with _pip.watch(command, _show):
-        return Command(command, _show, _person(shell, sees_output=True)).run()
+        return Command(command, _show, _prompt(shell, sees_output=True)).run()
 
 
 def capture(shell: Any, command: str, show: bool = False) -> ShellResult:
-    """A command whose output is kept."""
+    """Run a command and keep its output."""
     parts: List[str] = []
 
     def keep(text: str) -> None:
@@ -52,12 +52,12 @@ def capture(shell: Any, command: str, show: bool = False) -> ShellResult:
             _show(text)
 
     with _pip.watch(command, _show):
-        returncode = Command(command, keep, _person(shell, sees_output=show)).run()
+        returncode = Command(command, keep, _prompt(shell, sees_output=show)).run()
     return ShellResult(command, returncode, "".join(parts))
 
 
 def register(shell: Any) -> None:
-    """`%shell` and `%%shell`: bash, and a command that fails is an error."""
+    """Register `%shell` and `%%shell`, which run bash and raise if a command fails."""
 
     def run_line(line: str) -> ShellResult:
         """%shell COMMAND"""
@@ -67,7 +67,7 @@ def register(shell: Any) -> None:
         """%%shell [--ignore-errors]"""
         unknown = set(line.split()) - {"--ignore-errors"}
         if unknown:
-            raise UsageError(f"%%shell takes --ignore-errors, and not {' '.join(sorted(unknown))}")
+            raise UsageError(f"%%shell accepts --ignore-errors, not {' '.join(sorted(unknown))}")
         return _checked(shell, cell, ignores=bool(line.strip()))
 
     shell.register_magic_function(run_line, "line", "shell")
@@ -83,27 +83,27 @@ def _checked(shell: Any, command: str, ignores: bool) -> ShellResult:
 
 
 def _show(text: str) -> None:
-    sys.stdout.write(text)  # looked up each time: %%capture puts another one there
+    sys.stdout.write(text)  # looked up each time: %%capture replaces it
 
 
-class _Page(Person):
-    """Whoever looks at the cell that runs: asked as input() asks."""
+class _PagePrompt(InputPrompt):
+    """Asks the person at the page of the running cell, as input() does."""
 
     def __init__(self, kernel: Any, request: Dict[str, Any], sees_output: bool) -> None:
         self._kernel, self._request, self._sees_output = kernel, request, sees_output
 
     def ask(self, question: str, password: bool) -> None:
-        """Without a prompt, where the question stands in the output already."""
+        """Ask; without a prompt where the question is in the output already."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         while self._receive() is not None:
-            pass  # late answers to what was asked before
+            pass  # late answers to earlier requests
         self._kernel.session.send(
             self._kernel.stdin_socket,
             "input_request",
             {"prompt": "" if self._sees_output else question, "password": password},
             self._request,
-            ident=self._kernel._parent_ident["shell"],  # so in ipykernel 6 and 7
+            ident=self._kernel._parent_ident["shell"],  # the name in ipykernel 6 and 7
         )
 
     def answer(self) -> Optional[str]:
@@ -120,10 +120,10 @@ class _Page(Person):
         return cast("Optional[Dict[str, Any]]", message)
 
 
-def _person(shell: Any, sees_output: bool) -> Optional[Person]:
-    # A kernel's sockets are its main thread's; and what a widget or a page calls is no cell that could show a question.
+def _prompt(shell: Any, sees_output: bool) -> Optional[InputPrompt]:
+    # Only the main thread may use the kernel's sockets; and only a cell can show a question, not a callback of a widget.
     request = _message.running_request()
     is_cell = request.get("header", {}).get("msg_type") == "execute_request"
     if threading.current_thread() is not threading.main_thread() or not is_cell or not _message.can_ask():
         return None
-    return _Page(shell.kernel, request, sees_output)
+    return _PagePrompt(shell.kernel, request, sees_output)

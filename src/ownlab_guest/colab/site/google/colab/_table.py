@@ -1,4 +1,4 @@
-"""A table in HTML: its first page as it is, and a small script that sorts, filters and turns pages where scripts run."""
+"""An HTML table: the first page as plain HTML, and a small script that sorts, filters and pages where scripts run."""
 
 import html as _html
 import json
@@ -9,8 +9,8 @@ from typing import Any, List, Optional, Sequence, Union
 
 Cell = Union[str, float, int, None]
 
-LONGEST = 1000  # characters of a cell
-LARGEST = 2**53  # beyond it JavaScript's numbers are not exact
+MAX_CELL_LENGTH = 1000
+MAX_EXACT_INTEGER = 2**53  # JavaScript's numbers are not exact beyond it
 
 _STYLE = """<style>
 #ID {font-size: var(--jp-code-font-size, 13px); color: var(--jp-ui-font-color1, inherit); overflow-x: auto}
@@ -76,7 +76,7 @@ _SCRIPT = r"""((id, names, rows, size) => {
 
 
 def cell(value: Any) -> Cell:
-    """A value as the table keeps it: a number that can be sorted, nothing, or text."""
+    """Convert a value for the table: a number that can be sorted, None, or text."""
     if value is None or isinstance(value, str):
         return value and _shortened(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -84,18 +84,18 @@ def cell(value: Any) -> Cell:
         return None if text in ("<NA>", "NaT") else _shortened(text)
     if isinstance(value, numbers.Integral):
         whole = int(value)
-        return whole if abs(whole) <= LARGEST else str(whole)
+        return whole if abs(whole) <= MAX_EXACT_INTEGER else str(whole)
     number = float(value)
     return number if math.isfinite(number) else (None if math.isnan(number) else str(number))
 
 
 def header(name: Any) -> str:
-    """A column's name."""
+    """Return a column's name."""
     return _shortened(" / ".join(map(str, name)) if isinstance(name, tuple) else str(name))
 
 
 def html(names: Sequence[str], rows: List[List[Cell]], page_size: int, min_width: Optional[str] = None) -> str:
-    """The table, with all its rows and the script that shows them."""
+    """Return the table with all its rows and the script."""
     element, size = "ownlab-table-" + uuid.uuid4().hex[:12], max(1, page_size)
     first = plain(names, rows[:size], f"{min(size, len(rows))} of {len(rows)} rows")
     width = f' style="min-width: {_html.escape(min_width)}"' if min_width else ""
@@ -105,7 +105,7 @@ def html(names: Sequence[str], rows: List[List[Cell]], page_size: int, min_width
 
 
 def plain(names: Sequence[str], rows: List[List[Cell]], note: str) -> str:
-    """Some rows, without a script."""
+    """Return some rows without a script."""
     heads = "".join(f'<th scope="col">{_html.escape(name)}</th>' for name in names)
     lines = "".join(_line(row) for row in rows)
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
@@ -117,9 +117,9 @@ def _line(row: List[Cell]) -> str:
 
 
 def _js(value: Any) -> str:
-    """A value in JavaScript, inside of HTML."""
+    """Write a value as JavaScript within HTML."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_CELL_LENGTH else text[: MAX_CELL_LENGTH - 1] + "…"

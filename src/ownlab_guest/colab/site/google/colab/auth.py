@@ -1,7 +1,7 @@
-"""Google's credentials, as its libraries look for them: Application Default Credentials.
+"""google.colab.auth: Google credentials as Google's libraries find them (Application Default Credentials).
 
-Nobody but Google can sign a person in. What is here finds credentials that are there, and lets `gcloud` get them where it
-is installed; it never says that somebody is signed in who is not.
+Only Google can sign a person in. These functions find existing credentials, or let `gcloud` get them where it is installed.
+They never pretend that a person is signed in.
 """
 
 import contextlib
@@ -17,36 +17,36 @@ from . import _message, errors, files, output
 __all__ = ["authenticate_service_account", "authenticate_user"]
 
 CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
-_NO_WAY = (
-    "There are no Google credentials. `gcloud auth application-default login` in a terminal makes them; "
-    f"or set {CREDENTIALS} to a file with a service account's key."
+_NO_CREDENTIALS = (
+    "There are no Google credentials. Run `gcloud auth application-default login` in a terminal, "
+    f"or set {CREDENTIALS} to a file with a service account key."
 )
 
 
 def authenticate_user(clear_output: bool = True, project_id: Optional[str] = None) -> None:
-    """See that there are credentials: those that are there, or those that `gcloud` gets from a person."""
+    """Ensure that there are credentials: existing ones, or new ones through `gcloud`."""
     if project_id is not None:
         _use_project(project_id)
     if _credentials():
         return
     if shutil.which("gcloud") is None or not _message.can_ask():
-        raise errors.AuthorizationError(_NO_WAY)
+        raise errors.AuthorizationError(_NO_CREDENTIALS)
     with _shown(clear_output):
         _log_in()
     if not _credentials():
-        raise errors.AuthorizationError("`gcloud` ended without credentials. " + _NO_WAY)
+        raise errors.AuthorizationError("`gcloud` did not create credentials. " + _NO_CREDENTIALS)
 
 
 def authenticate_service_account(clear_output: bool = True) -> None:
-    """See that there is a service account's key: the one that is there, or one that is uploaded."""
+    """Ensure that there is a service account key: an existing one, or one that is uploaded."""
     if _credentials().get("type") == "service_account":
         return
     with _shown(clear_output):
-        folder = tempfile.mkdtemp(prefix="ownlab-key-")  # nobody else may read it
+        folder = tempfile.mkdtemp(prefix="ownlab-key-")  # private to this user
         uploaded = files.upload(folder)
         if len(uploaded) != 1:
             shutil.rmtree(folder)
-            raise errors.AuthorizationError("One file is needed: the JSON of a service account's key")
+            raise errors.AuthorizationError("Upload one file: the JSON of a service account key")
         (path,) = uploaded
         if _read(path).get("type") != "service_account":
             shutil.rmtree(folder)
@@ -62,13 +62,13 @@ def _shown(clear_output: bool) -> ContextManager[Any]:
 
 
 def _use_project(project_id: str) -> None:
-    """As in Google's Cloud Shell; libraries and `gcloud` take it from there."""
+    """Set the project as in Google's Cloud Shell, for libraries and `gcloud`."""
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_QUOTA_PROJECT", "CLOUDSDK_CORE_PROJECT"):
         os.environ[name] = project_id
 
 
 def _credentials() -> Dict[str, Any]:
-    """The credentials that Google's libraries would find; {} where there are none."""
+    """Return the credentials that Google's libraries would find; {} where there are none."""
     config = os.environ.get("CLOUDSDK_CONFIG") or os.path.join(os.path.expanduser("~"), ".config", "gcloud")
     return _read(os.environ.get(CREDENTIALS) or os.path.join(config, "application_default_credentials.json"))
 
@@ -76,14 +76,14 @@ def _credentials() -> Dict[str, Any]:
 def _read(path: str) -> Dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            credentials = json.load(file)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and "type" in found else {}
+    return credentials if isinstance(credentials, dict) and "type" in credentials else {}
 
 
 def _log_in() -> None:
-    """`gcloud` prints an address and waits for the code that a person gets there."""
+    """Run `gcloud`, which prints an address and waits for the code that a person gets there."""
     command = ["gcloud", "auth", "application-default", "login", "--no-launch-browser", "--quiet"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=0
@@ -103,7 +103,9 @@ def _log_in() -> None:
             raise
         print(rest, end="")
     if process.returncode:
-        raise errors.AuthorizationError(f"`{' '.join(command)}` ended with {process.returncode}: {rest.strip()}")
+        raise errors.AuthorizationError(
+            f"`{' '.join(command)}` failed with exit code {process.returncode}: {rest.strip()}"
+        )
 
 
 def _gcloud(*arguments: str) -> None:

@@ -1,4 +1,4 @@
-"""Tables with pages and sorting in the cell's output. Everything is in the output: it needs no network, and no kernel."""
+"""google.colab.data_table: tables with pages and sorting. All data is in the output: no network or kernel is needed."""
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -13,12 +13,12 @@ __all__ = [
     "unload_ipython_extension",
 ]
 
-# How DataFrame is named: until pandas 2, and since pandas 3.
+# The names of DataFrame up to pandas 2, and since pandas 3.
 _DATAFRAMES = (("pandas.core.frame", "DataFrame"), ("pandas", "DataFrame"))
 
 
 class DataTable:
-    """A table of a pandas DataFrame. The class's attributes are what holds for tables that are not told otherwise."""
+    """A table of a pandas DataFrame. The class attributes are the defaults."""
 
     include_index = True
     num_rows_per_page = 25
@@ -35,19 +35,19 @@ class DataTable:
         max_columns: Optional[int] = None,
         min_width: Optional[str] = None,
     ) -> None:
-        def given(value: Any, name: str) -> Any:
+        def or_default(value: Any, name: str) -> Any:
             return getattr(self, name) if value is None else value
 
         self._dataframe = dataframe
-        self._include_index = given(include_index, "include_index")
-        self._num_rows_per_page = given(num_rows_per_page, "num_rows_per_page")
-        self._max_rows = given(max_rows, "max_rows")
-        self._max_columns = given(max_columns, "max_columns")
-        self._min_width = given(min_width, "min_width")
+        self._include_index = or_default(include_index, "include_index")
+        self._num_rows_per_page = or_default(num_rows_per_page, "num_rows_per_page")
+        self._max_rows = or_default(max_rows, "max_rows")
+        self._max_columns = or_default(max_columns, "max_columns")
+        self._min_width = or_default(min_width, "min_width")
 
     @classmethod
     def formatter(cls, dataframe: Any, **kwargs: Any) -> Optional[str]:
-        """The HTML of a DataFrame; pandas's own where it is too large, or has headers in several levels."""
+        """Return the HTML of a DataFrame; pandas's own where it is too large or has multi-level headers."""
         too_large = _too_large(dataframe, cls.max_rows, cls.max_columns)
         if too_large:
             print(f"Warning: {too_large}. Falling back to pandas display.")
@@ -75,7 +75,7 @@ class DataTable:
 
 
 def display_dataframe(df: Any) -> None:
-    """Show a DataFrame, charts of it, and its summary."""
+    """Display a DataFrame, its charts and its summary."""
     from . import autoviz, widgets
 
     tabs = widgets.TabBar(["Data", "Charts", "Summary"])
@@ -87,26 +87,26 @@ def display_dataframe(df: Any) -> None:
         _display.display(DataTable(df.describe(include="all").astype(object).fillna("")))
 
 
-_before: List[Tuple[Tuple[str, str], Optional[Callable[..., Any]]]] = []
+_previous: List[Tuple[Tuple[str, str], Optional[Callable[..., Any]]]] = []
 
 
 def enable_dataframe_formatter() -> None:
-    """Show every DataFrame as such a table."""
+    """Display every DataFrame as such a table."""
     formatter = _html_formatter()
-    if formatter is not None and not _before:
-        _before.extend((name, formatter.for_type_by_name(*name, DataTable.formatter)) for name in _DATAFRAMES)
+    if formatter is not None and not _previous:
+        _previous.extend((name, formatter.for_type_by_name(*name, DataTable.formatter)) for name in _DATAFRAMES)
 
 
 def disable_dataframe_formatter() -> None:
-    """Show every DataFrame as it was shown before."""
+    """Display every DataFrame as before."""
     formatter = _html_formatter()
     if formatter is None:
         return
-    for name, found in _before:
+    for name, function in _previous:
         formatter.pop(".".join(name), None)
-        if found is not None:
-            formatter.for_type_by_name(*name, found)
-    _before.clear()
+        if function is not None:
+            formatter.for_type_by_name(*name, function)
+    _previous.clear()
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -1,6 +1,6 @@
-"""The person's own files in a notebook, as Colab shows Google Drive.
+"""google.colab.drive: the person's own files, mounted as Colab mounts Google Drive.
 
-`MyDrive` is a folder that outlives every runtime, or a remote of rclone; nobody is asked for anything.
+`MyDrive` is a folder that outlives every runtime, or an rclone remote. No sign-in is needed.
 """
 
 import importlib
@@ -13,7 +13,7 @@ __all__ = ["flush_and_unmount", "mount"]
 
 
 def _load() -> Any:
-    """What does the work; a script that a notebook has started finds it by its path alone."""
+    """Import drive_mounts; a script that a notebook started has to find it by its path."""
     if "ownlab_guest" not in sys.modules:
         folder = os.path.abspath(__file__)
         for _ in range(5):  # …/ownlab_guest/colab/site/google/colab/drive.py
@@ -27,41 +27,41 @@ def _load() -> Any:
 
 
 def mount(mountpoint: str, force_remount: bool = False, timeout_ms: int = 120000, readonly: bool = False) -> None:
-    """Show the drive below mountpoint, as `<mountpoint>/MyDrive`."""
+    """Mount the drive as `<mountpoint>/MyDrive`."""
     drives = _load()
     mountpoint = os.path.expanduser(os.fspath(mountpoint))
     if " " in mountpoint:
         raise ValueError("Mountpoint must not contain a space")
-    place = drives.place_of(mountpoint)
-    if drives.is_shown(place):
+    place = drives.resolve(mountpoint)
+    if drives.is_mounted(place):
         if not force_remount:
             print(
                 f"Drive already mounted at {mountpoint}; to attempt to forcibly remount, "
                 f'call drive.mount("{mountpoint}", force_remount=True).'
             )
             return
-        _hide(drives, place, timeout_ms)
-    drives.tidy(place)
+        _unmount(drives, place, timeout_ms)
+    drives.remove_stale_links(place)
     _check(place)
-    note = drives.show(place, readonly, timeout_ms / 1000)
+    note = drives.mount(place, readonly, timeout_ms / 1000)
     print(f"Mounted at {mountpoint if not note else place}")
     if note:
         print(note)
 
 
 def flush_and_unmount(timeout_ms: int = 24 * 60 * 60 * 1000) -> None:
-    """Wait until all that was written is kept, and take the drive away."""
+    """Wait until everything is written, then unmount the drive."""
     drives = _load()
-    places = drives.shown()
+    places = drives.mounted()
     if not places:
         print("Drive not mounted, so nothing to flush and unmount.")
     for place in places:
-        _hide(drives, place, timeout_ms)
+        _unmount(drives, place, timeout_ms)
 
 
-def _hide(drives: Any, place: str, timeout_ms: int) -> None:
+def _unmount(drives: Any, place: str, timeout_ms: int) -> None:
     try:
-        drives.hide(place, timeout_ms / 1000)
+        drives.unmount(place, timeout_ms / 1000)
     except OSError as exc:
         raise ValueError(f"unmount failed: {exc}") from exc
 

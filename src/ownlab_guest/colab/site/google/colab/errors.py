@@ -1,12 +1,12 @@
-"""The classes of errors that notebooks and libraries catch."""
+"""The exceptions that notebooks and libraries catch."""
 
 
 class Error(Exception):
-    """What all others here come from, but for WidgetException: as on Colab."""
+    """The base of the others, except WidgetException: as on Colab."""
 
 
 class AuthorizationError(Error):
-    """There are no credentials, and none could be had."""
+    """There are no credentials, and none could be obtained."""
 
 
 class RuntimeManagementError(Error):
@@ -14,4 +14,4 @@ class RuntimeManagementError(Error):
 
 
 class WidgetException(Exception):
-    """A widget was used in a way that it cannot be used in."""
+    """A widget was used in an invalid way."""

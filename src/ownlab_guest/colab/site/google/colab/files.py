@@ -1,7 +1,7 @@
-"""Files in and out of a notebook.
+"""google.colab.files: upload and download.
 
-In the page a person picks files, and a download starts in the browser. Without a page the files of a folder are taken
-(`ownlab run --uploads DIR`), and what is downloaded is copied into one (`--outputs DIR`).
+In the page a person picks files, and a download starts in the browser. Without a page, uploads come from a folder
+(`ownlab run --uploads DIR`), and downloads are copied into one (`--outputs DIR`).
 """
 
 import filecmp
@@ -17,18 +17,18 @@ UPLOADS, OUTPUTS = "OWNLAB_UPLOADS", "OWNLAB_OUTPUTS"
 
 
 def upload(target_dir: str = "") -> Dict[str, bytes]:
-    """Files that a person picks, saved into target_dir or the working folder; saved name -> content."""
+    """Save the files that a person picks in target_dir or the working folder. Return their contents by saved name."""
     if _message.can_ask():
         folder = _paths.staging()
         try:
             return _save(_picked(folder, {"multiple": True}), target_dir)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    return _save(_given("upload"), target_dir)
+    return _save(_provided("upload"), target_dir)
 
 
 def upload_file(filename: str) -> None:
-    """One file, saved under this name. Without a page: that of the same name, or the only one there."""
+    """Save one uploaded file under this name. Without a page: the file of the same name, or the only one."""
     if _message.can_ask():
         folder = _paths.staging()
         try:
@@ -36,24 +36,24 @@ def upload_file(filename: str) -> None:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return
-    there = _given("upload_file")
-    named = [each for each in there if each[0] == os.path.basename(filename)]
-    if not named and len(there) != 1:
-        names = ", ".join(name for name, _ in there) or "none"
+    available = _provided("upload_file")
+    named = [each for each in available if each[0] == os.path.basename(filename)]
+    if not named and len(available) != 1:
+        names = ", ".join(name for name, _ in available) or "none"
         raise ValueError(
-            f"{os.environ[UPLOADS]} has no file {os.path.basename(filename)}, and not just one file: {names}"
+            f"{os.environ[UPLOADS]} has no file {os.path.basename(filename)}, and not exactly one file: {names}"
         )
-    _save_one(named or there, filename)
+    _save_one(named or available, filename)
 
 
 def download(filename: str) -> None:
-    """Give a file to the person: a download in the browser, or a copy in the folder of outputs."""
+    """Download a file in the browser, or copy it into the folder of outputs."""
     _check(filename)
     if _message.can_ask():
-        _tell("ownlab_download", _paths.for_server(filename), filename)
+        _request("ownlab_download", _paths.for_server(filename), filename)
         return
     folder = _folder(OUTPUTS, "download", "--outputs DIR", "copies the file into DIR")
-    target = _place(filename, folder, os.path.basename(os.path.abspath(filename)))
+    target = _free_path(filename, folder, os.path.basename(os.path.abspath(filename)))
     if os.path.isdir(filename):
         shutil.copytree(filename, target, dirs_exist_ok=True)
     elif not _is_same(filename, target):
@@ -61,10 +61,10 @@ def download(filename: str) -> None:
 
 
 def view(filepath: str) -> None:
-    """Open a file in the page. Without one it is said where the file is."""
+    """Open a file in the page; without one, print its path."""
     _check(filepath)
     if _message.can_ask():
-        _tell("ownlab_view", _paths.for_server(filepath), filepath)
+        _request("ownlab_view", _paths.for_server(filepath), filepath)
         return
     print(os.path.abspath(filepath))
 
@@ -74,28 +74,28 @@ def _check(path: str) -> None:
         raise FileNotFoundError(f"Cannot find file: {path}")
 
 
-def _tell(request_type: str, path: str, given: str) -> None:
+def _request(request_type: str, path: str, given: str) -> None:
     try:
         _message.blocking_request(request_type, {"path": path}, timeout_sec=None)
     except _message.MessageError as exc:
-        raise _message.MessageError(f"{exc}; the file is where it was: {os.path.abspath(given)}") from None
+        raise _message.MessageError(f"{exc}; the file is still at {os.path.abspath(given)}") from None
 
 
 def _picked(folder: str, request: Dict[str, object]) -> List[Tuple[str, str]]:
-    """(name, path) of the files that a person picks; the page puts them into this folder, which is ours alone."""
-    answer = _message.blocking_request("ownlab_upload", {**request, "target_dir": folder}, timeout_sec=None) or {}
-    found = [(os.path.basename(each["name"]), os.path.realpath(each["path"])) for each in answer.get("files", [])]
-    for _, path in found:
+    """Return (name, path) of the files that a person picks. The page puts them into this private folder."""
+    reply = _message.blocking_request("ownlab_upload", {**request, "target_dir": folder}, timeout_sec=None) or {}
+    picked = [(os.path.basename(each["name"]), os.path.realpath(each["path"])) for each in reply.get("files", [])]
+    for _, path in picked:
         if os.path.dirname(path) != os.path.realpath(folder):
-            raise _message.MessageError(f"the page put a file elsewhere than it was asked to: {path}")
-    return found
+            raise _message.MessageError(f"the page put a file into another folder: {path}")
+    return picked
 
 
-def _given(call: str) -> List[Tuple[str, str]]:
-    """(name, path) of the files in the folder of uploads."""
+def _provided(call: str) -> List[Tuple[str, str]]:
+    """Return (name, path) of the files in the folder of uploads."""
     folder = _folder(UPLOADS, call, "--uploads DIR", "takes the files of DIR")
-    there = [(name, os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
-    return [(name, path) for name, path in there if os.path.isfile(path)]
+    entries = [(name, os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
+    return [(name, path) for name, path in entries if os.path.isfile(path)]
 
 
 def _save(files: List[Tuple[str, str]], target_dir: str) -> Dict[str, bytes]:
@@ -103,7 +103,7 @@ def _save(files: List[Tuple[str, str]], target_dir: str) -> Dict[str, bytes]:
         os.makedirs(target_dir, exist_ok=True)
     saved = {}
     for name, source in files:
-        target = _place(source, target_dir, name)
+        target = _free_path(source, target_dir, name)
         print(f"Saving {name} to {target}")
         saved[target] = _copy(source, target)
     return saved
@@ -124,14 +124,13 @@ def _folder(variable: str, call: str, option: str, does: str) -> str:
     folder = os.environ.get(variable, "")
     if not folder:
         raise RuntimeError(
-            f"files.{call}() has nobody to ask: this notebook is run without a page. "
-            f"`ownlab run NOTEBOOK {option}` {does}."
+            f"files.{call}() needs a page, and this notebook runs without one. `ownlab run NOTEBOOK {option}` {does}."
         )
     return folder
 
 
-def _place(source: str, folder: str, name: str) -> str:
-    """A name that is free, as Colab makes them: "a (1).txt"; or that of a file that is the same."""
+def _free_path(source: str, folder: str, name: str) -> str:
+    """Return a free name, as Colab makes them: "a (1).txt"; or the name of an identical file."""
     stem, ending = os.path.splitext(name)
     target, number = os.path.join(folder, name), 0
     while os.path.lexists(target) and not _is_same(source, target):

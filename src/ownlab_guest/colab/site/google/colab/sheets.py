@@ -1,18 +1,18 @@
-"""Google Sheets: not here. The page that shows them, and the sign-in that they need, are Google's."""
+"""google.colab.sheets: not available. It needs Google's own page and sign-in."""
 
 from typing import Any
 
 from . import errors
 
 WHY = (
-    "google.colab.sheets.InteractiveSheet needs Google's own page and sign-in, which ownlab has not. "
-    "With credentials of yours `gspread` reads and writes sheets (gspread.oauth(), gspread.service_account()); "
-    "a sheet that anybody may see is read by pandas.read_csv('https://docs.google.com/spreadsheets/d/ID/export?format=csv')."
+    "google.colab.sheets.InteractiveSheet needs Google's own page and sign-in, which ownlab does not have. "
+    "With your credentials, `gspread` reads and writes sheets (gspread.oauth(), gspread.service_account()). "
+    "Read a public sheet with pandas.read_csv('https://docs.google.com/spreadsheets/d/ID/export?format=csv')."
 )
 
 
 class InteractiveSheet:
-    """Raises an error that says what to use instead."""
+    """Raise an error that names alternatives."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Snippets of code, from a notebook at an address."""
+"""google.colab.snippets: code snippets from a notebook at an address."""
 
 from . import _message
 
@@ -6,6 +6,6 @@ __all__ = ["register"]
 
 
 def register(url: str) -> None:
-    """Tell the page of more snippets. Where nobody could insert one, nothing happens."""
+    """Register more snippets with the page. Without a page, do nothing."""
     if _message.can_ask():
         _message.send_request("register_snippets", {"url": url}, expect_reply=False)

@@ -1,23 +1,23 @@
-"""Says which language a string is in, for an editor that colours it: `query = syntax.sql('SELECT …')`."""
+"""google.colab.syntax: marks the language of a string for the editor: `query = syntax.sql('SELECT …')`."""
 
 __all__ = ["css", "html", "javascript", "sql"]
 
 
 def html(s: str) -> str:
-    """The string itself."""
+    """Return the string."""
     return s
 
 
 def javascript(s: str) -> str:
-    """The string itself."""
+    """Return the string."""
     return s
 
 
 def sql(s: str) -> str:
-    """The string itself."""
+    """Return the string."""
     return s
 
 
 def css(s: str) -> str:
-    """The string itself."""
+    """Return the string."""
     return s

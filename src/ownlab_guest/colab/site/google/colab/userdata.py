@@ -1,6 +1,6 @@
-"""Secrets: kept by `ownlab secrets`, given to the notebooks that a person granted them to.
+"""google.colab.userdata: secrets of `ownlab secrets`, for the notebooks that a person granted them to.
 
-A value comes straight from ownlab's own process: through no message, no file of the notebook, no environment.
+A value comes directly from ownlab's own process, never through a message, a file of the notebook or the environment.
 """
 
 import os
@@ -11,15 +11,15 @@ from . import _host, _message, errors
 
 __all__ = ["NotebookAccessError", "SecretNotFoundError", "TimeoutException", "get"]
 
-READ_SECONDS = 60.0  # for a process that takes one, on a machine that is very busy
+READ_SECONDS = 60.0  # the process takes one second; a very busy machine takes longer
 
 
 class NotebookAccessError(Exception):
-    """The secret is there, and this notebook may not have it."""
+    """The secret exists, but this notebook may not read it."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"Notebook does not have access to secret {key}. `ownlab secrets grant {key} NOTEBOOK` grants it."
+            f"Notebook does not have access to secret {key}. Grant it: `ownlab secrets grant {key} NOTEBOOK`."
         )
 
 
@@ -27,24 +27,25 @@ class SecretNotFoundError(errors.Error):
     """There is no secret of this name."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"Secret {key} does not exist. `ownlab secrets set {key}` keeps one.")
+        super().__init__(f"Secret {key} does not exist. Set it: `ownlab secrets set {key}`.")
 
 
 class TimeoutException(errors.Error):
-    """Nobody answered."""
+    """There was no answer in time."""
 
-    def __init__(self, key: str, why: str = "") -> None:
-        super().__init__(f"Requesting secret {key} timed out" + (f": {why}." if why else "."))
+    def __init__(self, key: str, reason: str = "") -> None:
+        message = f"Requesting secret {key} timed out"
+        super().__init__(f"{message}: {reason}." if reason else f"{message}.")
 
 
 def get(key: str) -> str:
-    """A secret by its name. Where there is none kept, the environment variable of that name counts."""
+    """Return a secret by its name; without such a secret, the environment variable of that name."""
     if not key or not isinstance(key, str):
         raise ValueError("Please enter a valid secret name")
     if re.search(r"\s", key):
         raise ValueError("Secret name cannot contain spaces or whitespace")
     kind, text = _read(key)
-    if kind == "NotGranted" and _is_granted(key):
+    if kind == "NotGranted" and _request_grant(key):
         kind, text = _read(key)
     if kind == "Found":
         return text
@@ -64,25 +65,25 @@ def _error(kind: str, text: str, key: str) -> Exception:
 
 
 def _read(key: str) -> Tuple[str, str]:
-    """("Found", the value), or the kind of an error and what was said."""
-    # A run writes into a copy of its notebook: what was granted to either counts.
+    """Return ("Found", the value), or the kind of an error and its message."""
+    # A run uses a copy of its notebook: a grant for either one counts.
     notebooks = [os.environ[name] for name in ("JPY_SESSION_NAME", "OWNLAB_NOTEBOOK") if os.environ.get(name)]
-    if not _host.is_there() or not notebooks:
+    if not _host.is_available() or not notebooks:
         return "SecretNotFound", ""
     arguments = ("secrets", "read", *(f"--notebook={each}" for each in notebooks), "--json", "--", key)
     try:
-        code, answer = _host.ask(*arguments, timeout=READ_SECONDS)
+        code, answer = _host.call(*arguments, timeout=READ_SECONDS)
     except TimeoutError as exc:
         return "Timeout", str(exc)
     if code == 0 and isinstance(answer.get("value"), str):
         return "Found", answer["value"]
     error: Dict[str, Any] = answer.get("error") or {}
-    said = error.get("message") or f"`ownlab secrets read` ended with {code}"
-    return str(error.get("kind", "")), str(said)
+    message = error.get("message") or f"`ownlab secrets read` failed with exit code {code}"
+    return str(error.get("kind", "")), str(message)
 
 
-def _is_granted(key: str) -> bool:
-    """Ask the person. Without anybody to ask it stays as it is."""
+def _request_grant(key: str) -> bool:
+    """Ask the person for a grant; False without a page."""
     if not _message.can_ask():
         return False
     request = {"key": key, "notebook": os.environ.get("JPY_SESSION_NAME", "")}

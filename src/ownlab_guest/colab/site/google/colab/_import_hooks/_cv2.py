@@ -1,15 +1,15 @@
-"""cv2.imshow opens a window. In a kernel that ends the process, or blocks it for ever; so it says what to call instead."""
+"""Disable cv2.imshow: in a kernel its window ends or blocks the process. The error names the replacement."""
 
 import functools
 import os
 import sys
 from typing import Any, Callable, Optional, Sequence
 
-ENABLE = "ENABLE_CV2_IMSHOW"  # set it, and the window is tried
+ENABLE = "ENABLE_CV2_IMSHOW"  # set it to allow the window
 
 
 class DisabledFunctionError(ValueError):
-    """The function is there, and would do harm."""
+    """The function exists, but is disabled."""
 
     def __init__(self, message: str, funcname: Optional[str] = None) -> None:
         super().__init__(message)
@@ -17,7 +17,7 @@ class DisabledFunctionError(ValueError):
 
 
 class _Watch:
-    """A finder of sys.meta_path that finds cv2 as the others do, and looks at it after it was loaded."""
+    """A finder of sys.meta_path that finds cv2 through the others, and changes it after loading."""
 
     def find_spec(self, name: str, path: Optional[Sequence[str]] = None, target: Any = None) -> Any:
         if name != "cv2":
@@ -33,7 +33,7 @@ class _Watch:
 
 
 def register() -> None:
-    """Watch for cv2; one that was imported already is changed now."""
+    """Watch for cv2; change it now if it was imported already."""
     if not any(isinstance(each, _Watch) for each in sys.meta_path):
         sys.meta_path.insert(0, _Watch())
     if "cv2" in sys.modules:
@@ -41,14 +41,14 @@ def register() -> None:
 
 
 def disable(module: Any) -> None:
-    """Make its imshow raise, unless it was done before or there is none."""
+    """Make its imshow raise, unless that was done before or there is none."""
     imshow = getattr(module, "imshow", None)
     if imshow is not None and not hasattr(imshow, "_ownlab_disabled"):
         module.imshow = _disabled(imshow)
 
 
 def _after_loading(loader: Any) -> None:
-    """opencv-python loads itself twice, the second time under the same name; each loader is one of its own."""
+    """Hook the loader: opencv-python loads itself twice under the same name, each time with another loader."""
     load = getattr(loader, "exec_module", None)
     if load is None:
         return
@@ -66,11 +66,11 @@ def _disabled(imshow: Callable[..., Any]) -> Callable[..., Any]:
         if os.environ.get(ENABLE):
             return imshow(*args, **kwargs)
         message = (
-            "cv2.imshow() is disabled in Colab, because it opens a window, and a kernel has none.\n"
+            "cv2.imshow() is disabled in Colab, because it opens a window, which a kernel cannot show.\n"
             "As a substitution, consider using\n"
             "  from google.colab.patches import cv2_imshow\n"
         )
         raise DisabledFunctionError(message, "cv2.imshow")
 
-    refuse._ownlab_disabled = True  # type: ignore[attr-defined]  # so that it is done once
+    refuse._ownlab_disabled = True  # type: ignore[attr-defined]  # marks it as done
     return refuse

@@ -1,4 +1,4 @@
-"""Elements in the cell's output that Python can speak to, and resources for them."""
+"""google.colab.html: HTML elements in the cell's output that Python controls, and resources for them."""
 
 from ._element import Element
 from ._resource import create as create_resource

@@ -1,4 +1,4 @@
-"""Resources for an output. On Colab the kernel serves them; here their address holds them: they are there for ever."""
+"""Resources for an output. On Colab the kernel serves them; here they are data: addresses, which stay valid."""
 
 import base64
 import mimetypes
@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Union
 
 
 class Resource:
-    """Some bytes with an address."""
+    """Bytes with an address."""
 
     def __init__(self, content: bytes, media_type: str) -> None:
         self.content = content
@@ -26,11 +26,11 @@ def create(
     extension: Optional[str] = None,
     route: Optional[str] = None,
 ) -> Resource:
-    """A resource of this content, or of a file's as it is now."""
+    """Create a resource of this content, or of the current content of a file."""
     if sum(each is not None for each in (content, filepath, handler)) != 1:
         raise ValueError("Must provide exactly one of content, filepath, or handler.")
     if handler is not None:
-        raise NotImplementedError("handlers need Colab's own server; give content or filepath")
+        raise NotImplementedError("handlers need Colab's own server; use content or filepath")
     if filepath is not None:
         with open(filepath, "rb") as file:
             content = file.read()

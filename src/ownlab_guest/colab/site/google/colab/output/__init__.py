@@ -1,4 +1,4 @@
-"""A cell's output and the page that shows it: JavaScript there, callbacks from there, tags, areas, ports."""
+"""google.colab.output: JavaScript in the output, callbacks from it, tags, areas, and ports."""
 
 from ._area import no_vertical_scroll, redirect_to_element, to_default_area, to_footer_area, to_header_area
 from ._js import eval_js, register_callback, unregister_callback

@@ -1,7 +1,7 @@
-"""Where in the cell the next outputs stand.
+"""Areas of a cell's output.
 
-Each display says it in its metadata, `{"ownlab": {"area": SELECTOR}}`, so that a page which knows this word puts it there,
-also after a reload; elsewhere, and without a page, it stands where all outputs do.
+Each display has its area in the metadata, `{"ownlab": {"area": SELECTOR}}`. ownlab's page puts it there, also after a reload;
+other front ends show it with the other outputs.
 """
 
 import contextlib
@@ -15,34 +15,34 @@ HEADER, FOOTER = "#output-header", "#output-footer"
 
 @contextlib.contextmanager
 def redirect_to_element(selector: str) -> Iterator[None]:
-    """Outputs go into the element that this CSS selector finds."""
+    """Redirect outputs to the element of this CSS selector."""
     with _redirected(str(selector)):
         yield
 
 
 @contextlib.contextmanager
 def to_header_area() -> Iterator[None]:
-    """Outputs go above all others of the cell."""
+    """Redirect outputs to the top of the cell's output."""
     with _redirected(HEADER):
         yield
 
 
 @contextlib.contextmanager
 def to_footer_area() -> Iterator[None]:
-    """Outputs go beneath all others of the cell."""
+    """Redirect outputs to the bottom of the cell's output."""
     with _redirected(FOOTER):
         yield
 
 
 @contextlib.contextmanager
 def to_default_area() -> Iterator[None]:
-    """Outputs go where they go without any of these contexts."""
+    """Redirect outputs to the default area."""
     with _redirected(""):
         yield
 
 
 def no_vertical_scroll() -> None:
-    """However long this cell's output is, it is shown whole."""
+    """Show this cell's output in full, however long it is."""
     _js.eval_js("google.colab.output.setIframeHeight(-1, true, {maxHeight: 99999})", ignore_result=True)
 
 
@@ -50,7 +50,7 @@ def no_vertical_scroll() -> None:
 def _redirected(selector: str) -> Iterator[None]:
     def mark(message: Dict[str, Any]) -> None:
         metadata = message["content"].setdefault("metadata", {})
-        metadata.pop("ownlab", None)  # of a context around this one
+        metadata.pop("ownlab", None)  # of an outer context
         if selector:
             metadata["ownlab"] = {"area": selector}
 

@@ -1,6 +1,6 @@
-"""What is put out, as displays that can be told apart, moved and taken away: printed text too.
+"""Outputs as displays with ids, which can be marked, moved and cleared; printed text as well.
 
-Jupyter's protocol gives an id and metadata to a display, and none to printed text.
+Jupyter's protocol gives displays an id and metadata, but not printed text.
 """
 
 import contextlib
@@ -15,48 +15,49 @@ from .._display import flush_all
 
 Mark = Callable[[Dict[str, Any]], None]
 
-UPDATE_SECONDS = 0.1  # printed text is shown at most so often, and long text less often:
-# an update sends all text of the display again, so it is not to grow without end.
-LONG = 16_384
-LONGEST = 65_536
+# Printed text is updated at most this often, and long text less often: each update sends all text of the display again, so
+# a display must not grow without limit.
+UPDATE_SECONDS = 0.1
+LONG_TEXT = 16_384
+MAX_TEXT = 65_536
 
-_marks: List[Mark] = []  # of the contexts that are open, the innermost last
+_marks: List[Mark] = []  # of the open contexts, the innermost last
 
 
 def shell() -> Any:
-    """This kernel's; None outside of one."""
+    """Return this kernel's shell; None outside of a kernel."""
     return getattr(_message.running_kernel(), "shell", None)
 
 
 def publish(data: Dict[str, Any], display_id: str, update: bool) -> None:
-    """Show a display, or something else in its place."""
+    """Publish a display, or update it."""
     shell().display_pub.publish(data, transient={"display_id": display_id}, update=update)
 
 
 @contextlib.contextmanager
 def marked(mark: Mark) -> Iterator[None]:
-    """Each display of this context, printed text too, is given to mark before it is published; it has an id.
+    """Pass each display of this context, also printed text, to `mark` before it is published. It has an id then.
 
-    Unless it is captured, and does not get out.
+    Captured output is not published and not marked.
     """
-    begin()
+    start_new_displays()
     _marks.append(mark)
     try:
         with _watched():
             yield
     finally:
-        begin()
+        start_new_displays()
         _marks.remove(mark)
 
 
-def begin() -> None:
-    """What is put out from here on stands in other displays than what was before."""
+def start_new_displays() -> None:
+    """Start new displays: output from here on is separate from earlier output."""
     flush_all()
     _end_text()
 
 
-def _give_marks(message: Dict[str, Any]) -> Dict[str, Any]:
-    """ipykernel calls this with each message of a display that it is about to publish."""
+def _apply_marks(message: Dict[str, Any]) -> Dict[str, Any]:
+    """Hook that ipykernel calls with each display message before publishing it."""
     transient = message["content"].setdefault("transient", {})
     if message["header"]["msg_type"] == "display_data":
         _end_text(but=transient.setdefault("display_id", uuid.uuid4().hex))
@@ -66,7 +67,7 @@ def _give_marks(message: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _end_text(but: Optional[str] = None) -> None:
-    """What is printed from here on stands beneath what is displayed now."""
+    """End the current text display, so that later text comes after the current display."""
     if isinstance(sys.stdout, _Text) and (but is None or sys.stdout.display_id != but):
         sys.stdout.end()
 
@@ -78,41 +79,41 @@ def _watched() -> Iterator[None]:
     if isinstance(out, _Text) or not hasattr(out, "pub_thread") or not hasattr(publisher, "register_hook"):
         yield
         return
-    publisher.register_hook(_give_marks)
+    publisher.register_hook(_apply_marks)
     sys.stdout = sys.stderr = _Text()
     try:
         yield
     finally:
-        begin()
+        start_new_displays()
         sys.stdout, sys.stderr = out, err
-        publisher.unregister_hook(_give_marks)
+        publisher.unregister_hook(_apply_marks)
 
 
 class _Text(io.TextIOBase):
-    """Printed text as one display, which grows."""
+    """Printed text as one growing display."""
 
     def __init__(self) -> None:
         self.display_id: Optional[str] = None
-        self._done = ""  # lines that are complete
+        self._done = ""  # complete lines
         self._line = ""
         self._is_new = False
         self._shown = 0.0
 
     def write(self, text: str) -> int:
-        """Take text; it is shown at once, or with what comes next."""
-        # A carriage return begins the line anew: progress bars.
+        """Add text; it is shown at once or with later text."""
+        # A carriage return restarts the line: progress bars.
         *lines, self._line = (self._line + text).replace("\r\n", "\n").split("\n")
         self._done += "".join(_after_return(line) + "\n" for line in lines)
         self._line = _after_return(self._line)
         self._is_new = True
-        if len(self._done) >= LONGEST:
-            self._begin_another()
-        if time.monotonic() - self._shown >= UPDATE_SECONDS * (1 + len(self._done) / LONG):
+        if len(self._done) >= MAX_TEXT:
+            self._split_display()
+        if time.monotonic() - self._shown >= UPDATE_SECONDS * (1 + len(self._done) / LONG_TEXT):
             self.flush()
         return len(text)
 
     def flush(self) -> None:
-        """Show everything."""
+        """Publish all text."""
         if not self._is_new:
             return
         self._is_new, self._shown = False, time.monotonic()
@@ -121,18 +122,18 @@ class _Text(io.TextIOBase):
         publish({"text/plain": self._done + self._line.rstrip("\r")}, self.display_id, update=not is_first)
 
     def end(self) -> None:
-        """Show everything; what comes next is another display."""
+        """Publish all text; later text becomes another display."""
         self.flush()
         self.display_id, self._done, self._line = None, "", ""
 
-    def _begin_another(self) -> None:
-        """Between two lines: there nobody sees it."""
+    def _split_display(self) -> None:
+        """Continue in another display, split between two lines where it is invisible."""
         line, self._line = self._line, ""
         self.end()
         self._line, self._is_new = line, bool(line)
 
 
 def _after_return(line: str) -> str:
-    """What a terminal shows of it, where lines that overwrite each other have the same length."""
+    """Return what a terminal shows of a line, if the overwritten parts have the same length."""
     body = line.rstrip("\r")
     return body.rpartition("\r")[2] + line[len(body) :]

@@ -14,15 +14,15 @@ TARGET = "ownlab_invoke"
 
 _functions: Dict[str, Callable[..., Any]] = {}
 
-# By far the most frequent question, and the one that has an answer without a page.
+# By far the most frequent script, and the only one with an answer without a page.
 _PROXY_PORT = re.compile(r"\s*(?:await\s+)?google\.colab\.kernel\.proxyPort\(\s*(\d+)\s*(?:,[^()]*)?\)\s*;?\s*")
 
 
 def eval_js(script: str, ignore_result: bool = False, timeout_sec: Optional[float] = None) -> Any:
-    """What a script in the cell's output frame results in; promises are awaited.
+    """Run a script in the cell's output frame and return its result; promises are awaited.
 
-    Without a page a script whose result is ignored does nothing, a port's address is the one on this machine, and
-    any other raises MessageError.
+    Without a page, a script whose result is ignored does nothing, a port's address is that on this machine, and any
+    other script raises MessageError.
     """
     request = {"script": script}
     if _message.can_ask():
@@ -45,14 +45,14 @@ def register_callback(function_name: str, callback: Callable[..., Any]) -> None:
 
 
 def unregister_callback(function_name: str) -> None:
-    """Take a function back."""
+    """Unregister a function."""
     if function_name not in _functions:
         raise ValueError(f"Callback function not registered: {function_name}.")
     del _functions[function_name]
 
 
 def _invoke_function(function_name: str, json_args: str, json_kwargs: str) -> Any:
-    """A registered function's result. By this name and with JSON because front ends made for Colab run it as code."""
+    """Call a registered function. Front ends made for Colab run this as code, hence the name and JSON arguments."""
     return _call(function_name, json.loads(json_args), json.loads(json_kwargs))
 
 
@@ -63,11 +63,11 @@ def _call(name: str, args: List[Any], kwargs: Dict[str, Any]) -> Any:
 
 
 def _answer(comm: Any, opened: Dict[str, Any]) -> None:
-    """One call from the page."""
+    """Handle a call from the page."""
     shell = _message.running_kernel().shell
-    asked = opened["content"]["data"]
+    call = opened["content"]["data"]
     try:
-        result = _call(asked["name"], asked.get("args") or [], asked.get("kwargs") or {})
+        result = _call(call["name"], call.get("args") or [], call.get("kwargs") or {})
         data, metadata = ({}, {}) if result is None else shell.display_formatter.format(result)
     except Exception as exc:
         shell.showtraceback()

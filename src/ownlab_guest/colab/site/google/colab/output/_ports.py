@@ -1,4 +1,4 @@
-"""Ports of this kernel in the page."""
+"""Show ports of this machine in the page."""
 
 import html
 import json
@@ -30,7 +30,7 @@ _AS_LINK = "place.firstElementChild.href = address;"
 def serve_kernel_port_as_iframe(
     port: int, path: str = "/", width: str = "100%", height: str = "400", cache_in_notebook: bool = False
 ) -> None:
-    """Show what is served at a port of this machine, in the cell's output."""
+    """Show a port of this machine in the cell's output."""
     show = _AS_IFRAME.format(width=_js(str(width)), height=_js(str(height)))
     _display_port(port, path, _address(port, path), show, cache_in_notebook)
 
@@ -38,7 +38,7 @@ def serve_kernel_port_as_iframe(
 def serve_kernel_port_as_window(
     port: int, path: str = "/", anchor_text: Any = None, skip_warning: bool = False
 ) -> None:
-    """A link to what is served at a port of this machine. The warning of Colab's does not hold here."""
+    """Show a link to a port of this machine. Colab's warning does not apply here."""
     _display_port(port, path, anchor_text or _address(port, path), _AS_LINK, False)
 
 
@@ -52,7 +52,7 @@ def _display_port(port: int, path: str, text: str, show: str, cache: bool) -> No
         text=html.escape(str(text)),
         port=int(port),
         cache=_js(bool(cache)),
-        js_path=_js("./" + str(path).lstrip("/")),  # the page has a port's pages below a path of its own
+        js_path=_js("./" + str(path).lstrip("/")),  # the page serves a port below a path
         show=show,
     )
     display_html(page, address)
@@ -63,5 +63,5 @@ def _address(port: int, path: str) -> str:
 
 
 def _js(value: Any) -> str:
-    """A value in JavaScript, inside of HTML."""
+    """Write a value as JavaScript within HTML."""
     return json.dumps(value).replace("<", "\\u003c")

@@ -1,8 +1,7 @@
-"""Outputs with tags, which can be taken away again.
+"""Outputs with tags, which can be cleared selectively.
 
-Jupyter's protocol knows how to clear a whole cell, and how to update one display. So what is put out in a context with
-tags becomes displays with an id, printed text too, and taking it away makes them empty. That needs no page that knows
-of tags, and a notebook that is run without one ends up the same.
+Jupyter's protocol can clear a whole cell, or update one display. So tagged output, printed text as well, becomes displays
+with an id, and clearing replaces them with empty ones. This works in every front end, and without one.
 """
 
 import contextlib
@@ -20,13 +19,13 @@ _cell = ""
 
 
 def get_active_tags() -> Set[str]:
-    """The tags that an output gets now."""
+    """Return the tags that an output gets now."""
     return set(_active)
 
 
 @contextlib.contextmanager
 def use_tags(tags: Tags, append: bool = True) -> Iterator[Set[str]]:
-    """Outputs in this context have these tags, beside those of the contexts around it unless append is False."""
+    """Tag outputs in this context, in addition to the tags of outer contexts unless append is False."""
     before, wanted = set(_active), set(_listed(tags))
     _set_active(before | wanted if append else wanted)
     try:
@@ -37,16 +36,16 @@ def use_tags(tags: Tags, append: bool = True) -> Iterator[Set[str]]:
 
 
 def clear(wait: bool = False, output_tags: Tags = ()) -> None:
-    """Clear this cell's outputs; with tags, only those that have them all.
+    """Clear this cell's outputs; with tags, only those that have all of them.
 
-    With wait they stay until the next output comes; those with tags go at once.
+    With wait they stay until the next output; tagged ones are cleared at once.
     """
     if not isinstance(wait, bool):
         raise ValueError("wait must be a boolean value")  # noqa: TRY004 Colab's class
     shell = _displays.shell()
     if shell is None:
         return
-    _displays.begin()
+    _displays.start_new_displays()
     wanted = set(_listed(output_tags))
     if not wanted:
         shell.display_pub.clear_output(wait)
@@ -62,7 +61,7 @@ def clear(wait: bool = False, output_tags: Tags = ()) -> None:
 
 @contextlib.contextmanager
 def temporary() -> Iterator[str]:
-    """What is put out in this context goes when it ends, unless it ends by an exception."""
+    """Clear the outputs of this context when it ends without an exception."""
     tag = uuid.uuid4().hex
     with use_tags(tag):
         yield tag
@@ -74,7 +73,7 @@ def _listed(tags: Tags) -> List[str]:
 
 
 def _set_active(tags: Set[str]) -> None:
-    _displays.begin()  # what was put out before has the tags of before
+    _displays.start_new_displays()  # earlier output keeps its tags
     _active.clear()
     _active.update(tags)
 
@@ -91,5 +90,5 @@ def _remember(message: Dict[str, Any]) -> None:
     if message["header"]["msg_type"] == "display_data":
         _forget_other_cells()
         entry = message["content"]["transient"]["display_id"], frozenset(_active)
-        if entry not in _tagged:  # told so by each of the contexts around it
+        if entry not in _tagged:  # each outer context reports it
             _tagged.append(entry)

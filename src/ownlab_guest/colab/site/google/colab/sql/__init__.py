@@ -1,1 +1,1 @@
-"""BigQuery: not here; each function says what to use instead."""
+"""google.colab.sql: not available; its functions raise errors that name alternatives."""

@@ -1,4 +1,4 @@
-"""Outputs in tabs and grids, over ipywidgets."""
+"""google.colab.widgets: outputs in tabs and grids, with ipywidgets."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["Grid", "InteractiveTable", "TabBar", "create_grid"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "InteractiveTable":  # is a widget by its class, and so needs ipywidgets already when it is imported
+    if name == "InteractiveTable":  # its class derives from a widget, so importing it needs ipywidgets
         from ._interactive_table import InteractiveTable
 
         return InteractiveTable

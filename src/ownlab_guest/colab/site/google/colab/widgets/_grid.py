@@ -1,4 +1,4 @@
-"""Grids."""
+"""Outputs in a grid."""
 
 import uuid
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Optional, Tuple
@@ -18,16 +18,16 @@ class Grid(_widget.OutputAreaWidget):
         self.rows, self.columns = rows, columns
         self.header_row, self.header_column = header_row, header_column
         super().__init__(rows * columns)
-        self._show(self._made(style))
+        self._show(self._build(style))
 
     def output_to(self, row: int, column: int) -> ContextManager[None]:
-        """Outputs go into a cell; both numbers begin at 0."""
+        """Redirect outputs to a cell; both numbers start at 0."""
         if not (0 <= row < self.rows and 0 <= column < self.columns):
             raise _widget.WidgetException(f"({row}, {column}) is not a cell of a {self.rows}x{self.columns} grid")
         return self._output_in(row * self.columns + column)
 
     def clear_cell(self, row: Optional[int] = None, col: Optional[int] = None) -> None:
-        """Empty a cell, or the one that is written to."""
+        """Clear a cell, or the current one."""
         if row is None or col is None:
             self._clear(None)
             return
@@ -43,7 +43,7 @@ class Grid(_widget.OutputAreaWidget):
                 with self.output_to(row, column):
                     yield row, column
 
-    def _made(self, style: str) -> Any:
+    def _build(self, style: str) -> Any:
         library = _widget.ipywidgets()
         name = "ownlab-grid-" + uuid.uuid4().hex[:12]
         for number, part in enumerate(self._parts):
@@ -67,7 +67,7 @@ def create_grid(
     header_row: bool = True,
     header_column: bool = True,
 ) -> Grid:
-    """A grid with a cell for each pair of a row's and a column's datum: what render shows of them, or returns."""
+    """Create a grid with a cell for each pair of row and column data, filled by `render`."""
     rows, columns = list(row_data), list(col_data)
     grid = Grid(len(rows) + header_row, len(columns) + header_column, header_row, header_column)
 

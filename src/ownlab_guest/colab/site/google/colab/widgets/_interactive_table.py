@@ -1,4 +1,4 @@
-"""A table whose pages the kernel makes: for more rows than an output should hold."""
+"""A table whose pages the kernel renders, for more rows than an output should hold."""
 
 from typing import Any, Optional
 
@@ -11,8 +11,8 @@ _library = _widget.ipywidgets()
 _VBox: Any = _library.VBox
 
 
-class InteractiveTable(_VBox):  # type: ignore[misc]  # there or not, and untyped
-    """A DataFrame, a page at a time, sorted by a column."""
+class InteractiveTable(_VBox):  # type: ignore[misc]  # optional and untyped
+    """A DataFrame, shown page by page and sorted by a column."""
 
     def __init__(self, df: Any = None, page_size: int = 10, **kwargs: Any) -> None:
         self.data: Any = None
@@ -36,7 +36,7 @@ class InteractiveTable(_VBox):  # type: ignore[misc]  # there or not, and untype
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return 0 if self.data is None else len(self.data)
 
     def set_data(self, df: Any) -> None:
@@ -46,13 +46,13 @@ class InteractiveTable(_VBox):  # type: ignore[misc]  # there or not, and untype
         self.update_active_data()
 
     def set_page(self, page_num: int) -> None:
-        """Turn to a page, from 0."""
+        """Show a page, counted from 0."""
         last = max(0, (self.rows - 1) // self.page_size)
         self.page_num = min(max(page_num, 0), last)
         self.update_active_data()
 
     def update_active_data(self) -> None:
-        """Show the page again."""
+        """Render the current page."""
         if self.data is None:
             return
         frame = self.data

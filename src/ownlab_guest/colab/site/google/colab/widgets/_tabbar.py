@@ -1,4 +1,4 @@
-"""Tabs."""
+"""Outputs in tabs."""
 
 from typing import Any, ContextManager, Iterator, Optional, Sequence, Union
 
@@ -8,7 +8,7 @@ LOCATIONS = ("top", "bottom", "start", "end")
 
 
 class TabBar(_widget.OutputAreaWidget):
-    """Outputs in tabs: `with tabs.output_to('first'): print(…)`. They stand above, whatever location says."""
+    """Outputs in tabs: `with tabs.output_to('first'): print(…)`. The tabs are on top, whatever `location` is."""
 
     def __init__(self, tab_names: Sequence[str], location: str = "top") -> None:
         if location not in LOCATIONS:
@@ -21,14 +21,14 @@ class TabBar(_widget.OutputAreaWidget):
         self._show(self._tabs)
 
     def output_to(self, tab: Union[str, int], select: bool = True) -> ContextManager[None]:
-        """Outputs go into a tab, given by its name or its number from 0; it is brought to the front unless select is False."""
+        """Redirect outputs to a tab, by name or index, and select it unless select is False."""
         index = self._index(tab)
         if select:
             self._tabs.selected_index = index
         return self._output_in(index)
 
     def clear_tab(self, tab: Optional[Union[str, int]] = None) -> None:
-        """Empty a tab, or the one that is written to."""
+        """Clear a tab, or the current one."""
         self._clear(None if tab is None else self._index(tab))
 
     def __iter__(self) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""What tabs and grids share: parts that outputs go into."""
+"""The base of tabs and grids: parts that receive outputs."""
 
 import contextlib
 import importlib
@@ -11,7 +11,7 @@ WidgetException = errors.WidgetException
 
 
 def ipywidgets() -> Any:
-    """The library, which the notebook's environment must have."""
+    """Import ipywidgets, which the notebook's environment must have."""
     try:
         return importlib.import_module("ipywidgets")
     except ImportError as exc:
@@ -19,7 +19,7 @@ def ipywidgets() -> Any:
 
 
 class OutputAreaWidget:
-    """Several outputs, of which at most one is written to at a time."""
+    """Several outputs, at most one of which is active."""
 
     def __init__(self, number_of_parts: int) -> None:
         self._parts: List[Any] = [ipywidgets().Output() for _ in range(number_of_parts)]
@@ -32,9 +32,9 @@ class OutputAreaWidget:
         display(root)
 
     def remove(self, wait: bool = False) -> None:
-        """Take the widget off the page."""
+        """Remove the widget from the page."""
         flush_all()
-        self._root.layout.display = "none"  # closed alone it would leave an error in its place
+        self._root.layout.display = "none"  # closing alone would leave an error message
         for widget in (*self._parts, self._root):
             widget.close()
 
@@ -49,7 +49,7 @@ class OutputAreaWidget:
             with self._parts[part]:
                 try:
                     yield
-                except BaseException as exc:  # ipywidgets would show it, and keep it from whoever is outside
+                except BaseException as exc:  # ipywidgets would show it and swallow it
                     raised = exc
                 flush_all()
         finally:
@@ -58,7 +58,7 @@ class OutputAreaWidget:
             raise raised
 
     def _clear(self, part: Optional[int]) -> None:
-        """Empty one part; None is the one that is written to."""
+        """Clear one part; None is the active one."""
         flush_all()
         if part is None and self._current is None:
             raise WidgetException("No active component selected")

@@ -1,4 +1,4 @@
-"""A person at the page: opens notebooks of the suite, runs them, and does what they ask for; several go on at once."""
+"""Drives the page: opens notebooks of the suite, runs them and performs their actions, several at once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 from playwright.sync_api import Download, Error, FilePayload, Page, expect
 from tests_browser.notebook import LabPage
+from tests_colab.assertions import name_of
 from tests_colab.cases.case import Case
-from tests_colab.cases.in_page import IN_PAGE, Deed, InPage
-from tests_colab.check import name_of
+from tests_colab.cases.page_actions import IN_PAGE, Action, InPage
 
-__all__ = ["Done", "Person"]
+__all__ = ["Done", "PageUser"]
 
 AT_ONCE = 5
-SECONDS = 90.0  # for one notebook beside others, on a machine that is very busy
+SECONDS = 90.0  # for one notebook among others, on a very busy machine
 
-# What can be seen of a notebook, also of one that is behind another.
+# The visible state of a notebook, also of one behind another.
 LOOK = """panel => {
   const cells = [...panel.querySelectorAll('.jp-Notebook .jp-Cell')];
   const prompts = cells.map(cell => cell.querySelector('.jp-InputPrompt')?.textContent ?? '');
@@ -31,7 +31,7 @@ LOOK = """panel => {
 
 
 class Done(NamedTuple):
-    """What became of a notebook."""
+    """A notebook before and after its run."""
 
     given: dict[str, Any]
     written: dict[str, Any]
@@ -50,7 +50,7 @@ class Opened:
         self.panel = self.page.locator(f"#{self.tab}")
 
     def look(self) -> dict[str, Any]:
-        """What can be seen of it now."""
+        """Return its visible state."""
         seen: dict[str, Any] = self.panel.evaluate(LOOK)
         return seen
 
@@ -60,7 +60,7 @@ class Opened:
         expect(self.panel).to_be_visible()
 
     def is_ready(self) -> bool:
-        """Whether its kernel is there, and rests. Toolbars of notebooks that are behind others are not up to date."""
+        """Return whether its kernel is idle. Toolbars of notebooks behind others are not up to date."""
         return self._states() == ["idle"]
 
     def fill(self, parameters: Iterable[str]) -> None:
@@ -75,45 +75,45 @@ class Opened:
             else:
                 field.fill(value)
 
-    def asks(self, deed: Deed) -> bool:
-        """Whether a cell waits for somebody."""
-        return self._number(deed) in self.look()["asks"]
+    def asks(self, action: Action) -> bool:
+        """Return whether a cell waits for this action."""
+        return self._number(action) in self.look()["asks"]
 
-    def do(self, deed: Deed, uploads: Mapping[str, bytes]) -> None:
-        """What a cell waits for."""
+    def do(self, action: Action, uploads: Mapping[str, bytes]) -> None:
+        """Perform an action."""
         self.front()
-        cell = self.panel.locator(".jp-Notebook .jp-Cell").nth(self._number(deed))
-        if deed.line:
-            cell.locator(".jp-Stdin-input").fill(deed.line)
+        cell = self.panel.locator(".jp-Notebook .jp-Cell").nth(self._number(action))
+        if action.line:
+            cell.locator(".jp-Stdin-input").fill(action.line)
             cell.locator(".jp-Stdin-input").press("Enter")
             expect(cell.locator(".jp-Stdin-input")).to_have_count(0)
             return
         box = cell.locator(".ownlab-Ask")
-        if deed.files:
-            chosen = [FilePayload(name=name, mimeType="", buffer=uploads[name]) for name in deed.files]
+        if action.files:
+            chosen = [FilePayload(name=name, mimeType="", buffer=uploads[name]) for name in action.files]
             box.locator("input[type=file]").set_input_files(chosen)
         else:
-            box.get_by_role("button", name=deed.button).click()
+            box.get_by_role("button", name=action.button).click()
         expect(box).to_have_count(0)
 
     def is_over(self, end: str) -> bool:
-        """Whether every cell has run that is to."""
+        """Return whether all cells have run."""
         seen = self.look()
         if not seen["begun"] or seen["waiting"]:
             return False
         return not self._states() if end == "gone" else self.is_ready()
 
-    def said(self) -> list[str]:
-        """What it shows, for the case that it goes wrong."""
+    def outputs(self) -> list[str]:
+        """Return its outputs, for error messages."""
         return self.panel.locator(".jp-OutputArea-output").all_inner_texts()
 
     def _states(self) -> list[str]:
         sessions = self.lab.lab.get("api/sessions")
-        return [one["kernel"]["execution_state"] for one in sessions if one["path"] == self.path.name]
+        return [session["kernel"]["execution_state"] for session in sessions if session["path"] == self.path.name]
 
-    def _number(self, deed: Deed) -> int:
+    def _number(self, action: Action) -> int:
         names = [name_of(cell, number) for number, cell in enumerate(self.given["cells"])]
-        return names.index(deed.cell)
+        return names.index(action.cell)
 
     def close(self) -> Done:
         """Save it, and close its tab."""
@@ -127,40 +127,40 @@ class Opened:
 
 
 def agree(page: Page) -> None:
-    """To a dialog: a notebook names no kernel, has ended its own, or was changed once more before it is closed."""
+    """Accept a dialog: a notebook without a kernel, with an ended one, or with unsaved changes."""
     page.evaluate("() => { [...document.querySelectorAll('.jp-Dialog .jp-mod-accept')].pop()?.click(); }")
 
 
-class Person:
+class PageUser:
     """One page with notebooks in tabs."""
 
     def __init__(self, page: Page, lab: LabPage) -> None:
         self.page, self.lab = page, lab
-        self.errors: list[str] = []  # what the page raised
+        self.errors: list[str] = []  # JavaScript errors
         self.downloads: dict[str, Download] = {}
-        self.done: dict[str, Done | str] = {}  # or why it is not
+        self.done: dict[str, Done | str] = {}  # or why it failed
         page.on("pageerror", lambda error: self.errors.append(error.stack or error.message))
         page.on("download", lambda download: self.downloads.update({download.suggested_filename: download}))
         lab.open()
         dialog = page.locator(".jp-Dialog")
-        page.add_locator_handler(dialog, lambda: agree(page))  # it is in the way of whatever is to be clicked
+        page.add_locator_handler(dialog, lambda: agree(page))  # it would block clicks
 
     def run(self, cases: Iterable[Case]) -> None:
-        """Run all of them, some at a time."""
+        """Run all cases, several at a time."""
         left = list(cases)
         going: dict[str, Iterator[None]] = {}
         while left or going:
             before = {case.notebook for case in left} | set(going)
             for case in [case for case in left if case.after not in before][: AT_ONCE - len(going)]:
                 left.remove(case)
-                going[case.notebook] = self._go_through(case)
+                going[case.notebook] = self._steps(case)
             for name, steps in list(going.items()):
                 agree(self.page)
-                if not self._go_on(name, steps):
+                if not self._step(name, steps):
                     del going[name]
 
-    def _go_on(self, name: str, steps: Iterator[None]) -> bool:
-        """One step of a notebook; False where there is none."""
+    def _step(self, name: str, steps: Iterator[None]) -> bool:
+        """Perform one step of a notebook; False if there is none left."""
         try:
             next(steps)
         except StopIteration:
@@ -170,15 +170,15 @@ class Person:
             return False
         return True
 
-    def _go_through(self, case: Case) -> Iterator[None]:
-        """Everything that is done with one notebook; stops wherever it waits."""
+    def _steps(self, case: Case) -> Iterator[None]:
+        """Yield between the steps of one notebook."""
         how, uploads = IN_PAGE.get(case.notebook, InPage()), case.uploads or {}
         deadline = time.monotonic() + SECONDS
         opened = Opened(self.lab, case.notebook)
 
         def is_not_yet(done: bool, what: str) -> bool:
             assert done or time.monotonic() < deadline, (
-                f"not within {SECONDS:g} s: {what}: {opened.look()} {opened.said()}"
+                f"not within {SECONDS:g} s: {what}: {opened.look()} {opened.outputs()}"
             )
             return not done
 
@@ -188,10 +188,10 @@ class Person:
         expect(opened.panel.locator(".ownlab-Indicator-button.ownlab-state-running")).to_be_visible()
         opened.fill(case.parameters)
         self.lab.menu("Run", "Run All Cells")
-        for deed in how.deeds:
-            while is_not_yet(opened.asks(deed), f"{deed.cell} waits for somebody"):
+        for action in how.actions:
+            while is_not_yet(opened.asks(action), f"{action.cell} waits for input"):
                 yield
-            opened.do(deed, {**uploads, **how.uploads})
+            opened.do(action, {**uploads, **how.uploads})
         while is_not_yet(opened.is_over(how.end), "it has run"):
             yield
         self.done[case.notebook] = opened.close()

@@ -9,7 +9,7 @@ __all__ = ["CASES"]
 CASES = (
     Case(
         "detection",
-        says={
+        texts={
             "styles": "[]\n",  # the ways that do not find it
             "from_google": "('google.colab', True)\n",
             "gpu": "0\n",
@@ -23,12 +23,12 @@ CASES = (
     ),
     Case(
         "plain_try_import",
-        says={"1": "True\n", "2": "'/content/data'\n", "3": "pip install would be here\n"},
+        texts={"1": "True\n", "2": "'/content/data'\n", "3": "pip install would be here\n"},
     ),
-    Case("not_colab", says={"0": "not on Colab\n(False, [], True)\n", "1": "True\n"}),
+    Case("not_colab", texts={"0": "not on Colab\n(False, [], True)\n", "1": "True\n"}),
     Case(
         "gpu_check",
-        says={
+        texts={
             "card": like("no card: choose one under Runtime\n|a card\n"),
             "memory": "enough\n",
             "cores": "True\n",
@@ -39,13 +39,13 @@ CASES = (
     ),
     Case(
         "google_services",
-        says={
+        texts={
             "auth": "not signed in\n",
-            "bigquery": like(r"UsageError: %%bigquery needs a package [^\n]*pip install bigquery-magics\n"),
+            "bigquery": like(r"UsageError: %%bigquery needs a Google account [^\n]*pip install bigquery-magics\n"),
             "sheets": "Error\n",
             "ai": "RuntimeManagementError\n",
             "names": like(r"\['auth',\s+'autoviz',\s+'data_table',.*'widgets'\]\n"),
         },
     ),
-    Case("old_metadata", parameters=("value=21",), says={"first": "42\n", "hidden": "Hello, Ada!\n", "both": "0.5\n"}),
+    Case("old_metadata", parameters=("value=21",), texts={"first": "42\n", "hidden": "Hello, Ada!\n", "both": "0.5\n"}),
 )

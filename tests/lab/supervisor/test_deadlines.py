@@ -1,4 +1,4 @@
-"""When a runtime must end, decided over given readings of the clock."""
+"""When a runtime must end, computed from given times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_without_limits_nothing_ends() -> None:
     assert Deadlines(Limits(), 0.0).nearest(idle_since=0.0) is None
 
 
-def test_idleness_counts_from_the_last_work_and_never_while_busy() -> None:
+def test_idle_time_counts_from_the_last_activity_and_never_while_busy() -> None:
     deadlines = Deadlines(Limits(idle=5400), 1000.0)
 
     end = deadlines.nearest(idle_since=2000.0)
@@ -30,7 +30,7 @@ def test_a_session_ends_busy_or_not() -> None:
     assert deadlines.warning_time(end) == end.at - 600
 
 
-def test_the_nearest_end_counts_and_an_extension_moves_it() -> None:
+def test_the_nearest_deadline_counts_and_an_extension_postpones_it() -> None:
     deadlines = Deadlines(Limits(idle=100, session=1000, extend=300), 0.0)
 
     assert deadlines.extend(idle_since=50.0)
@@ -47,11 +47,11 @@ def test_the_nearest_end_counts_and_an_extension_moves_it() -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(session=1000, extend=0)])
-def test_where_no_extension_is_allowed_none_is_given(limits: Limits) -> None:
+def test_without_permission_there_is_no_extension(limits: Limits) -> None:
     assert Deadlines(limits, 0.0).extend(idle_since=None) is None
 
 
-def test_a_week_that_is_spent_ends_it_and_is_not_extended() -> None:
+def test_an_exhausted_quota_ends_it_and_cannot_be_extended() -> None:
     deadlines = Deadlines(Limits(card_seconds_per_week=3600), 0.0)
 
     deadlines.note_weekly_usage(now=10.0, card_seconds_used=3000.0, cards=0.5)
@@ -63,13 +63,13 @@ def test_a_week_that_is_spent_ends_it_and_is_not_extended() -> None:
     assert deadlines.nearest(idle_since=None) == end._replace(at=20.0)
 
 
-def test_a_cpu_runtime_spends_nothing_of_the_week() -> None:
+def test_a_cpu_runtime_uses_no_quota() -> None:
     deadlines = Deadlines(Limits(card_seconds_per_week=3600), 0.0)
     deadlines.note_weekly_usage(now=10.0, card_seconds_used=3600.0, cards=0.0)
     assert deadlines.nearest(idle_since=None) is None
 
 
-def test_work_is_more_than_a_twentieth_of_a_core() -> None:
+def test_activity_is_more_than_a_twentieth_of_a_core() -> None:
     activity = CpuActivity(now=0.0, cpu_seconds=100.0)
 
     assert not activity.is_active(now=60.0, cpu_seconds=102.0)

@@ -1,4 +1,4 @@
-"""A person's home, drive, secrets and folder of notebooks, of their own; and `ownlab run` in it."""
+"""The suite's own home, drive, secrets and notebooks, and `ownlab run` in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["NOTEBOOKS", "Ran", "Suite", "config_of", "person_of", "put_gcloud", "said", "shown"]
+__all__ = ["NOTEBOOKS", "Ran", "Suite", "config_of", "output_data", "output_text", "person_of", "put_gcloud"]
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = Path(__file__).parent / "notebooks"
@@ -22,12 +22,12 @@ PYTHON = os.environ.get("OWNLAB_TEST_PYTHON", "")
 
 
 def config_of(base: Path) -> str:
-    """The settings: a drive of their own."""
+    """Return the settings: an own drive."""
     return f"[drive]\nfolder = {json.dumps(str(base / 'drive'))}\n"
 
 
 def person_of(base: Path) -> dict[str, str]:
-    """What a person's environment has besides ownlab's own variables."""
+    """Return the environment of the suite's user, without ownlab's own variables."""
     packages = base / "packages"
     for folder in (packages, base / "person", base / "temporary"):
         folder.mkdir(parents=True)
@@ -43,7 +43,7 @@ def person_of(base: Path) -> dict[str, str]:
 
 
 def put_gcloud(base: Path) -> str:
-    """A `gcloud` that signs in whoever types the right code; PATH with it."""
+    """Install a fake `gcloud` that accepts one code. Return PATH with it."""
     program = base / "bin" / "gcloud"
     program.parent.mkdir()
     program.write_text(_GCLOUD.format(config=base / "person" / ".config" / "gcloud"), encoding="utf-8")
@@ -164,13 +164,13 @@ class Suite:
 _NOT_OURS = ("OWNLAB_", "JUPYTER", "COLAB_", "PIP_", "XDG_", "CUDA_VISIBLE")
 
 
-def said(cell: dict[str, Any]) -> str:
-    """What a cell says, as text: printed, shown and raised."""
+def output_text(cell: dict[str, Any]) -> str:
+    """Return the output of a cell as text: printed, displayed and raised."""
     return "".join(map(_text, cell.get("outputs", ())))
 
 
-def shown(cell: dict[str, Any]) -> str:
-    """What a cell shows, in all its forms: each with its media type in the line before it."""
+def output_data(cell: dict[str, Any]) -> str:
+    """Return the displayed data of a cell, each after a line with its media type."""
     bundles = [output["data"] for output in cell.get("outputs", ()) if "data" in output]
     return "\n".join(f"{mime}:\n{_joined(value)}" for data in bundles for mime, value in sorted(data.items()))
 
@@ -190,7 +190,7 @@ def _text(output: dict[str, Any]) -> str:
 
 
 def _variables(process: Path) -> list[bytes]:
-    """The environment of a process; empty where it is gone meanwhile, or somebody else's."""
+    """Return the environment of a process; empty if it has ended or belongs to another user."""
     try:
         return (process / "environ").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""The line of a real runtime: one order, on disk before it is heard, each message once, for followers and for clients."""
+"""The journal socket of a real runtime: one order, on disk before it is sent, each message once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def is_kind(wanted: str) -> Callable[[Record], bool]:
     return lambda record: kind(record) == wanted
 
 
-def test_numbers_have_no_holes_and_are_on_disk_before_anybody_hears(runtime: Any) -> None:
+def test_numbers_have_no_gaps_and_are_on_disk_before_they_are_sent(runtime: Any) -> None:
     follower = runtime.follow()
     request = follower.execute("for n in range(50): print(n, flush=True)")
 
@@ -68,7 +68,7 @@ def test_numbers_have_no_holes_and_are_on_disk_before_anybody_hears(runtime: Any
     assert on_shell == ["execute_request", "execute_reply"] * 2
 
 
-def test_who_comes_in_the_middle_reads_the_beginning_from_disk(runtime: Any) -> None:
+def test_a_late_follower_reads_the_beginning_from_disk(runtime: Any) -> None:
     first = runtime.follow()
     request = first.execute(f"try:\n    {ENDLESS.replace(chr(10), chr(10) + '    ')}\nexcept KeyboardInterrupt: pass")
     first.until(lambda record: shown([record]) == ["100"])
@@ -91,7 +91,7 @@ def test_who_comes_in_the_middle_reads_the_beginning_from_disk(runtime: Any) -> 
     assert second.records[0].number == second.hello["position"] + 1
 
 
-def test_hello_says_how_things_stand(runtime: Any) -> None:
+def test_hello_contains_the_current_state(runtime: Any) -> None:
     follower = runtime.follow()
     request = follower.send("kernel_info_request", {})
     follower.until(
@@ -107,7 +107,7 @@ def test_hello_says_how_things_stand(runtime: Any) -> None:
     assert hello["position"] == spoken[-1].number
 
 
-def test_a_message_that_is_sent_again_is_passed_on_once(runtime: Any) -> None:
+def test_a_message_that_is_sent_twice_is_forwarded_once(runtime: Any) -> None:
     follower, other = runtime.follow(), runtime.follow()
     follower.run("count = 0")
     name = follower.execute("count += 1")
@@ -120,7 +120,7 @@ def test_a_message_that_is_sent_again_is_passed_on_once(runtime: Any) -> None:
     assert [record.to_kernel for record in requests] == [True]
 
 
-def test_a_question_is_answered_once_by_whoever_is_first(runtime: Any) -> None:
+def test_an_input_request_is_answered_once_by_the_first_client(runtime: Any) -> None:
     follower, other = runtime.follow(), runtime.follow()
     request = follower.execute("print('before'); a = input('a? '); b = input('b? '); print(a, b)")
     heard = follower.until(is_question)
@@ -143,7 +143,7 @@ def test_a_question_is_answered_once_by_whoever_is_first(runtime: Any) -> None:
     follower.until_refused(nobody_asked)
 
 
-def test_an_interrupted_question_takes_no_answer(runtime: Any) -> None:
+def test_an_interrupted_input_request_takes_no_reply(runtime: Any) -> None:
     follower = runtime.follow()
     request = follower.execute("input('a? ')")
     question = follower.until(is_question)[-1]
@@ -167,7 +167,7 @@ print([each.get("data", "nees")[::-1] for each in heard])
 """
 
 
-def test_what_colab_asks_a_page_is_answered_once_and_the_answer_is_not_kept(runtime: Any) -> None:
+def test_a_colab_request_is_answered_once_and_the_reply_is_not_recorded(runtime: Any) -> None:
     follower = runtime.follow()
     request = follower.execute(ASKS_THE_PAGE)
     follower.until(is_kind("colab_request"))
@@ -201,7 +201,7 @@ def test_a_password_reaches_the_kernel_and_not_the_disk(runtime: Any) -> None:
     assert json_object(kept.parts[3]) == {"value": None, "status": "ok"}
 
 
-def test_a_client_of_jupyters_own_protocol_beside_a_follower(runtime: Any) -> None:
+def test_a_jupyter_client_beside_a_follower(runtime: Any) -> None:
     client, follower = runtime.ready(), runtime.follow()
 
     request = client.execute("name = input('name? ')\nprint(name)", allow_stdin=True)
@@ -224,7 +224,7 @@ def test_a_client_of_jupyters_own_protocol_beside_a_follower(runtime: Any) -> No
     assert "nobody asked" not in answers
 
 
-def test_who_wants_nothing_but_status_hears_no_pictures(runtime: Any) -> None:
+def test_a_follower_of_status_messages_gets_no_outputs(runtime: Any) -> None:
     follower, all_of_it = runtime.follow(["status"]), runtime.follow()
     request = all_of_it.execute("print(1)\ndisplay(2)")
     all_of_it.until_done(request)
@@ -234,7 +234,7 @@ def test_who_wants_nothing_but_status_hears_no_pictures(runtime: Any) -> None:
     assert [each for each in heard if each != "execute_reply"] == ["execute_request", "status", "status"]
 
 
-def test_what_makes_no_sense_ends_nothing(runtime: Any) -> None:
+def test_invalid_messages_have_no_effect(runtime: Any) -> None:
     follower = runtime.follow()
     for frames in ([b""], [b"send"], [b"send", b"shell"], [b"send", b"hb", *[b"{}"] * 4], [b"follow", b"["]):
         follower._socket.send_multipart(frames)
@@ -244,7 +244,7 @@ def test_what_makes_no_sense_ends_nothing(runtime: Any) -> None:
     assert texts(runtime.follow().run("print('alive')")) == "alive\n"
 
 
-def test_buffers_pass_unchanged(runtime: Any) -> None:
+def test_buffers_are_forwarded_unchanged(runtime: Any) -> None:
     follower = runtime.follow()
     heard = follower.run(
         "from comm import create_comm\ncreate_comm(target_name='t', buffers=[bytes(range(256)) * 9999, b''])"
@@ -255,7 +255,7 @@ def test_buffers_pass_unchanged(runtime: Any) -> None:
     assert opened in runtime.journal(follower.hello["position"])
 
 
-def test_a_restart_is_an_event_and_what_is_sent_meanwhile_waits(bench: Any) -> None:
+def test_a_restart_is_an_event_and_messages_wait_meanwhile(bench: Any) -> None:
     runtime = bench.start_in_lab()
     follower = runtime.follow()
     follower.run("x = 1")
@@ -290,7 +290,7 @@ def test_cells_wait_for_a_card(bench: Any) -> None:
     assert texts(follower.until_done(request)) == "at last\n"
 
 
-def test_the_end_is_the_last_word_and_no_line_is_left(bench: Any) -> None:
+def test_the_end_is_the_last_record_and_the_socket_is_removed(bench: Any) -> None:
     runtime = bench.start_in_lab()
     follower = runtime.follow()
     follower.run("import ownlab\nownlab.on_end(lambda: print('last words', flush=True))")
@@ -307,7 +307,7 @@ def test_the_end_is_the_last_word_and_no_line_is_left(bench: Any) -> None:
     assert not runtime.home.exists()
 
 
-def test_all_that_was_heard_is_kept_where_the_supervisor_is_killed(bench: Any) -> None:
+def test_everything_sent_is_on_disk_if_the_supervisor_is_killed(bench: Any) -> None:
     runtime = bench.start_in_lab()
     follower = runtime.follow()
     follower.execute(ENDLESS)

@@ -1,7 +1,7 @@
-"""A program on a machine that is this one with another root: `python machine.py CONTENT UID PROGRAM …`, as root.
+"""Run a program on this machine with another root: `python private_root.py CONTENT UID PROGRAM …`, as root.
 
-CONTENT says what is at /content there: nothing, an empty folder, or a link. Whatever is made in / stays in memory, and
-mounts are shared among namespaces, as systemd has them.
+CONTENT is what is at /content there: nothing, an empty folder, or a link. New files in / stay in memory, and mounts are
+shared among namespaces, as with systemd.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Who runs a notebook in these tests: root, and an ordinary user, each on a machine of their own (machine.py)."""
+"""The users of these tests: root and an ordinary user, each with a private root (private_root.py)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.guest.colab.started import PYTHON
+from tests.guest.colab.kernel_process import PYTHON
 
 ROOT = Path(__file__).parents[3]
 GUEST = ROOT / "src" / "ownlab_guest"
-MACHINE = Path(__file__).with_name("machine.py")
+PRIVATE_ROOT = Path(__file__).with_name("private_root.py")
 ORDINARY = 51234  # nobody's number
 SECONDS = 60.0
 
@@ -30,7 +30,7 @@ from ownlab_guest.colab import content_folder as content
 ENTER = BEGIN + "said = content.enter()\nassert said == '', said\n"
 
 
-class Person:
+class User:
     """Somebody with a home and a runtime's folder, on a machine with or without a /content."""
 
     def __init__(self, name: str, home: Path, content: str) -> None:
@@ -45,7 +45,7 @@ class Person:
         """A program as this person starts it."""
         if os.geteuid():
             return list(program)
-        return [sys.executable, str(MACHINE), self._machine, str(self.uid), *program]
+        return [sys.executable, str(PRIVATE_ROOT), self._machine, str(self.uid), *program]
 
     def environment(self, **changes: str) -> dict[str, str]:
         own = {"HOME": self.home, "OWNLAB_CONTENT": self.content, "OWNLAB_DRIVE": self.drive, "OWNLAB_COLAB": "1"}
@@ -76,16 +76,16 @@ class Person:
 
 @cache
 def python_of(uid: int) -> str:
-    """An interpreter that this user may start: an environment's own may lie in somebody's home."""
+    """Return an interpreter that this user may start: an environment may be in another user's home."""
     for python in (PYTHON, "/usr/bin/python3"):
-        asked = [sys.executable, str(MACHINE), "none", str(uid), python, "-c", "import ctypes"]
+        asked = [sys.executable, str(PRIVATE_ROOT), "none", str(uid), python, "-c", "import ctypes"]
         if os.geteuid() == uid or subprocess.run(asked, timeout=SECONDS, check=False, stderr=-3).returncode == 0:
             return python
     pytest.skip("there is no Python that an ordinary user may start")
 
 
 @contextmanager
-def somebody(name: str, content: str = "none") -> Iterator[Person]:
+def make_user(name: str, content: str = "none") -> Iterator[User]:
     """A person, until the block ends. Skips where there can be none."""
     if os.geteuid() and (name == "root" or content != "none"):
         pytest.skip("only root can be root, and make another machine")
@@ -93,11 +93,11 @@ def somebody(name: str, content: str = "none") -> Iterator[Person]:
         home = Path(folder) / "home"
         home.mkdir()
         os.chmod(folder, 0o755)
-        yield Person(name, home, content)
+        yield User(name, home, content)
 
 
 def lines_of(process: subprocess.Popen[str]) -> Sequence[str]:
-    """The next line that it says, in words."""
+    """Return the next line of its output, split into words."""
     assert process.stdout is not None
     return process.stdout.readline().split()
 

@@ -1,4 +1,4 @@
-"""What google.colab asks of a page is known until somebody answers it, or nobody waits any more."""
+"""Requests of google.colab to a page stay pending until they are answered, or nobody waits for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reply(scene: Scene, name: str, ack: bool) -> None:
     scene.answer("a", "", value)  # type: ignore[arg-type]
 
 
-def test_a_request_is_asked_until_it_is_answered() -> None:
+def test_a_request_is_pending_until_it_is_answered() -> None:
     scene, request = waiting("one", "two")
     scene.said("colab_request", request, {"request": {}}, colab_request_type="cell_javascript_eval")  # wants no answer
     fold = fold_of(scene.records)
@@ -40,7 +40,7 @@ def test_a_request_is_asked_until_it_is_answered() -> None:
     assert list(fold_of(scene.records).asked) == ["two"]
 
 
-def test_nobody_asks_after_the_end() -> None:
+def test_nothing_is_pending_after_the_end() -> None:
     scene, request = waiting("one")
     other = scene.call("comm", {})
     scene.idle(other)
@@ -52,7 +52,7 @@ def test_nobody_asks_after_the_end() -> None:
     assert not fold_of(scene.records).asked
 
 
-def test_a_compacted_journal_asks_the_same() -> None:
+def test_a_compacted_journal_has_the_same_pending_requests() -> None:
     scene, _ = waiting("one")
     fold = fold_of(scene.records)
     again = fold_of(list(compacted_records(fold)))
@@ -62,7 +62,7 @@ def test_a_compacted_journal_asks_the_same() -> None:
     assert not again.asked
 
 
-def test_a_journal_that_an_earlier_version_compacted_asks_nothing() -> None:
+def test_a_journal_compacted_by_an_earlier_version_has_no_pending_requests() -> None:
     *executions, last = compacted_records(fold_of(waiting()[0].records))
     state, buffers = JournalState().dump()
     del state["asked"]

@@ -154,7 +154,7 @@ def test_a_given_output_file(write: Write, tmp_path: Path) -> None:
         assert "--inplace" in told.value.hint
     with pytest.raises(UsageError, match="is a folder"):
         choose(tmp_path)
-    with pytest.raises(InputError, match="The folder .* does not exist"):
+    with pytest.raises(InputError, match=r"The folder .* does not exist"):
         choose(tmp_path / "not" / "there.ipynb")
     with pytest.raises(InputError, match="Cannot write"):
         choose(other / "below.ipynb")
@@ -174,7 +174,7 @@ def test_folders_for_files(tmp_path: Path) -> None:
     found = check_folders(RunRequest("a", uploads=str(tmp_path), outputs=str(tmp_path / "new" / "one")))
     assert found == {"OWNLAB_UPLOADS": str(tmp_path), "OWNLAB_OUTPUTS": str(tmp_path / "new" / "one")}
     assert (tmp_path / "new" / "one").is_dir()
-    with pytest.raises(InputError, match="The folder of uploads, .*nowhere, does not exist"):
+    with pytest.raises(InputError, match=r"The folder of uploads, .*nowhere, does not exist"):
         check_folders(RunRequest("a", uploads=str(tmp_path / "nowhere")))
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="Cannot create the folder"):

@@ -172,11 +172,11 @@ def _list_parameters(notebook: str, formatter: click.HelpFormatter) -> None:
     from ownlab.lab.terminal.run import describe_parameters
 
     try:
-        rows, message = describe_parameters(read_notebook(notebook)), text("None: no cell has a field (#@param).")
+        rows, otherwise = describe_parameters(read_notebook(notebook)), text("None: no cell has a field (#@param).")
     except OwnlabError as exc:
-        rows, message = [], sentence(exc.message)
+        rows, otherwise = [], text("{message}", message=sentence(exc.message))
     with formatter.section(f"Parameters of {os.path.basename(notebook)}"):
         if rows:
             formatter.write_dl(rows)
         else:
-            formatter.write_text(message)
+            formatter.write_text(otherwise)

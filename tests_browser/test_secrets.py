@@ -49,7 +49,7 @@ def test_secrets_are_added_granted_and_removed(page: LabPage, lab: Lab) -> None:
     panel.get_by_label("Name").fill("PANEL_TOKEN")
     value.fill("x")
     value.press("Enter")
-    expect(panel.get_by_role("alert")).to_contain_text("a secret named PANEL_TOKEN already exists")
+    expect(panel.get_by_role("alert")).to_contain_text("A secret named PANEL_TOKEN already exists")
     access.click()
     expect(access).not_to_be_checked()
     row.get_by_role("button", name="Remove").click()

@@ -79,7 +79,7 @@ def test_a_run_with_parameters(world: World, valid: Valid, tmp_path: Path) -> No
         (("-p", "epochs=many"), UsageError, "epochs must be"),
         (("-p", "epochs"), UsageError, "NAME=VALUE"),
         (("-p", "=3"), UsageError, "NAME=VALUE"),
-        (("--parameters", "/not/there.json"), InputError, "cannot read"),
+        (("--parameters", "/not/there.json"), InputError, "Cannot read"),
         (("--parameters", "notebook"), InputError, "is not valid JSON"),
         (("--parameters", "list"), InputError, "must contain a JSON object"),
         (("--inplace", "-o", "b.ipynb"), UsageError, "cannot be combined"),

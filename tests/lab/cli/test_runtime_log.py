@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
-from tests.lab.server.line_page import LinePage
-from tests.lab.server.telling import PIXEL, Telling, notebook_of
+from tests.lab.server.journal_maker import PIXEL, JournalMaker, notebook_of
+from tests.lab.server.stream_page import StreamPage
 
 if TYPE_CHECKING:
     from tests.command_line import World
@@ -21,24 +21,24 @@ Valid = Callable[[str, str], Any]
 
 
 @pytest.fixture
-def told(world: World) -> Telling:
+def told(world: World) -> JournalMaker:
     """A runtime of work/train.ipynb that is over."""
     notebook = world.folder / "train.ipynb"
     notebook.write_text(json.dumps(notebook_of("first", "second")))
-    runtime = Telling(world.root / "home", notebook)
-    request = runtime.asks("first", "for epoch in range(2):\n    train()")
-    runtime.begins(request)
-    runtime.prints(request, "epoch 1\nepoch")
-    runtime.prints(request, " 2\n  0%\r100%\n")
-    runtime.says(request, "display_data", data={"image/png": PIXEL, "text/plain": "<Figure>"}, metadata={})
-    runtime.says(request, "execute_result", data={"text/plain": "42"}, metadata={}, execution_count=3)
-    runtime.ends(request, 3)
-    request = runtime.asks("second", "1 / 0")
-    runtime.begins(request)
+    runtime = JournalMaker(world.root / "home", notebook)
+    request = runtime.request("first", "for epoch in range(2):\n    train()")
+    runtime.begin(request)
+    runtime.print(request, "epoch 1\nepoch")
+    runtime.print(request, " 2\n  0%\r100%\n")
+    runtime.send(request, "display_data", data={"image/png": PIXEL, "text/plain": "<Figure>"}, metadata={})
+    runtime.send(request, "execute_result", data={"text/plain": "42"}, metadata={}, execution_count=3)
+    runtime.end(request, 3)
+    request = runtime.request("second", "1 / 0")
+    runtime.begin(request)
     trace = ["\x1b[31mZeroDivisionError\x1b[0m", "division by zero \x07"]
-    runtime.says(request, "error", ename="ZeroDivisionError", evalue="division by zero", traceback=trace)
-    runtime.ends(request, 4)
-    runtime.is_over()
+    runtime.send(request, "error", ename="ZeroDivisionError", evalue="division by zero", traceback=trace)
+    runtime.end(request, 4)
+    runtime.end_runtime()
     return runtime
 
 
@@ -55,17 +55,17 @@ division by zero \ufffd
 """
 
 
-def test_it_prints_what_the_notebook_printed(world: World, told: Telling) -> None:
+def test_it_prints_what_the_notebook_printed(world: World, told: JournalMaker) -> None:
     for name in (told.runtime, told.runtime[:6], "train", "train.ipynb", "work/train.ipynb"):
         ran = world.run("runtimes", "log", name)
         assert (ran.stdout, ran.stderr) == (SHOWN, ""), name
 
 
-def test_one_cell_alone(world: World, told: Telling) -> None:
+def test_one_cell_alone(world: World, told: JournalMaker) -> None:
     assert world.run("runtimes", "log", "train", "--cell", "second").stdout.startswith("ZeroDivisionError\n")
 
 
-def test_as_a_document(world: World, told: Telling, valid: Valid) -> None:
+def test_as_a_document(world: World, told: JournalMaker, valid: Valid) -> None:
     document = valid(world.run("runtimes", "log", "train", "--json").stdout, "runtimes-log")
     assert document["runtime"] == told.runtime
     assert document["ended"] == "it was stopped"
@@ -73,7 +73,7 @@ def test_as_a_document(world: World, told: Telling, valid: Valid) -> None:
     assert document["cells"][0]["outputs"][1]["data"]["image/png"] == PIXEL
 
 
-def test_as_a_notebook(world: World, told: Telling) -> None:
+def test_as_a_notebook(world: World, told: JournalMaker) -> None:
     target = world.root / "out.ipynb"
     assert world.run("runtimes", "log", "train", "--notebook", str(target)).stdout == f"Written to {target}.\n"
     written = read(target)
@@ -91,7 +91,7 @@ def test_as_a_notebook(world: World, told: Telling) -> None:
     assert (nowhere.returncode, "Traceback" in nowhere.stderr) == (3, False)
 
 
-def test_of_a_notebook_that_is_gone_the_cells_that_were_executed_are_left(world: World, told: Telling) -> None:
+def test_of_a_notebook_that_is_gone_the_cells_that_were_executed_are_left(world: World, told: JournalMaker) -> None:
     (world.folder / "train.ipynb").unlink()
     target = world.root / "out.ipynb"
     world.run("runtimes", "log", "train", "--notebook", str(target))
@@ -100,22 +100,22 @@ def test_of_a_notebook_that_is_gone_the_cells_that_were_executed_are_left(world:
     assert [cell.source for cell in written.cells] == ["for epoch in range(2):\n    train()", "1 / 0"]
 
 
-def test_names_that_mean_nothing_or_too_much(world: World, told: Telling) -> None:
+def test_names_that_mean_nothing_or_too_much(world: World, told: JournalMaker) -> None:
     unknown = world.run("runtimes", "log", "nothing")
     assert (unknown.returncode, "no journal" in unknown.stderr) == (3, True)
     (world.folder / "deep").mkdir()
-    Telling(world.root / "home", world.folder / "deep" / "train.ipynb").is_over()
+    JournalMaker(world.root / "home", world.folder / "deep" / "train.ipynb").end_runtime()
     ambiguous = world.run("runtimes", "log", "train")
     assert ambiguous.returncode == 3
     assert "matches several runtimes" in ambiguous.stderr
-    newer = Telling(world.root / "home", world.folder / "deep" / "train.ipynb")
-    newer.runs("x", "the newest\n")
-    newer.is_over()
+    newer = JournalMaker(world.root / "home", world.folder / "deep" / "train.ipynb")
+    newer.run_cell("x", "the newest\n")
+    newer.end_runtime()
     assert "the newest" in world.run("runtimes", "log", "deep/train").stdout, "of one notebook the newest runtime"
     assert world.run("runtimes", "log", "train", "--follow", "--json").returncode == 2
 
 
-def test_a_pipe_that_closes_early_is_no_error(world: World, told: Telling) -> None:
+def test_a_pipe_that_closes_early_is_no_error(world: World, told: JournalMaker) -> None:
     line = f"{sys.executable} -m ownlab runtimes log train | head -n 1"
     ran = subprocess.run(
         ["bash", "-c", line], capture_output=True, text=True, env=world.env, cwd=world.root, check=False
@@ -129,7 +129,7 @@ def test_following_a_runtime_until_it_ends(standing: World) -> None:
     notebook.write_text(json.dumps(notebook_of("a", "b")))
     body = {"path": notebook.name, "type": "notebook", "name": notebook.name, "kernel": {"name": "ownlab-cpu"}}
     runtime = standing.ask("POST", "api/sessions", lab, body)["kernel"]["id"]
-    page = LinePage(f"ws://127.0.0.1:{lab['port']}/api/kernels/{runtime}/channels", lab["token"])
+    page = StreamPage(f"ws://127.0.0.1:{lab['port']}/api/kernels/{runtime}/channels", lab["token"])
     page.until_idle(page.execute("print('before')", cell="a"))
     log = standing.start("runtimes", "log", runtime[:8], "--follow")
     assert log.stdout is not None

@@ -14,18 +14,24 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 
+from ownlab.files import replace_file
+from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import is_alive
+from ownlab.lab.server.adoption import find_adoptable, remove_dead
+from ownlab.lab.store.store import Store
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer, Page
 
 NO_CARDS = Path(__file__).resolve().parents[2] / "machines" / "cpu.json"
+LAB = "0123456789ab"
 ONE = "ownlab-1-nvidia-geforce-gtx-1080-ti"
 COUNT = "import time\nfor i in range(1000):\n    print('line', i, flush=True)\n    time.sleep(0.05)"
 
 
-def test_a_running_cell_goes_on_without_its_server(
+def test_a_running_cell_continues_without_its_server(
     new_lab: Callable[..., LabServer], until: Callable[..., Any]
 ) -> None:
     lab = new_lab().start()
@@ -49,10 +55,10 @@ def test_a_running_cell_goes_on_without_its_server(
 
         page = lab.page(kernel)
         assert "line 2\n" not in page.printed("line ")
-    check_that_it_obeys(lab, page, session, until)
+    check_that_it_responds(lab, page, session, until)
 
 
-def check_that_it_obeys(lab: LabServer, page: Page, session: dict[str, Any], until: Callable[..., Any]) -> None:
+def check_that_it_responds(lab: LabServer, page: Page, session: dict[str, Any], until: Callable[..., Any]) -> None:
     """Interrupt, restart, shut down: as if its server had never gone away."""
     kernel = session["kernel"]["id"]
     before = lab.processes(kernel)
@@ -97,7 +103,7 @@ def test_a_server_that_was_killed_while_a_notebook_was_opened_leaves_no_second_k
     assert os.listdir(lab.home / "runtimes") == [runtime]
 
 
-def test_a_kernel_that_died_meanwhile_is_cleared_away(
+def test_a_kernel_that_died_without_a_server_is_removed(
     new_lab: Callable[..., LabServer], until: Callable[..., Any]
 ) -> None:
     lab = new_lab().start()
@@ -117,9 +123,7 @@ def test_a_kernel_that_died_meanwhile_is_cleared_away(
     until(lambda: lab.get("/ownlab/api/snapshot").json()["runtimes"] == [], "its row is gone")
 
 
-def test_an_adopted_kernel_that_dies_is_started_anew(
-    new_lab: Callable[..., LabServer], until: Callable[..., Any]
-) -> None:
+def test_an_adopted_kernel_that_dies_is_restarted(new_lab: Callable[..., LabServer], until: Callable[..., Any]) -> None:
     """Also where its type is no longer offered: the cards are not seen any more."""
     lab = new_lab().start()
     until(lambda: ONE in lab.get("/api/kernelspecs").json()["kernelspecs"], "the cards were read")
@@ -140,7 +144,7 @@ def test_an_adopted_kernel_that_dies_is_started_anew(
     until(lambda: not (lab.home / "runtimes" / kernel).exists(), "its folder is gone")
 
 
-def test_two_labs_never_take_each_others_runtimes(new_lab: Callable[..., LabServer]) -> None:
+def test_labs_never_adopt_each_others_runtimes(new_lab: Callable[..., LabServer]) -> None:
     first = new_lab("first").start()
     kernel = first.session()["kernel"]["id"]
     first.end(signal.SIGKILL)
@@ -170,3 +174,25 @@ def test_a_foreign_kernel_works_and_ends_with_the_server(
     assert pid != first
     lab.end(signal.SIGTERM)
     until(lambda: not os.path.exists(f"/proc/{pid}"), "it has ended")
+
+
+def leave(home: Path, runtime: str, host: str) -> Path:
+    """Create what a runtime without a supervisor leaves behind: dead, or alive on another host."""
+    folder = home / "runtimes" / runtime
+    folder.mkdir(parents=True, mode=0o700)
+    plan = Plan(runtime, str(folder), str(folder), str(home / "store"), "ownlab-cpu", "CPU", [], "/", {}, lab=LAB)
+    replace_file(str(folder / "plan.json"), plan._replace(host=host).to_json())
+    return folder
+
+
+def test_runtimes_of_another_host_are_neither_adopted_nor_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWNLAB_HOME", str(tmp_path))
+    here, there = leave(tmp_path, "here", os.uname().nodename), leave(tmp_path, "there", "elsewhere")
+    Store.open(tmp_path / "store").close()
+    running, dead = find_adoptable(LAB, str(tmp_path))
+    assert (running, [plan.runtime for plan in dead]) == ([], ["here"])
+    remove_dead(dead)
+    assert not here.exists()
+    assert there.exists()

@@ -33,7 +33,7 @@ def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_no_lab_without_a_token(new_lab: Callable[..., LabServer]) -> None:
+def test_a_lab_requires_a_token(new_lab: Callable[..., LabServer]) -> None:
     lab = new_lab()
     command = [sys.executable, "-m", "ownlab.lab.server", "--folder", str(lab.folder), "--port", str(lab.port)]
     ran = subprocess.run(command, env=lab.environ, capture_output=True, text=True, timeout=60)
@@ -61,7 +61,7 @@ def test_a_folder_has_one_server(lab: LabServer, free_port: Callable[[], int]) -
     assert lab.get("/api/status").status_code == 200
 
 
-def test_nothing_that_the_server_starts_sees_the_token(lab: LabServer) -> None:
+def test_child_processes_do_not_see_the_token(lab: LabServer) -> None:
     page = lab.page(lab.session()["kernel"]["id"])
     assert page.run("import os; print([name for name in os.environ if 'TOKEN' in name])") == "[]\n"
 
@@ -74,7 +74,7 @@ def test_a_notebook_from_elsewhere_gets_a_runtime(lab: LabServer) -> None:
     assert shown == "''\n"
 
 
-def test_the_cpu_is_listed_once_and_under_a_name_that_notebooks_have_elsewhere(lab: LabServer) -> None:
+def test_the_cpu_type_is_listed_once_as_python3(lab: LabServer) -> None:
     listed = lab.get("/api/kernelspecs").json()
     names = [one["spec"]["display_name"] for one in listed["kernelspecs"].values()]
     assert names.count("Python 3 (CPU)") == 1
@@ -83,7 +83,7 @@ def test_the_cpu_is_listed_once_and_under_a_name_that_notebooks_have_elsewhere(l
     assert lab.session("by-type.ipynb", kernel="ownlab-cpu")["kernel"]["name"] == "python3"
 
 
-def test_the_record_and_the_end(lab: LabServer) -> None:
+def test_the_lab_record_while_running_and_after_the_end(lab: LabServer) -> None:
     assert lab.process is not None
     path = lab.home / "labs" / f"{lab_id(lab.folder)}.json"
     record = json.loads(path.read_bytes())
@@ -96,7 +96,7 @@ def test_the_record_and_the_end(lab: LabServer) -> None:
     lab.start()
 
 
-def test_starting_loads_nothing_that_can_wait() -> None:
+def test_start_up_imports_only_what_it_needs() -> None:
     """What the first request does not need is loaded after the server listens."""
     code = "import sys, ownlab.lab.server.app, ownlab.lab.server.extension, ownlab.lab.server.kernels, ownlab.lab.server.connection\n"
     late = [

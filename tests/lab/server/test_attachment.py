@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from tests.lab.server.line_page import LinePage
-from tests.lab.server.telling import notebook_of
+from tests.lab.server.journal_maker import notebook_of
+from tests.lab.server.stream_page import StreamPage
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
@@ -26,8 +26,8 @@ def kernel(lab: LabServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(lab: LabServer, kernel: str) -> Iterator[LinePage]:
-    made = LinePage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
+def page(lab: LabServer, kernel: str) -> Iterator[StreamPage]:
+    made = StreamPage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
     yield made
     made.close()
 
@@ -44,7 +44,7 @@ def attach(lab: LabServer, kernel: str) -> Callable[..., dict[str, Any]]:
 Attach = Callable[..., dict[str, Any]]
 
 
-def test_what_runs_and_what_waits_is_told_whole(page: LinePage, attach: Attach) -> None:
+def test_running_and_queued_cells_are_replayed_completely(page: StreamPage, attach: Attach) -> None:
     running = page.execute("print('one', flush=True); import time; time.sleep(60)", cell="a")
     queued = page.execute("print('two')", cell="b")
     page.until_kind("stream")
@@ -63,7 +63,7 @@ def test_what_runs_and_what_waits_is_told_whole(page: LinePage, attach: Attach) 
     assert told["position"] >= int(page.position)
 
 
-def test_of_what_is_done_only_what_is_new_and_what_may_change(page: LinePage, attach: Attach) -> None:
+def test_of_finished_cells_only_new_and_changeable_ones_are_replayed(page: StreamPage, attach: Attach) -> None:
     page.until_idle(page.execute("print('one')", cell="a"))
     page.until_idle(page.execute("from IPython.display import display; display(1, display_id='x')", cell="b"))
     told = attach()
@@ -73,7 +73,7 @@ def test_of_what_is_done_only_what_is_new_and_what_may_change(page: LinePage, at
     assert [one["cell"] for one in attach(told["position"])["executions"]] == ["b"]
 
 
-def test_a_question_is_asked_again(page: LinePage, attach: Attach) -> None:
+def test_an_open_input_request_is_replayed(page: StreamPage, attach: Attach) -> None:
     page.execute("print(input('name? '))", cell="a", allow_stdin=True)
     question = page.until_kind("input_request")
     last = attach(10**9)["executions"][0]["messages"][-1]
@@ -84,14 +84,16 @@ def test_a_question_is_asked_again(page: LinePage, attach: Attach) -> None:
     assert not any(one["channel"] == "stdin" for one in attach()["executions"][0]["messages"])
 
 
-def test_nothing_is_told_of_a_kernel_that_is_gone(lab: LabServer, kernel: str, page: LinePage, attach: Attach) -> None:
+def test_nothing_is_replayed_of_a_kernel_that_is_gone(
+    lab: LabServer, kernel: str, page: StreamPage, attach: Attach
+) -> None:
     page.execute("import time; time.sleep(60)", cell="a")
     page.until_kind("execute_input")
     lab.post(f"/api/kernels/{kernel}/restart")
     assert attach()["executions"] == []
 
 
-def test_who_may_ask(lab: LabServer, kernel: str) -> None:
+def test_attaching_requires_authentication(lab: LabServer, kernel: str) -> None:
     url = f"{lab.url}/ownlab/api/runtimes/{kernel}/attach"
     assert httpx.get(url, trust_env=False).status_code == 403
     assert lab.client.get(f"{url}?after=x").status_code == 400
@@ -100,7 +102,7 @@ def test_who_may_ask(lab: LabServer, kernel: str) -> None:
     assert "no journal" in unknown.json()["error"]["message"]
 
 
-def test_packages_that_the_page_does_not_know_of_are_told(page: LinePage, attach: Attach) -> None:
+def test_new_packages_are_listed(page: StreamPage, attach: Attach) -> None:
     send = "k = get_ipython().kernel\nk.session.send(k.iopub_socket, 'ownlab_packages', {'pip': {'a': 'a==1'}})"
     page.until_idle(page.execute(send, cell="a"))
     told = attach()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.lab.server.line_page import LinePage
-from tests.lab.server.telling import Telling, notebook_of
+from tests.lab.server.journal_maker import JournalMaker, notebook_of
+from tests.lab.server.stream_page import StreamPage
 
 from ownlab.lab.server.recent_writes import RecentWrites, Version
 from ownlab.lab.service.labs import lab_id
@@ -33,14 +33,14 @@ class Opened:
         self.lab, self.path = lab, lab.folder / name
         self.path.write_text(json.dumps(notebook_of("a", "b")))
         self.kernel: str = lab.session(name)["kernel"]["id"]
-        self.page = LinePage(f"ws://127.0.0.1:{lab.port}/api/kernels/{self.kernel}/channels", lab.token)
+        self.page = StreamPage(f"ws://127.0.0.1:{lab.port}/api/kernels/{self.kernel}/channels", lab.token)
         self.url = f"{lab.url}/api/contents/{name}"
 
     def model(self, **params: Any) -> dict[str, Any]:
         found: dict[str, Any] = self.lab.client.get(self.url, params=params).raise_for_status().json()
         return found
 
-    def held(self) -> int:
+    def saved_position(self) -> int:
         path = self.lab.home / "journals" / self.kernel / "held.json"
         found: int = json.loads(path.read_text())["position"] if path.exists() else 0
         return found
@@ -59,7 +59,7 @@ def printed(path: Path, cell: int = 0) -> str:
     return "".join("".join(output.get("text", "")) for output in outputs)
 
 
-def test_a_cell_that_ends_without_a_page_is_written(opened: Opened, until: Until) -> None:
+def test_a_cell_that_ends_without_a_page_is_saved(opened: Opened, until: Until) -> None:
     os.chmod(opened.path, 0o640)
     request = opened.page.execute("import time; print('one', flush=True); time.sleep(1.5); print('two')", cell="a")
     opened.page.until_kind("stream")
@@ -67,18 +67,18 @@ def test_a_cell_that_ends_without_a_page_is_written(opened: Opened, until: Until
     until(lambda: printed(opened.path) == "one\ntwo\n", "the file holds it")
     assert stat.S_IMODE(opened.path.stat().st_mode) == 0o640
     assert json.loads(opened.path.read_text())["cells"][0]["execution_count"] == 1
-    until(lambda: opened.held() > 0, "it is known that the file holds it")
+    until(lambda: opened.saved_position() > 0, "it is known that the file holds it")
     assert request
 
 
-def test_what_a_page_left_unsaved_is_written_when_it_is_gone(opened: Opened, until: Until) -> None:
+def test_outputs_that_a_closed_page_did_not_save_are_saved(opened: Opened, until: Until) -> None:
     opened.page.until_idle(opened.page.execute("print('one')", cell="a"))
     assert printed(opened.path) == "", "the page is there: it saves"
     opened.page.close()
     until(lambda: printed(opened.path) == "one\n", "the file holds it")
 
 
-def test_an_open_page_is_not_told_of_a_change_that_it_hears_of(opened: Opened, until: Until) -> None:
+def test_an_open_page_sees_no_file_change_for_outputs_it_received(opened: Opened, until: Until) -> None:
     before = opened.model(type="notebook", hash=1)
     opened.page.execute("import time; time.sleep(0.5); print('one')", cell="a")
     opened.page.until_kind("execute_input")
@@ -92,7 +92,7 @@ def test_an_open_page_is_not_told_of_a_change_that_it_hears_of(opened: Opened, u
     assert opened.model(content=0, hash=1)["hash"] != before["hash"]
 
 
-def test_a_page_that_comes_back_saves_over_what_was_written(opened: Opened, until: Until) -> None:
+def test_a_page_that_reconnects_can_save_over_an_autosave(opened: Opened, until: Until) -> None:
     body = opened.model(type="notebook")["content"]
     seen = opened.page.position
     opened.page.until_idle(opened.page.execute("print('one')", cell="a"))
@@ -107,7 +107,7 @@ def test_a_page_that_comes_back_saves_over_what_was_written(opened: Opened, unti
     assert model["hash"] == opened.model(type="notebook", hash=1)["hash"]
 
 
-def test_the_position_of_a_living_runtime_is_that_of_what_is_shown(opened: Opened) -> None:
+def test_the_position_of_a_running_runtime_matches_the_notebook(opened: Opened) -> None:
     opened.page.until_idle(opened.page.execute("print('one')", cell="a"))
     answer = opened.lab.client.get(opened.url, params={"type": "notebook"})
     runtime, _, number = answer.headers["X-Ownlab-Position"].partition("/")
@@ -116,7 +116,7 @@ def test_the_position_of_a_living_runtime_is_that_of_what_is_shown(opened: Opene
     assert answer.json()["content"]["cells"][0]["outputs"][0]["text"] == "one\n"
 
 
-def test_a_runtime_that_is_stopped_leaves_its_words_in_the_file(opened: Opened, until: Until) -> None:
+def test_outputs_of_a_stopped_runtime_are_saved(opened: Opened, until: Until) -> None:
     opened.page.execute("print('one', flush=True); import time; time.sleep(600)", cell="a")
     opened.page.until_kind("stream")
     opened.page.close()
@@ -135,7 +135,7 @@ def test_a_notebook_that_is_renamed_keeps_its_runtime(opened: Opened, until: Unt
     assert not opened.path.exists()
 
 
-def test_what_pages_know_outlives_the_server(tmp_path: Path) -> None:
+def test_recent_writes_survive_a_restart_of_the_server(tmp_path: Path) -> None:
     table, file = tmp_path / "table", tmp_path / "folder" / "x.ipynb"
     file.parent.mkdir()
     file.write_text("written by the scribe")
@@ -158,7 +158,7 @@ def test_what_pages_know_outlives_the_server(tmp_path: Path) -> None:
     assert RecentWrites(str(table)).published_version(str(moved)) is None
 
 
-def test_a_server_that_was_killed_writes_when_it_is_back(new_lab: Callable[[str], LabServer], until: Until) -> None:
+def test_outputs_are_saved_after_a_killed_server_restarts(new_lab: Callable[[str], LabServer], until: Until) -> None:
     lab = new_lab("work").start()
     opened = Opened(lab, "train.ipynb")
     opened.page.execute("import time; print('one', flush=True); time.sleep(1); print('two')", cell="a")
@@ -169,18 +169,18 @@ def test_a_server_that_was_killed_writes_when_it_is_back(new_lab: Callable[[str]
     until(lambda: printed(opened.path) == "one\ntwo\n", "the file holds it")
 
 
-def test_journals_of_the_past(new_lab: Callable[[str], LabServer], until: Until) -> None:
+def test_old_journals_are_removed(new_lab: Callable[[str], LabServer], until: Until) -> None:
     """Of runtimes that ended while no server was there: written where they can be, kept where not, removed when old."""
     lab = new_lab("work")
     mine = lab_id(str(lab.folder))
 
-    def ended(name: str, notebook: str | None = None, age: float = 0.0, of_lab: str = mine) -> Telling:
+    def ended(name: str, notebook: str | None = None, age: float = 0.0, of_lab: str = mine) -> JournalMaker:
         path = lab.folder / f"{name}.ipynb"
         if notebook is not None:
             path.write_text(notebook)
-        runtime = Telling(lab.home, path, of_lab)
-        runtime.runs("a", "one\n")
-        runtime.is_over()
+        runtime = JournalMaker(lab.home, path, of_lab)
+        runtime.run_cell("a", "one\n")
+        runtime.end_runtime()
         for file in runtime.folder.iterdir():
             os.utime(file, (time.time() - age, time.time() - age))
         return runtime
@@ -189,9 +189,9 @@ def test_journals_of_the_past(new_lab: Callable[[str], LabServer], until: Until)
     whole, gone, damaged = ended("whole", good), ended("gone"), ended("damaged", "{")
     old = ended("old", good, 2 * WEEK)
     foreign = ended("foreign", good, of_lab="another")
-    outside = Telling(lab.home, lab.folder.parent / "outside.ipynb", mine)
-    outside.runs("a", "one\n")
-    outside.is_over()
+    outside = JournalMaker(lab.home, lab.folder.parent / "outside.ipynb", mine)
+    outside.run_cell("a", "one\n")
+    outside.end_runtime()
     (lab.folder.parent / "outside.ipynb").write_text(good)
     forgotten = ended("forgotten", None, 2 * WEEK)
     about = json.loads((forgotten.folder / "about.json").read_text())
@@ -200,7 +200,7 @@ def test_journals_of_the_past(new_lab: Callable[[str], LabServer], until: Until)
     lab.start()
 
     until(lambda: printed(lab.folder / "whole.ipynb") == "one\n", "the file of a runtime that ended is written")
-    until(lambda: whole.held() == whole.position, "and that is known")
+    until(lambda: whole.saved_position() == whole.position, "and that is known")
     until(lambda: not old.folder.exists(), "an old one is removed, once its notebook holds it")
     assert printed(lab.folder / "old.ipynb") == "one\n"
     until(lambda: not forgotten.folder.exists(), "one without a notebook too")
@@ -209,7 +209,7 @@ def test_journals_of_the_past(new_lab: Callable[[str], LabServer], until: Until)
     assert not (lab.folder / "gone.ipynb").exists()
     assert damaged.folder.exists()
     assert (lab.folder / "damaged.ipynb").read_text() == "{"
-    assert foreign.held() == 0, "another lab's is left to its own server"
+    assert foreign.saved_position() == 0, "another lab's is left to its own server"
     assert (lab.folder.parent / "outside.ipynb").read_text() == good, "nothing is written outside the lab's folder"
     shutil.rmtree(whole.folder)  # removed by hand
     assert lab.get("/api/contents/whole.ipynb?type=notebook").json()["content"]["cells"][0]["outputs"]

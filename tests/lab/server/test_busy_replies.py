@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.lab.server.line_page import LinePage, Open, Told, follow, is_status, kernel, pages
+from tests.lab.server.stream_page import Open, Received, StreamPage, follow, is_status, kernel, pages
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
@@ -14,26 +14,26 @@ __all__ = ["follow", "kernel", "pages"]  # fixtures
 WAIT = "import time\nwhile True: time.sleep(0.01)"
 
 
-def ask(page: LinePage, kind: str, content: dict[str, Any]) -> tuple[Told, list[Told]]:
+def ask(page: StreamPage, kind: str, content: dict[str, Any]) -> tuple[Received, list[Received]]:
     """The reply, and what else was said of this request."""
     request = page.send(kind, content)
     reply = page.until(lambda one: one.parent.get("msg_id") == request and one.channel == "shell", "a reply")
 
-    def is_over(one: Told) -> bool:
+    def is_over(one: Received) -> bool:
         return one.parent.get("msg_id") == request and is_status(one, "idle")
 
-    if not any(map(is_over, page.heard)):  # it may come before the reply
+    if not any(map(is_over, page.received)):  # it may come before the reply
         page.until(is_over, "its idle")
-    return reply, [one for one in page.heard if one.parent.get("msg_id") == request and one is not reply]
+    return reply, [one for one in page.received if one.parent.get("msg_id") == request and one is not reply]
 
 
-def keep_busy(page: LinePage, code: str = WAIT) -> str:
+def keep_busy(page: StreamPage, code: str = WAIT) -> str:
     request = page.execute(code)
     page.until(lambda one: one.kind == "execute_input" and one.parent["msg_id"] == request, "it runs")
     return request
 
 
-def test_a_busy_kernel_is_described_as_it_describes_itself(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_the_info_of_a_busy_kernel_equals_its_own(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     own, _ = ask(page, "kernel_info_request", {})
     assert own.number > 0, "an idle kernel answers for itself"
@@ -52,7 +52,7 @@ def test_a_busy_kernel_is_described_as_it_describes_itself(lab: LabServer, kerne
     assert ask(page, "kernel_info_request", {})[0].number > 0
 
 
-def test_a_page_that_was_told_busy_hears_when_that_is_over(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_page_that_was_sent_busy_is_sent_idle(lab: LabServer, kernel: str, follow: Open) -> None:
     """JupyterLab heeds neither busy nor idle of a debugger's request: an idle of ours has to follow a busy of ours."""
     page = follow(lab, kernel)
     ask(page, "kernel_info_request", {})
@@ -63,7 +63,7 @@ def test_a_page_that_was_told_busy_hears_when_that_is_over(lab: LabServer, kerne
     assert last.number == 0
 
 
-def test_a_new_page_of_a_busy_kernel_is_told_that_it_is_busy(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_new_page_of_a_busy_kernel_is_sent_busy(lab: LabServer, kernel: str, follow: Open) -> None:
     first = follow(lab, kernel)
     ask(first, "kernel_info_request", {})
     keep_busy(first)
@@ -71,11 +71,11 @@ def test_a_new_page_of_a_busy_kernel_is_told_that_it_is_busy(lab: LabServer, ker
     assert late.next().kind == "hello"
     told = late.next()
     assert is_status(told, "busy")
-    assert told.header["session"] == first.heard[-1].header["session"]
+    assert told.header["session"] == first.received[-1].header["session"]
     assert ask(late, "kernel_info_request", {})[0].content["implementation"] == "ipython"
 
 
-def test_widgets_are_told_while_a_cell_runs(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_widget_states_are_sent_while_a_cell_runs(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     page.run(
         "import ipywidgets as w\n"
@@ -105,7 +105,7 @@ def test_widgets_are_told_while_a_cell_runs(lab: LabServer, kernel: str, follow:
     assert ask(late, "comm_info_request", {"target_name": "nobody"})[0].content["comms"] == {}
 
 
-def states_of(page: LinePage) -> Told:
+def states_of(page: StreamPage) -> Received:
     """As ipywidgets' manager asks when a page is opened."""
     comm = "control"
     page.send("comm_open", {"comm_id": comm, "target_name": "jupyter.widget.control", "data": {}})
@@ -114,6 +114,6 @@ def states_of(page: LinePage) -> Told:
     assert told.channel == "iopub"
     assert told.content["comm_id"] == comm
     assert told.content["data"]["method"] == "update_states"
-    assert not [one for one in page.heard if one.parent.get("msg_id") == request and one.channel == "shell"]
+    assert not [one for one in page.received if one.parent.get("msg_id") == request and one.channel == "shell"]
     page.until(lambda one: one.kind == "taken" and one.content["msg_id"] == request, "it was taken")
     return told

@@ -68,7 +68,7 @@ def put(lab: LabServer, runtime: str, folder: Path, data: bytes, number: object 
     return lab.client.put(address(lab, runtime, "uploads", folder=folder, number=number, offset=offset), content=data)
 
 
-def test_an_upload_in_pieces(lab: LabServer, runtime: str, staging: Path) -> None:
+def test_an_upload_in_chunks(lab: LabServer, runtime: str, staging: Path) -> None:
     assert put(lab, runtime, staging, b"abc").json() == {"path": f"{staging}/1", "size": 3}
     assert put(lab, runtime, staging, b"def", offset=3).json()["size"] == 6
     assert put(lab, runtime, staging, b"DEF", offset=3).json()["size"] == 6  # sent again
@@ -79,7 +79,7 @@ def test_an_upload_in_pieces(lab: LabServer, runtime: str, staging: Path) -> Non
     assert put(lab, runtime, staging, b"", number=2).json()["size"] == 0
 
 
-def test_an_upload_goes_nowhere_else(
+def test_an_upload_cannot_leave_its_folder(
     lab: LabServer, runtime: str, content: Path, staging: Path, tmp_path: Path
 ) -> None:
     (content / "own").mkdir(exist_ok=True)
@@ -135,7 +135,9 @@ def test_a_download(lab: LabServer, runtime: str, content: Path, browser: httpx.
     assert lab.client.get(address(lab, runtime, "download", path=drive / "kept.txt")).text == "in the drive"
 
 
-def test_a_download_comes_from_nowhere_else(lab: LabServer, runtime: str, content: Path, tmp_path: Path) -> None:
+def test_downloads_outside_the_allowed_folders_are_refused(
+    lab: LabServer, runtime: str, content: Path, tmp_path: Path
+) -> None:
     (tmp_path / "private").write_text("not for pages")
     (content / "out").symlink_to(tmp_path)
     (content / "direct").symlink_to(tmp_path / "private")
@@ -163,7 +165,7 @@ def test_a_download_comes_from_nowhere_else(lab: LabServer, runtime: str, conten
     assert lab.client.get(address(lab, runtime, "download", path=content / "inward")).text == "inside"
 
 
-def test_a_grant_is_for_the_notebook_of_the_runtime(lab: LabServer, runtime: str, notebook: Path) -> None:
+def test_a_grant_applies_to_the_notebook_of_the_runtime(lab: LabServer, runtime: str, notebook: Path) -> None:
     set_secret("OF_A_ROUTE", "its value", lab.environ)
     secrets = address(lab, runtime, "secrets", key="OF_A_ROUTE")
     assert lab.client.get(secrets).json() == {"name": "OF_A_ROUTE", "there": True, "granted": False}
@@ -188,14 +190,14 @@ def test_a_grant_is_for_the_notebook_of_the_runtime(lab: LabServer, runtime: str
     assert "of a page" not in lab.log.read_text()
 
 
-def test_the_mode_is_the_kernels(lab: LabServer, runtime: str) -> None:
+def test_the_mode_of_the_kernel_is_reported(lab: LabServer, runtime: str) -> None:
     assert lab.client.get(address(lab, runtime, "colab")).json() == {"colab": True}
     plain = lab.session("plain.ipynb")["kernel"]["id"]
     assert lab.client.get(address(lab, plain, "colab")).json() == {"colab": False}
     assert lab.client.get(address(lab, "no-such-runtime", "colab")).status_code == 404
 
 
-def test_nothing_without_the_token_or_across_origins(
+def test_the_token_and_the_same_origin_are_required(
     lab: LabServer, runtime: str, content: Path, staging: Path, browser: httpx.Client
 ) -> None:
     (content / "mine.txt").write_text("mine")

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import nbformat
 import pytest
-from tests.lab.server.telling import PIXEL, Telling, notebook_of
+from tests.lab.server.journal_maker import PIXEL, JournalMaker, notebook_of
 
 from ownlab.lab.service.labs import lab_id
 
@@ -58,62 +58,62 @@ class Notebook:
         found: nbformat.NotebookNode = nbformat.read(self.path, 4)  # type: ignore[no-untyped-call]
         return found
 
-    def runtime(self, started_at: float | None = None, lab: str = "elsewhere") -> Telling:
+    def runtime(self, started_at: float | None = None, lab: str = "elsewhere") -> JournalMaker:
         """One that another lab's server looks after: the scribe of this one leaves it alone."""
-        return Telling(self.lab.home, self.path, lab, started_at)
+        return JournalMaker(self.lab.home, self.path, lab, started_at)
 
 
 def text_of(cell: dict[str, Any]) -> str:
     return "".join(output.get("text", "") for output in cell["outputs"])
 
 
-def test_an_opened_notebook_shows_what_its_runtime_said(nb: Notebook) -> None:
+def test_an_opened_notebook_contains_the_outputs_of_its_runtime(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n", 7)
-    runtime.is_over()
+    runtime.run_cell("a", "one\n", 7)
+    runtime.end_runtime()
     cells = nb.cells()
     assert text_of(cells["a"]) == "one\n"
     assert cells["a"]["execution_count"] == 7
     assert cells["a"]["metadata"]["execution"]["iopub.status.busy"] == "2026-01-02T03:04:05Z"
     assert cells["b"]["outputs"] == []
     assert text_of(nb.on_disk()["a"]) == ""  # reading writes nothing
-    assert runtime.held() == 0
+    assert runtime.saved_position() == 0
 
 
-def test_a_cell_that_was_cut_says_so(nb: Notebook) -> None:
+def test_an_interrupted_cell_is_marked(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.begins(request := runtime.asks("a"))
-    runtime.prints(request, "half\n")
+    runtime.begin(request := runtime.request("a"))
+    runtime.print(request, "half\n")
     shown = text_of(nb.cells()["a"])
     assert shown.startswith("half\n")
     assert "cut off" in shown
 
 
-def test_a_position_is_told_only_of_a_runtime_that_is_alive(nb: Notebook) -> None:
-    nb.runtime().runs("a", "one\n")
+def test_only_a_running_runtime_has_a_position(nb: Notebook) -> None:
+    nb.runtime().run_cell("a", "one\n")
     assert "X-Ownlab-Position" not in nb.lab.get(f"/api/contents/{nb.name}?type=notebook").headers
 
 
-def test_saving_adds_what_the_page_has_not_seen(nb: Notebook) -> None:
+def test_saving_adds_outputs_that_the_page_has_not_seen(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
+    runtime.run_cell("a", "one\n")
     seen = runtime.position
-    runtime.runs("b", "two\n", 2)
-    runtime.is_over()
+    runtime.run_cell("b", "two\n", 2)
+    runtime.end_runtime()
     page = notebook_of("a", "b")  # outputs of "a" were cleared by hand, of "b" it has not heard
     page["cells"][0]["source"] = "edited"
     nb.put(page, f"{runtime.runtime}/{seen}")
     saved = nb.on_disk()
     assert (text_of(saved["a"]), text_of(saved["b"])) == ("", "two\n")
     assert saved["a"]["source"] == "edited"
-    assert runtime.held() == runtime.position
+    assert runtime.saved_position() == runtime.position
     nbformat.validate(nb.valid())
 
 
-def test_what_was_cleared_and_saved_stays_cleared(nb: Notebook) -> None:
+def test_cleared_outputs_stay_cleared_after_saving(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
-    runtime.is_over()
+    runtime.run_cell("a", "one\n")
+    runtime.end_runtime()
     nb.put(notebook_of("a", "b"), f"{runtime.runtime}/{runtime.position}")
     assert text_of(nb.cells()["a"]) == ""
     nb.put(notebook_of("a", "b"))  # from a client that knows nothing of positions
@@ -121,35 +121,35 @@ def test_what_was_cleared_and_saved_stays_cleared(nb: Notebook) -> None:
 
 
 @pytest.mark.parametrize("header", ["nonsense", "a/b", "../../x/1", "r/-1", "r/99999999999999999999999"])
-def test_a_header_that_makes_no_sense_counts_as_none(nb: Notebook, header: str) -> None:
+def test_an_invalid_header_is_ignored(nb: Notebook, header: str) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
+    runtime.run_cell("a", "one\n")
     nb.put(notebook_of("a", "b"), header)
     assert text_of(nb.on_disk()["a"]) == "one\n"
 
 
 def test_the_newest_of_several_runtimes_counts(nb: Notebook) -> None:
     old, new = nb.runtime(LONG_AGO), nb.runtime(LONG_AGO + 1)
-    old.runs("a", "old\n")
-    old.runs("b", "only here\n", 2)
-    old.is_over()
-    new.runs("a", "new\n", 1)
-    new.is_over()
+    old.run_cell("a", "old\n")
+    old.run_cell("b", "only here\n", 2)
+    old.end_runtime()
+    new.run_cell("a", "new\n", 1)
+    new.end_runtime()
     cells = nb.cells()
     assert (text_of(cells["a"]), text_of(cells["b"])) == ("new\n", "only here\n")
     # A page that has seen all of the new one, and cleared it: the old one's output does not come back.
     nb.put(notebook_of("a", "b"), f"{new.runtime}/{new.position}")
     saved = nb.on_disk()
     assert (text_of(saved["a"]), text_of(saved["b"])) == ("", "only here\n")
-    assert (old.held(), new.held()) == (old.position, new.position)
+    assert (old.saved_position(), new.saved_position()) == (old.position, new.position)
 
 
-def test_packages_of_several_runtimes_are_remembered_the_newest_last(nb: Notebook) -> None:
+def test_packages_of_several_runtimes_are_recorded_in_order(nb: Notebook) -> None:
     old, new = nb.runtime(LONG_AGO), nb.runtime(LONG_AGO + 1)
-    old.says(old.asks("a"), "ownlab_packages", pip={"one": "one==1", "two": "two==1"}, apt={})
-    old.is_over()
-    new.says(new.asks("a"), "ownlab_packages", pip={"one": "one==2"}, apt={"ffmpeg": "ffmpeg"})
-    new.is_over()
+    old.send(old.request("a"), "ownlab_packages", pip={"one": "one==1", "two": "two==1"}, apt={})
+    old.end_runtime()
+    new.send(new.request("a"), "ownlab_packages", pip={"one": "one==2"}, apt={"ffmpeg": "ffmpeg"})
+    new.end_runtime()
     both = {"packages": {"pip": ["one==2", "two==1"], "apt": ["ffmpeg"]}}
     assert nb.get(type="notebook")["content"]["metadata"]["ownlab"] == both
     # A page that knew the new one's, and whose person took them out of the notebook: only what it did not know is added.
@@ -159,22 +159,22 @@ def test_packages_of_several_runtimes_are_remembered_the_newest_last(nb: Noteboo
     assert "ownlab" not in nb.valid().metadata
 
 
-def test_a_package_that_was_struck_from_the_list_does_not_come_back_with_another(nb: Notebook) -> None:
+def test_a_package_removed_from_the_list_does_not_come_back(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.says(runtime.asks("a"), "ownlab_packages", pip={"struck": "struck==1"}, apt={})
+    runtime.send(runtime.request("a"), "ownlab_packages", pip={"struck": "struck==1"}, apt={})
     nb.put(notebook_of("a", "b"), f"{runtime.runtime}/{runtime.position}")
-    runtime.says(runtime.asks("b"), "ownlab_packages", pip={"other": "other==1"}, apt={})
+    runtime.send(runtime.request("b"), "ownlab_packages", pip={"other": "other==1"}, apt={})
     assert nb.get(type="notebook")["content"]["metadata"]["ownlab"] == {"packages": {"pip": ["other==1"]}}
 
 
-def test_cells_that_are_gone_are_dropped(nb: Notebook) -> None:
+def test_outputs_of_deleted_cells_are_dropped(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("gone", "one\n")
+    runtime.run_cell("gone", "one\n")
     nb.put(notebook_of("b"), f"{runtime.runtime}/0")
     assert list(nb.on_disk()) == ["b"]
 
 
-def test_old_formats_get_ids_that_stay(nb: Notebook) -> None:
+def test_old_formats_get_stable_cell_ids(nb: Notebook) -> None:
     nb.path.write_text(json.dumps(notebook_of("a", "b", minor=2)))
     first, second = nb.get(type="notebook")["content"], nb.get(type="notebook")["content"]
     assert first == second
@@ -182,11 +182,11 @@ def test_old_formats_get_ids_that_stay(nb: Notebook) -> None:
     ids = [cell["id"] for cell in first["cells"]]
     assert len(set(ids)) == 2
     runtime = nb.runtime()
-    runtime.runs(ids[0], "found\n")
+    runtime.run_cell(ids[0], "found\n")
     assert text_of(nb.cells()[ids[0]]) == "found\n"
 
 
-def test_missing_and_doubled_ids_are_mended_the_same_way_each_time(nb: Notebook) -> None:
+def test_missing_and_duplicate_ids_are_fixed_deterministically(nb: Notebook) -> None:
     content = notebook_of("same", "same", "other")
     del content["cells"][2]["id"]
     nb.path.write_text(json.dumps(content))
@@ -201,7 +201,7 @@ def test_rich_outputs_of_code_that_ran_here_are_trusted(nb: Notebook) -> None:
     foreign["cells"][1]["outputs"] = [html]
     nb.path.write_text(json.dumps(foreign))  # as it came from somebody else
     runtime = nb.runtime()
-    runtime.says(runtime.asks("a"), "display_data", data={"text/html": "<i>ours</i>"}, metadata={})
+    runtime.send(runtime.request("a"), "display_data", data={"text/html": "<i>ours</i>"}, metadata={})
     cells = nb.cells()
     assert cells["a"]["metadata"]["trusted"] is True
     assert cells["b"]["metadata"]["trusted"] is False
@@ -209,16 +209,16 @@ def test_rich_outputs_of_code_that_ran_here_are_trusted(nb: Notebook) -> None:
 
 def test_a_save_signs_what_was_merged(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.says(runtime.asks("a"), "display_data", data={"image/png": PIXEL, "text/html": "<i>x</i>"}, metadata={})
+    runtime.send(runtime.request("a"), "display_data", data={"image/png": PIXEL, "text/html": "<i>x</i>"}, metadata={})
     nb.put(notebook_of("a", "b"), f"{runtime.runtime}/0")
     cells = nb.cells()
     assert cells["a"]["outputs"][0]["data"]["image/png"] == PIXEL
     assert all(cell["metadata"]["trusted"] for cell in cells.values())
 
 
-def test_a_rename_takes_the_journal_along_at_once(nb: Notebook) -> None:
+def test_a_rename_moves_the_journal_immediately(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
+    runtime.run_cell("a", "one\n")
     (nb.lab.folder / f"to-{nb.path.stem}").mkdir()
     moved = f"to-{nb.path.stem}/new.ipynb"
     nb.lab.client.patch(nb.url, json={"path": moved}).raise_for_status()
@@ -230,18 +230,18 @@ def test_a_rename_takes_the_journal_along_at_once(nb: Notebook) -> None:
     assert text_of(nb.cells()["a"]) == "one\n"
 
 
-def test_a_notebook_of_the_same_name_has_no_past(nb: Notebook) -> None:
+def test_a_new_notebook_of_the_same_name_inherits_no_journal(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
+    runtime.run_cell("a", "one\n")
     nb.lab.client.delete(nb.url).raise_for_status()
     nb.put(notebook_of("a", "b"))
     assert text_of(nb.cells()["a"]) == ""
 
 
-def test_a_copy_has_the_outputs_and_a_restored_checkpoint_has_not(nb: Notebook) -> None:
+def test_a_copy_has_the_outputs_but_a_restored_checkpoint_does_not(nb: Notebook) -> None:
     nb.lab.post(f"/api/contents/{nb.name}/checkpoints")
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
+    runtime.run_cell("a", "one\n")
     copy = nb.lab.post("/api/contents", {"copy_from": nb.name}).json()["name"]
     saved = json.loads((nb.lab.folder / copy).read_text())
     assert saved["cells"][0]["outputs"][0]["text"] == ["one\n"]
@@ -249,29 +249,29 @@ def test_a_copy_has_the_outputs_and_a_restored_checkpoint_has_not(nb: Notebook) 
     assert text_of(nb.cells()["a"]) == ""
 
 
-def test_through_a_link_it_is_the_same_notebook(nb: Notebook) -> None:
+def test_a_symbolic_link_is_the_same_notebook(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
+    runtime.run_cell("a", "one\n")
     link = nb.path.with_name(f"link-{nb.name}")
     link.symlink_to(nb.path)
     nb.name = link.name
     assert text_of(nb.cells()["a"]) == "one\n"
 
 
-def test_what_python_writes_and_json_does_not_know(nb: Notebook) -> None:
+def test_values_that_json_cannot_represent(nb: Notebook) -> None:
     content = notebook_of("a", "b")
     content["metadata"]["x"] = float("nan")
     content["cells"][0]["source"] = "half \ud83d of a character"
     nb.path.write_text(json.dumps(content))
     assert nb.cells()["a"]["source"] == "half \ufffd of a character"
     runtime = nb.runtime()
-    runtime.runs("a", "\ud83d\n")
+    runtime.run_cell("a", "\ud83d\n")
     nb.cells()
     nb.put(content | {"metadata": {}})
     assert text_of(nb.on_disk()["a"]) == "\ufffd\n"
 
 
-def test_a_damaged_file_is_an_error_in_words_and_stays(nb: Notebook) -> None:
+def test_a_damaged_file_is_reported_and_not_changed(nb: Notebook) -> None:
     nb.path.write_text("{")
     answer = nb.lab.client.get(nb.url, params={"type": "notebook"})
     assert answer.status_code == 400
@@ -279,14 +279,14 @@ def test_a_damaged_file_is_an_error_in_words_and_stays(nb: Notebook) -> None:
     assert nb.path.read_text() == "{"
 
 
-def test_a_write_that_was_interrupted_is_mended(nb: Notebook) -> None:
+def test_an_interrupted_write_is_repaired(nb: Notebook) -> None:
     whole = nb.path.read_text()
     nb.path.with_name(f".~{nb.name}").write_text(whole)
     nb.path.write_text(whole[:50])
     assert list(nb.cells()) == ["a", "b"]
 
 
-def test_a_file_is_replaced_at_once_and_stays_what_it_was(nb: Notebook) -> None:
+def test_a_file_is_replaced_atomically_and_keeps_its_attributes(nb: Notebook) -> None:
     os.chmod(nb.path, 0o604)
     before = nb.path.stat()
     link = nb.path.with_name(f"link-{nb.name}")
@@ -305,43 +305,43 @@ def test_a_file_is_replaced_at_once_and_stays_what_it_was(nb: Notebook) -> None:
     assert not [name for name in os.listdir(nb.lab.folder) if name.startswith(".~")]
 
 
-def test_large_files_and_other_types_go_their_own_way(nb: Notebook) -> None:
+def test_large_files_and_other_types_are_left_to_jupyter(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
+    runtime.run_cell("a", "one\n")
     half = json.dumps(notebook_of("a", "b"))
     for chunk, piece in ((1, half[:40]), (-1, half[40:])):
         body = {"type": "file", "format": "text", "content": piece, "chunk": chunk}
         nb.lab.client.put(nb.url, json=body).raise_for_status()
     assert nb.path.read_text() == half
     assert nb.get(type="file")["content"] == half
-    assert runtime.held() == 0
+    assert runtime.saved_position() == 0
     assert nb.get(type="notebook", content=0)["content"] is None
 
 
-def test_a_body_that_is_no_notebook_is_refused_as_ever(nb: Notebook) -> None:
+def test_an_invalid_notebook_is_refused(nb: Notebook) -> None:
     bodies: list[object] = [None, [], {"cells": 3}]
     for content in bodies:
         answer = nb.lab.client.put(nb.url, json={"type": "notebook", "content": content})
         assert answer.status_code in (400, 500), content
 
 
-def test_a_journal_that_cannot_be_read_keeps_no_notebook_shut(nb: Notebook) -> None:
+def test_an_unreadable_journal_does_not_prevent_opening_the_notebook(nb: Notebook) -> None:
     runtime = nb.runtime()
-    runtime.runs("a", "one\n")
+    runtime.run_cell("a", "one\n")
     (log,) = runtime.folder.glob("*.log")
     log.rename(runtime.folder / "aside")
     log.mkdir()
     assert text_of(nb.cells()["a"]) == ""
     nb.put(notebook_of("a", "b"))
-    assert runtime.held() == 0
+    assert runtime.saved_position() == 0
     log.rmdir()
     (runtime.folder / "aside").rename(log)
     assert text_of(nb.cells()["a"]) == "one\n"
 
 
-def test_the_table_of_a_lab_belongs_to_its_owner_alone(nb: Notebook) -> None:
-    made = Telling(nb.lab.home, nb.path, lab_id(str(nb.lab.folder)))
-    made.runs("a", "one\n")
+def test_the_files_of_a_lab_are_readable_by_its_owner_only(nb: Notebook) -> None:
+    made = JournalMaker(nb.lab.home, nb.path, lab_id(str(nb.lab.folder)))
+    made.run_cell("a", "one\n")
     nb.put(notebook_of("a", "b"))
     for path in (made.folder, *made.folder.iterdir()):
         assert stat.S_IMODE(os.stat(path).st_mode) & 0o077 == 0, path

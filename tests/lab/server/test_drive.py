@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from tests.lab.server.line_page import LinePage
+from tests.lab.server.stream_page import StreamPage
 
 from ownlab.lab.runtimes.drive import find_mount
 from ownlab.lab.runtimes.plan import read_plan
@@ -44,7 +44,7 @@ def put(lab: LabServer, path: str, text: str) -> httpx.Response:
     return lab.client.put(f"{lab.url}{CONTENTS}/{path}", json=body)
 
 
-def test_files_come_and_go(lab: LabServer, drive: Path) -> None:
+def test_creating_reading_and_deleting_files(lab: LabServer, drive: Path) -> None:
     lab.post(CONTENTS, {"type": "directory"})
     made = drive / "Untitled Folder"
     assert put(lab, "Untitled Folder/ä.txt", "some text").status_code == 201
@@ -61,7 +61,7 @@ def test_files_come_and_go(lab: LabServer, drive: Path) -> None:
     assert [each["name"] for each in lab.get("/api/contents").json()["content"]] == []
 
 
-def test_the_top_shows_it_and_takes_nothing(lab: LabServer, drive: Path) -> None:
+def test_the_top_level_is_read_only(lab: LabServer, drive: Path) -> None:
     (drive / "kept.txt").write_text("kept")
     [listed] = lab.get(TOP).json()["content"]
     assert (listed["path"], listed["type"]) == ("MyDrive", "directory")
@@ -73,7 +73,7 @@ def test_the_top_shows_it_and_takes_nothing(lab: LabServer, drive: Path) -> None
     (drive / "kept.txt").unlink()
 
 
-def test_nothing_leads_out(lab: LabServer, drive: Path, tmp_path: Path) -> None:
+def test_paths_and_links_out_of_the_drive_are_refused(lab: LabServer, drive: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("not yours")
     (drive / "file.txt").symlink_to(tmp_path / "secret.txt")
     (drive / "folder").symlink_to(tmp_path)
@@ -97,7 +97,7 @@ def test_nothing_leads_out(lab: LabServer, drive: Path, tmp_path: Path) -> None:
     assert (tmp_path / "secret.txt").read_text() == "not yours"
 
 
-def test_nobody_else_is_answered(lab: LabServer, drive: Path) -> None:
+def test_authentication_is_required(lab: LabServer, drive: Path) -> None:
     (drive / "mine.txt").write_text("mine")
     with httpx.Client(trust_env=False) as stranger:
         assert stranger.get(f"{lab.url}{CONTENTS}").status_code == 403
@@ -110,7 +110,7 @@ def test_nobody_else_is_answered(lab: LabServer, drive: Path) -> None:
     assert (drive / "mine.txt").exists()
 
 
-def test_a_notebook_in_it_has_a_kernel_and_keeps_what_was_said(
+def test_a_notebook_in_the_drive_has_a_kernel_and_a_journal(
     lab: LabServer, drive: Path, until: Callable[..., Any]
 ) -> None:
     cell: dict[str, Any] = {
@@ -131,7 +131,7 @@ def test_a_notebook_in_it_has_a_kernel_and_keeps_what_was_said(
         "kernel": {"name": "ownlab-cpu"},
     }
     kernel = lab.post("/api/sessions", asked).json()["kernel"]["id"]
-    page = LinePage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
+    page = StreamPage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
     page.execute("import os; print(os.getcwd())", cell="a")
 
     def output(path: str) -> list[Any]:
@@ -145,7 +145,7 @@ def test_a_notebook_in_it_has_a_kernel_and_keeps_what_was_said(
     until(lambda: str(drive) in (drive / "train.ipynb").read_text(), "the file was written without a page")
 
 
-def test_a_path_with_too_many_slashes_stays_in_it(lab: LabServer, drive: Path) -> None:
+def test_a_path_with_extra_slashes_stays_in_the_drive(lab: LabServer, drive: Path) -> None:
     for path in ("drive:MyDrive//etc/x.ipynb", "drive:MyDrive/../../x.ipynb", "drive:other//etc/x.ipynb"):
         kernel = lab.post("/api/kernels", {"name": "ownlab-cpu", "path": path}).json()["id"]
         assert read_plan(str(lab.home / "runtimes" / kernel / "plan.json")).cwd == str(drive)
@@ -158,7 +158,7 @@ def test_where_a_remote_is_mounted() -> None:
     assert find_mount("", "gdrive:") is None
 
 
-def test_a_remote_that_nobody_has_mounted(new_lab: Callable[[str], LabServer]) -> None:
+def test_a_remote_that_is_not_mounted(new_lab: Callable[[str], LabServer]) -> None:
     lab = new_lab("remote")
     Path(lab.environ["OWNLAB_CONFIG"]).write_text('[drive]\nremote = "gdrive:"\n')
     lab.start()
@@ -171,7 +171,7 @@ def test_a_remote_that_nobody_has_mounted(new_lab: Callable[[str], LabServer]) -
 
 
 @pytest.mark.skipif(not shutil.which("rclone") or not shutil.which("fusermount3"), reason="no rclone, or no fuse3")
-def test_a_remote_while_a_kernel_has_it(new_lab: Callable[[str], LabServer], tmp_path: Path) -> None:
+def test_a_remote_that_a_kernel_has_mounted(new_lab: Callable[[str], LabServer], tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     (there / "a.txt").write_text("far away")
@@ -184,7 +184,7 @@ def test_a_remote_while_a_kernel_has_it(new_lab: Callable[[str], LabServer], tmp
     made = {"cells": [], "metadata": {"ownlab": {"colab": True}}, "nbformat": 4, "nbformat_minor": 5}
     (lab.folder / "mounts.ipynb").write_text(json.dumps(made))
     kernel = lab.session("mounts.ipynb")["kernel"]["id"]
-    page = LinePage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
+    page = StreamPage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
     page.run("from google.colab import drive; drive.mount('/content/drive')")
     assert lab.get(f"{CONTENTS}/a.txt").json()["content"] == "far away"
     assert lab.get("/ownlab/drive/files/MyDrive/a.txt").content == b"far away"

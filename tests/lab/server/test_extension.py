@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
 
 
-def test_they_work_in_a_plain_jupyter_server(new_lab: Callable[..., LabServer], until: Callable[..., Any]) -> None:
+def test_the_routes_work_in_a_plain_jupyter_server(
+    new_lab: Callable[..., LabServer], until: Callable[..., Any]
+) -> None:
     lab = new_lab()
     options = [
         f"--ServerApp.port={lab.port}",

@@ -40,7 +40,7 @@ def test_forms_come_in_the_order_of_their_cells(lab: LabServer) -> None:
     assert (title["title"], title["auto"]) == ("T", True)
 
 
-def test_the_cells_view(lab: LabServer) -> None:
+def test_the_cell_view(lab: LabServer) -> None:
     assert ask(lab, "#@title T", view="form")[0]["hidden"]
     assert not ask(lab, "#@title T {display-mode: 'form'}", view="both")[0]["hidden"]
     assert ask(lab, "1", view="form") == [
@@ -48,7 +48,7 @@ def test_the_cells_view(lab: LabServer) -> None:
     ]
 
 
-def test_places_are_counted_as_javascript_counts(lab: LabServer) -> None:
+def test_offsets_count_utf16_code_units(lab: LabServer) -> None:
     source = "# 😀\nx = '😀a' #@param\n#@markdown 😀\ny = 2 #@param"
     (form,) = ask(lab, source)
     units = source.encode("utf-16-le")
@@ -56,7 +56,7 @@ def test_places_are_counted_as_javascript_counts(lab: LabServer) -> None:
         assert units[2 * field["start"] : 2 * field["end"]].decode("utf-16-le") == field["value"]
 
 
-def test_half_a_character_is_no_trouble(lab: LabServer) -> None:
+def test_lone_surrogates_are_accepted(lab: LabServer) -> None:
     (form,) = ask(lab, "#@title \ud83d\nx = '\ud83d' #@param\ny = '\U0001f600' #@param")
     assert form["title"] == "\ud83d"
     assert [(part["value"], part["start"]) for part in form["parts"]] == [("'\ud83d'", 14), ("'😀'", 30)]
@@ -65,7 +65,7 @@ def test_half_a_character_is_no_trouble(lab: LabServer) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"cells": [1]}', b'{"cells": [{"source": 1}]}', b"\xff", b"[" * 100_000]
 )
-def test_a_body_that_is_none(lab: LabServer, body: bytes) -> None:
+def test_an_invalid_body_is_refused(lab: LabServer, body: bytes) -> None:
     answer = lab.client.post(lab.url + PATH, content=body)
     assert (answer.status_code, answer.json()["error"]["kind"]) == (400, "UsageError")
 
@@ -78,7 +78,7 @@ def test_limits(lab: LabServer) -> None:
         assert "at most" in answer.json()["error"]["message"]
 
 
-def test_only_for_those_who_may(lab: LabServer) -> None:
+def test_authentication_is_required(lab: LabServer) -> None:
     body = {"cells": [{"source": "#@title A"}]}
     with httpx.Client(trust_env=False, timeout=30) as browser:
         assert browser.post(lab.url + PATH, json=body).status_code == 403

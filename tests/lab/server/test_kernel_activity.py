@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.lab.server.line_page import Open, follow, kernel, pages
+from tests.lab.server.stream_page import Open, follow, kernel, pages
 
 from ownlab.lab.runtimes.plan import read_plan
 from ownlab.lab.server.kernel_activity import KernelActivity
@@ -38,7 +38,7 @@ def test_a_kernel_is_busy_while_a_cell_runs(
     until(lambda: lab.kernel(kernel)["execution_state"] == "idle", "it is idle again")
 
 
-def test_what_pages_ask_by_themselves_is_no_activity(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_requests_of_pages_do_not_count_as_activity(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     page.run("1")
     before = lab.kernel(kernel)["last_activity"]
@@ -47,7 +47,7 @@ def test_what_pages_ask_by_themselves_is_no_activity(lab: LabServer, kernel: str
     assert lab.kernel(kernel)["last_activity"] == before
 
 
-def test_a_kernel_that_was_restarted_is_watched_on(
+def test_a_restarted_kernel_is_still_watched(
     lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]
 ) -> None:
     page = follow(lab, kernel)
@@ -70,9 +70,7 @@ def test_pages_are_counted(lab: LabServer, kernel: str, follow: Open, until: Cal
     until(lambda: lab.kernel(kernel)["connections"] == 0, "both are gone")
 
 
-def test_who_waits_for_a_kernel_is_told_when_it_works_and_when_it_is_over(
-    lab: LabServer, kernel: str, follow: Open
-) -> None:
+def test_listeners_are_notified_when_a_kernel_becomes_busy_and_ends(lab: LabServer, kernel: str, follow: Open) -> None:
     """With an KernelActivity of our own at a real runtime, from its beginning to its end."""
     page = follow(lab, kernel)
     page.run("1")
@@ -108,7 +106,7 @@ def test_who_waits_for_a_kernel_is_told_when_it_works_and_when_it_is_over(
     assert heard[-2:] == [False, False], "the kernel's end, and the runtime's"
 
 
-def test_an_adopted_kernel_is_what_it_was(
+def test_an_adopted_kernel_keeps_its_state(
     new_lab: Callable[..., LabServer], follow: Open, until: Callable[..., Any]
 ) -> None:
     lab = new_lab().start()

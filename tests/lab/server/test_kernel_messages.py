@@ -11,7 +11,7 @@ PARTS = [b'{"msg_id": "1"}', b"{}", b"{}", '{"code": "é"}'.encode(), b"\0\1\2",
 
 
 @pytest.mark.parametrize("buffers", [0, 1, 2])
-def test_a_message_is_framed_as_jupyter_does_behind_its_number(buffers: int) -> None:
+def test_a_frame_is_the_number_and_the_framing_of_jupyter(buffers: int) -> None:
     parts = PARTS[: 4 + buffers]
     framed = frame(2**40 + 3, "iopub", parts)
     assert int.from_bytes(framed[:8], "little") == 2**40 + 3
@@ -20,7 +20,7 @@ def test_a_message_is_framed_as_jupyter_does_behind_its_number(buffers: int) -> 
     assert unframe(framed[8:]) == ("iopub", parts)
 
 
-def test_what_is_cut_anywhere_is_no_message() -> None:
+def test_a_truncated_frame_is_refused() -> None:
     whole = frame(0, "shell", PARTS[:4])[8:]
     for end in range(len(whole)):
         with pytest.raises(ValueError):
@@ -28,6 +28,6 @@ def test_what_is_cut_anywhere_is_no_message() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 64, b"\0" * 64, b"\7" + b"\0" * 7 + b"\x40" + b"\xff" * 60])
-def test_what_was_never_one_is_none(data: bytes) -> None:
+def test_a_malformed_frame_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         unframe(data)

@@ -29,7 +29,7 @@ def get(lab: LabServer, path: str = "/ownlab/metrics", **headers: str) -> httpx.
     return httpx.get(lab.url.rstrip("/") + path, headers=headers, trust_env=False, timeout=30)
 
 
-def test_only_those_who_may_read_the_lab_are_answered(lab: LabServer) -> None:
+def test_metrics_require_authentication(lab: LabServer) -> None:
     assert get(lab).status_code == 403
     assert get(lab, Authorization="Bearer wrong").status_code == 403
     for kind in ("Bearer", "token"):
@@ -38,7 +38,7 @@ def test_only_those_who_may_read_the_lab_are_answered(lab: LabServer) -> None:
     assert get(lab, f"/ownlab/metrics?token={lab.token}").status_code == 200
 
 
-def test_the_token_of_the_file_opens_this_and_nothing_else(lab: LabServer, token_file: Path) -> None:
+def test_the_metrics_token_gives_access_to_metrics_only(lab: LabServer, token_file: Path) -> None:
     assert get(lab, Authorization="Bearer for-prometheus").status_code == 403  # the file is not there yet
     token_file.write_text("for-prometheus\n")
     assert get(lab, Authorization="Bearer for-prometheus").status_code == 200
@@ -47,7 +47,7 @@ def test_the_token_of_the_file_opens_this_and_nothing_else(lab: LabServer, token
         assert get(lab, path, Authorization="Bearer for-prometheus").status_code == 403
 
 
-def test_it_tells_cards_and_notebooks(lab: LabServer, until: Callable[..., Any]) -> None:
+def test_metrics_contain_cards_and_notebooks(lab: LabServer, until: Callable[..., Any]) -> None:
     kernel = lab.session("scraped.ipynb")["kernel"]["id"]
 
     def told() -> dict[str, float]:

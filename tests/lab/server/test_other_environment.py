@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.lab.runs.conftest import code, printed
-from tests.lab.server.line_page import LinePage, is_status
+from tests.lab.server.stream_page import StreamPage, is_status
 
 from ownlab.lab.secrets.store import grant, set_secret
 
@@ -61,7 +61,7 @@ def write(lab: LabServer, name: str, *cells: str) -> Path:
     return path
 
 
-def test_by_ownlab_run(lab: LabServer, kernel_type: str, tmp_path: Path) -> None:
+def test_colab_api_in_ownlab_run(lab: LabServer, kernel_type: str, tmp_path: Path) -> None:
     path = write(lab, "colab.ipynb", FORM, *CELLS)
     grant("TOKEN", str(path), lab.environ)
     (tmp_path / "a.txt").write_text("given")
@@ -71,17 +71,17 @@ def test_by_ownlab_run(lab: LabServer, kernel_type: str, tmp_path: Path) -> None
     assert (tmp_path / "outputs" / "a.txt").read_text() == "given"
 
 
-def test_a_plain_notebook_has_nothing_of_colab(lab: LabServer, kernel_type: str) -> None:
+def test_a_plain_notebook_has_no_colab_api(lab: LabServer, kernel_type: str) -> None:
     asks = "import sys\n!read x || echo nobody"
     ends = "import ownlab\nownlab.on_end(print, 'saved')\nprint('google' in sys.modules, type(get_ipython()).__name__)"
     ownlab(lab, "run", write(lab, "plain.ipynb", asks, ends).name, "-t", kernel_type)
     assert printed(lab.folder / "plain-run.ipynb") == ["nobody\n", "False ZMQInteractiveShell\nsaved\n"]
 
 
-def test_in_the_page(lab: LabServer, kernel_type: str) -> None:
+def test_colab_api_in_the_page(lab: LabServer, kernel_type: str) -> None:
     path = write(lab, "page.ipynb", FORM, *CELLS)
     runtime = lab.session(path.name, kernel_type)["kernel"]["id"]
-    line = LinePage(f"ws://127.0.0.1:{lab.port}/api/kernels/{runtime}/channels", lab.token)
+    line = StreamPage(f"ws://127.0.0.1:{lab.port}/api/kernels/{runtime}/channels", lab.token)
     page = Person(lab, runtime, line)
     asked = f"{FORM}\nfrom getpass import getpass\nprint(input('name? '), len(getpass()))\n!read x; echo got $x"
     assert page.run(asked) == "nobody\nAnn 3\ngot Ann\n"
@@ -95,7 +95,7 @@ def test_in_the_page(lab: LabServer, kernel_type: str) -> None:
 class Person:
     """Whoever sits at the page, and the page itself: answers what the kernel asks."""
 
-    def __init__(self, lab: LabServer, runtime: str, page: LinePage) -> None:
+    def __init__(self, lab: LabServer, runtime: str, page: StreamPage) -> None:
         self._lab, self._page = lab, page
         self._routes = f"{lab.url}/ownlab/api/runtimes/{runtime}"
         self.downloads: list[str] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import websocket
-from tests.lab.server.line_page import Open, follow, is_status, kernel, pages
+from tests.lab.server.stream_page import Open, follow, is_status, kernel, pages
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
@@ -27,21 +27,19 @@ def lines(count: int) -> str:
     return "".join(f"line {i}\n" for i in range(count))
 
 
-def test_a_page_hears_hello_first_and_then_everything_in_order(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_page_receives_hello_first_then_everything_in_order(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     assert page.next().content["type"] == "hello"
     request = page.execute("print('one'); 6 * 7")
     page.until_idle(request)
     assert page.unacknowledged == {}, "it was told that its request was taken"
     # The reply comes on a socket of its own: a kernel's outputs may be behind it, or before it.
-    mine = [one.kind for one in page.heard if one.parent.get("msg_id") == request and one.channel == "iopub"]
+    mine = [one.kind for one in page.received if one.parent.get("msg_id") == request and one.channel == "iopub"]
     assert mine == ["status", "execute_input", "stream", "execute_result", "status"]
     assert page.numbers() == sorted(set(page.numbers()))
 
 
-def test_what_was_said_while_a_page_was_cut_off_comes_when_it_is_back(
-    lab: LabServer, kernel: str, follow: Open
-) -> None:
+def test_messages_from_a_disconnection_arrive_after_reconnecting(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     request = page.execute(COUNT.format(200, 0.005))
     for _ in range(4):
@@ -53,10 +51,10 @@ def test_what_was_said_while_a_page_was_cut_off_comes_when_it_is_back(
         page.until_kind("execute_reply")
     assert page.printed(request) == lines(200)
     assert page.numbers() == sorted(set(page.numbers())), "nothing comes twice"
-    assert [one.content["status"] for one in page.heard if one.kind == "execute_reply"] == ["ok"]
+    assert [one.content["status"] for one in page.received if one.kind == "execute_reply"] == ["ok"]
 
 
-def test_a_cell_ends_while_nobody_is_there(
+def test_a_cell_ends_while_no_page_is_connected(
     lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]
 ) -> None:
     page = follow(lab, kernel)
@@ -71,7 +69,7 @@ def test_a_cell_ends_while_nobody_is_there(
     assert page.printed(request) == lines(20)
 
 
-def test_a_message_that_is_sent_again_runs_once(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_message_sent_twice_runs_once(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     page.run("runs = 0")
     request = page.execute("runs += 1")
@@ -88,7 +86,7 @@ def test_a_message_that_is_sent_again_runs_once(lab: LabServer, kernel: str, fol
     assert page.run("print(runs)") == "1\n"
 
 
-def test_two_pages_hear_the_same_and_each_knows_its_own_requests(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_two_pages_receive_the_same_and_each_knows_its_own_requests(lab: LabServer, kernel: str, follow: Open) -> None:
     first, second = follow(lab, kernel), follow(lab, kernel)
     request = first.execute(COUNT.format(5, 0))
     for page in (first, second):
@@ -102,14 +100,14 @@ def test_two_pages_hear_the_same_and_each_knows_its_own_requests(lab: LabServer,
     assert third.printed() == ""
 
 
-def test_a_position_from_nowhere_is_the_present(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_an_unknown_position_means_now(lab: LabServer, kernel: str, follow: Open) -> None:
     follow(lab, kernel).run("1")
     page = follow(lab, kernel, after=10**9)
     assert page.next().kind == "hello"
     assert page.run("print(2)") == "2\n"
 
 
-def test_a_page_of_jupyters_own_works_beside_one_that_follows(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_plain_jupyter_page_works_next_to_a_streaming_one(lab: LabServer, kernel: str, follow: Open) -> None:
     following, plain = follow(lab, kernel), lab.page(kernel)
     assert plain.run("print('plain')") == "plain\n"
     following.until(lambda one: one.kind == "stream" and one.content["text"] == "plain\n", "the other's output")
@@ -118,7 +116,7 @@ def test_a_page_of_jupyters_own_works_beside_one_that_follows(lab: LabServer, ke
     following.until_idle(request)
 
 
-def test_a_question_is_asked_on_all_pages_and_answered_by_one(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_input_is_requested_on_all_pages_and_answered_by_one(lab: LabServer, kernel: str, follow: Open) -> None:
     first, second = follow(lab, kernel), follow(lab, kernel)
     request = first.execute("print('hello ' + input('who? '))", allow_stdin=True)
     first.until_kind("input_request")
@@ -132,7 +130,7 @@ def test_a_question_is_asked_on_all_pages_and_answered_by_one(lab: LabServer, ke
         assert page.printed(request) == "hello Ada\n"
 
 
-def test_a_page_that_comes_after_the_question_knows_which_cell_was_answered(
+def test_a_page_opened_after_an_input_request_knows_the_answered_cell(
     lab: LabServer, kernel: str, follow: Open
 ) -> None:
     first = follow(lab, kernel)
@@ -147,9 +145,7 @@ def test_a_page_that_comes_after_the_question_knows_which_cell_was_answered(
     assert first.printed(request) == "6\n"
 
 
-def test_a_restart_that_was_asked_for_is_not_told_as_one_that_was_missed(
-    lab: LabServer, kernel: str, follow: Open
-) -> None:
+def test_a_requested_restart_is_not_reported_as_missed(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     page.run("x = 1")
     lab.post(f"/api/kernels/{kernel}/restart")
@@ -157,10 +153,10 @@ def test_a_restart_that_was_asked_for_is_not_told_as_one_that_was_missed(
     page.drop()
     page.open()
     assert page.run("print('x' in dir())") == "False\n"
-    assert not [one for one in page.heard if is_status(one, "restarting")]
+    assert not [one for one in page.received if is_status(one, "restarting")]
 
 
-def test_a_restart_that_was_missed_is_told_between_the_two_kernels(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_missed_restart_is_reported_between_the_two_kernels(lab: LabServer, kernel: str, follow: Open) -> None:
     page, other = follow(lab, kernel), follow(lab, kernel)
     page.run("print('old')")
     request = page.execute("print('last'); import time; time.sleep(600)")
@@ -172,20 +168,20 @@ def test_a_restart_that_was_missed_is_told_between_the_two_kernels(lab: LabServe
     page.until(lambda one: one.kind == "stream" and one.content["text"] == "new\n", "the new kernel's output")
     words = [
         one.content["text"].strip() if one.kind == "stream" else "restarting"
-        for one in page.heard
+        for one in page.received
         if one.kind == "stream" or is_status(one, "restarting")
     ]
     assert words == ["old", "last", "restarting", "new"]
-    [restart] = [one for one in page.heard if is_status(one, "restarting")]
-    [last] = [one for one in page.heard if one.kind == "stream" and one.parent["msg_id"] == request]
+    [restart] = [one for one in page.received if is_status(one, "restarting")]
+    [last] = [one for one in page.received if one.kind == "stream" and one.parent["msg_id"] == request]
     assert restart.header["session"] == last.header["session"], "JupyterLab would forget what it has not handled yet"
     page.drop()
     page.open()
     page.run("1")
-    assert len([one for one in page.heard if is_status(one, "restarting")]) == 1
+    assert len([one for one in page.received if is_status(one, "restarting")]) == 1
 
 
-def test_a_kernel_that_dies_is_restarted_and_the_page_hears_of_it(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_kernel_that_dies_is_restarted_and_the_page_is_informed(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     page.run("print('alive')")
     page.execute("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
@@ -197,7 +193,7 @@ def test_a_kernel_that_dies_is_restarted_and_the_page_hears_of_it(lab: LabServer
     assert page.numbers() == sorted(set(page.numbers()))
 
 
-def test_a_foreign_kernel_is_plain(new_lab: Callable[..., LabServer], follow: Open) -> None:
+def test_a_foreign_kernel_uses_plain_jupyter_channels(new_lab: Callable[..., LabServer], follow: Open) -> None:
     lab = new_lab()
     spec = lab.home.parent / "jupyter" / "kernels" / "foreign"
     spec.mkdir(parents=True)
@@ -228,13 +224,13 @@ def test_the_server_is_killed_under_an_open_page(new_lab: Callable[..., LabServe
     assert page.numbers() == sorted(set(page.numbers()))
 
 
-def test_a_position_that_is_no_number_is_refused(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_position_that_is_not_a_number_is_refused(lab: LabServer, kernel: str, follow: Open) -> None:
     with pytest.raises(websocket.WebSocketBadStatusException) as failure:
         follow(lab, kernel, after="yesterday")
     assert failure.value.status_code == 400
 
 
-def test_what_is_no_message_is_ignored(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_an_invalid_message_is_ignored(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     assert page._socket is not None
     for data in (b"", b"\0" * 7, b"\xff" * 64, b"\1" + b"\0" * 31):
@@ -243,7 +239,7 @@ def test_what_is_no_message_is_ignored(lab: LabServer, kernel: str, follow: Open
     assert page.run("print(1)") == "1\n"
 
 
-def test_a_page_that_does_not_listen_hears_everything_later(
+def test_a_slow_page_receives_everything_later(
     lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]
 ) -> None:
     """More than is kept in memory for it, and than fits into the websocket: it is read from disk again."""
@@ -259,7 +255,7 @@ def test_a_page_that_does_not_listen_hears_everything_later(
     assert page.numbers() == sorted(set(page.numbers()))
 
 
-def test_a_position_before_what_was_compacted_is_told_to_be_behind(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_position_before_the_compaction_is_reported_as_behind(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     page.run("1")
     page.drop()
@@ -279,7 +275,7 @@ def test_a_position_before_what_was_compacted_is_told_to_be_behind(lab: LabServe
     assert "behind" not in again.kinds()
 
 
-def test_what_is_missing_on_disk_is_told_too(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_records_missing_on_disk_are_reported(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     page.run("1")
     page.drop()
@@ -292,7 +288,7 @@ def test_what_is_missing_on_disk_is_told_too(lab: LabServer, kernel: str, follow
     assert page.run("print('live')") == "live\n"
 
 
-def test_a_runtime_that_waits_for_its_card_can_be_followed(
+def test_a_runtime_that_waits_for_a_card_can_be_streamed(
     new_lab: Callable[..., LabServer], follow: Open, until: Callable[..., Any]
 ) -> None:
     lab = new_lab().start()
@@ -311,7 +307,7 @@ def test_a_runtime_that_waits_for_its_card_can_be_followed(
     lab.client.delete(f"{lab.url}/api/kernels/{holder}").raise_for_status()
     page.until_idle(request)
     assert page.printed(request) == "at last\n"
-    assert not [one for one in page.heard if is_status(one, "restarting")]
+    assert not [one for one in page.received if is_status(one, "restarting")]
 
 
 def test_a_runtime_whose_supervisor_was_killed_is_dead(lab: LabServer, kernel: str, follow: Open) -> None:

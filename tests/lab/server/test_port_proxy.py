@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
 
 
-class Told(BaseHTTPRequestHandler):
+class EchoHandler(BaseHTTPRequestHandler):
     """Says what it was asked, and with which headers."""
 
     def do_GET(self) -> None:
@@ -33,7 +33,7 @@ class Told(BaseHTTPRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     """Where somebody serves."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Told) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), EchoHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_port
         server.shutdown()
@@ -53,7 +53,7 @@ def other_port(free_port: Callable[[], int], until: Callable[..., Any]) -> Itera
         process.kill()
 
 
-def test_what_is_served_is_shown_without_what_opens_the_lab(
+def test_a_port_is_proxied_without_the_credentials_of_the_lab(
     lab: LabServer, port: int, until: Callable[..., Any]
 ) -> None:
     address = f"{lab.url}/proxy/{port}"
@@ -76,7 +76,7 @@ def test_what_is_served_is_shown_without_what_opens_the_lab(
     assert own.json()["headers"]["Authorization"] == "Bearer of the app"
 
 
-def test_ports_are_for_people_of_the_lab(
+def test_ports_require_access_to_the_lab(
     lab: LabServer, port: int, other_port: int, free_port: Callable[[], int]
 ) -> None:
     assert httpx.get(f"{lab.url}/proxy/{port}/", trust_env=False).status_code in (302, 403)

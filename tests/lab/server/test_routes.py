@@ -40,7 +40,7 @@ def handshake(lab: LabServer, **header: str) -> int:
     return 101
 
 
-def test_nothing_without_the_token(lab: LabServer) -> None:
+def test_the_token_is_required(lab: LabServer) -> None:
     with httpx.Client(trust_env=False, timeout=30) as stranger:
         assert [stranger.get(lab.url + path).status_code for path in READ] == [403, 403]
         assert [stranger.post(lab.url + path, json={}).status_code for path in WRITE] == [403, 403]
@@ -52,7 +52,7 @@ def test_nothing_without_the_token(lab: LabServer) -> None:
     assert handshake(lab, Authorization=f"token {lab.token}") == 101
 
 
-def test_nothing_across_origins(lab: LabServer, browser: httpx.Client) -> None:
+def test_other_origins_are_refused(lab: LabServer, browser: httpx.Client) -> None:
     elsewhere = {"Origin": "http://evil.example", "X-XSRFToken": browser.cookies["_xsrf"]}
     assert [browser.get(lab.url + path).status_code for path in READ] == [200, 200]
     assert [browser.get(lab.url + path, headers=elsewhere).status_code for path in READ] == [404, 404]
@@ -62,13 +62,13 @@ def test_nothing_across_origins(lab: LabServer, browser: httpx.Client) -> None:
     assert handshake(lab, Cookie=cookies, Origin=lab.url) == 101
 
 
-def test_no_deed_without_the_xsrf_cookie(lab: LabServer, browser: httpx.Client) -> None:
+def test_actions_require_the_xsrf_cookie(lab: LabServer, browser: httpx.Client) -> None:
     assert [browser.post(lab.url + path, json={}).status_code for path in WRITE] == [403, 403]
     mark = {"X-XSRFToken": browser.cookies["_xsrf"]}
     assert [browser.post(lab.url + path, json={}, headers=mark).status_code for path in WRITE] == [409, 409]
 
 
-def test_a_failure_is_told_as_on_the_command_line(lab: LabServer) -> None:
+def test_an_error_has_the_same_document_as_on_the_command_line(lab: LabServer) -> None:
     answer = lab.client.post(f"{lab.url}/ownlab/api/runtimes/abc/stop", json={})
     assert answer.status_code == 409
     assert answer.json()["error"]["kind"] == "LabError"

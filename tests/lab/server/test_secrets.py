@@ -65,7 +65,7 @@ def test_add_grant_revoke_remove(lab: LabServer, notebook: Path) -> None:
         read_secret("TOKEN", [path], lab.environ)
 
 
-def test_what_cannot_be(lab: LabServer, notebook: Path) -> None:
+def test_invalid_requests_are_refused(lab: LabServer, notebook: Path) -> None:
     set_secret("KEPT", "a-value", lab.environ)
     assert "no name" in message(ask(lab, "POST", {"name": "two words", "value": "x"}), 400)
     said = ask(lab, "POST", {"name": "NEW", "value": 3, "hidden": "a-value"})
@@ -81,7 +81,7 @@ def test_what_cannot_be(lab: LabServer, notebook: Path) -> None:
         assert ask(lab, "GET", notebook=path).json()["notebook"] is None
 
 
-def test_nobody_else_is_answered(lab: LabServer) -> None:
+def test_authentication_is_required(lab: LabServer) -> None:
     address = f"{lab.url}/ownlab/api/secrets"
     body: dict[str, Any] = {"name": "STOLEN", "value": "x"}
     with httpx.Client(trust_env=False) as stranger:

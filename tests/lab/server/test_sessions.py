@@ -34,7 +34,7 @@ def test_a_rename_reaches_every_list(new_lab: Callable[..., LabServer], until: C
     assert [(one["id"], one["path"]) for one in lab.get("/api/sessions").json()] == [(session["id"], "after.ipynb")]
 
 
-def test_a_damaged_file_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "state"))
     file = tmp_path / "sessions.db"
     file.write_bytes(b"no database at all" * 100)
@@ -51,7 +51,7 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert file.with_name("sessions.db.damaged").exists()
 
 
-def test_a_server_that_ends_forgets_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopping_server_deletes_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has let go of its kernels, and is still asked: they are not dead, and the next server finds them again."""
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "state"))
     kernels = OwnlabKernelManager()

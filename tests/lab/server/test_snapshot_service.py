@@ -56,7 +56,7 @@ def stream(lab: LabServer) -> Iterator[Stream]:
     opened.close()
 
 
-def test_a_page_gets_something_at_once_and_again_while_it_is_seen(stream: Stream) -> None:
+def test_a_page_gets_a_snapshot_at_once_and_more_while_it_is_visible(stream: Stream) -> None:
     first = stream.next()
     assert len(first["cards"]) == 4
     stream.show(True)
@@ -75,7 +75,7 @@ def test_history_is_sent_once(stream: Stream) -> None:
     assert [len(point["cards"]) for one in later for point in one["history"]][-1:] == [4]
 
 
-def test_a_change_is_told(lab: LabServer, stream: Stream) -> None:
+def test_a_change_is_sent_immediately(lab: LabServer, stream: Stream) -> None:
     stream.next()
     stream.show(True)
     kernel = lab.session("told.ipynb")["kernel"]["id"]
@@ -86,7 +86,7 @@ def test_a_change_is_told(lab: LabServer, stream: Stream) -> None:
     stream.until(lambda one: all(each["id"] != kernel for each in one["runtimes"]))
 
 
-def test_nobody_looks_while_no_page_is_seen(lab: LabServer, stream: Stream) -> None:
+def test_no_snapshots_are_taken_while_no_page_is_visible(lab: LabServer, stream: Stream) -> None:
     """Every look leaves a point in the history: while the page is hidden, there is none."""
     stream.next()
     stream.show(True)
@@ -105,14 +105,14 @@ def test_nobody_looks_while_no_page_is_seen(lab: LabServer, stream: Stream) -> N
     assert [point for point in history if point["at"] <= hidden]
 
 
-def test_what_is_not_understood_ends_the_stream(stream: Stream) -> None:
+def test_an_invalid_message_closes_the_stream(stream: Stream) -> None:
     stream.next()
     stream.socket.send('{"visible": "perhaps"}')
     code, _ = stream.socket.recv_data()
     assert code == websocket.ABNF.OPCODE_CLOSE
 
 
-def test_two_pages_share_one_look(lab: LabServer, stream: Stream) -> None:
+def test_two_pages_share_one_snapshot(lab: LabServer, stream: Stream) -> None:
     other = Stream(lab)
     try:
         for each in (stream, other):

@@ -25,7 +25,7 @@ def test_it_is_put_into_a_folder_without_notebooks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["a.ipynb", "notebooks/a.ipynb", WELCOME])
-def test_it_is_not_put_beside_others(tmp_path: Path, place: str) -> None:
+def test_it_is_not_put_next_to_other_notebooks(tmp_path: Path, place: str) -> None:
     (tmp_path / "notebooks").mkdir()
     (tmp_path / place).write_text("theirs")
     assert has_notebooks(str(tmp_path))
@@ -43,7 +43,7 @@ def test_it_is_a_valid_notebook_without_outputs(tmp_path: Path) -> None:
     assert [cell["outputs"] for cell in written["cells"] if cell["cell_type"] == "code"] == [[], []]
 
 
-def test_it_runs_on_a_runtime_of_ours(tmp_path: Path) -> None:
+def test_it_runs_on_an_ownlab_runtime(tmp_path: Path) -> None:
     place_welcome(str(tmp_path))
     named = {"OWNLAB_HOME": "home", "OWNLAB_STORE": "store", "OWNLAB_CONFIG": "config.toml"}
     named |= {"OWNLAB_KERNELS": "share/jupyter/kernels", "JUPYTER_PATH": "share/jupyter", "IPYTHONDIR": "ipython"}
@@ -57,9 +57,9 @@ def test_it_runs_on_a_runtime_of_ours(tmp_path: Path) -> None:
     found, timed = (
         "".join(*(out["text"] for out in cells[name]["outputs"])) for name in ("find-device", "time-product")
     )
-    assert "This runtime is a CPU runtime. Where this machine has a GPU, pick another" in found
+    assert "This is a CPU runtime. If this machine has a GPU, choose another" in found
     if importlib.util.find_spec("torch") is None:
         assert "%pip install torch" in found
         assert "ownlab env add NAME --python PATH" in found
-    assert "*Runtimes and cards* at the left" in "".join(cells["what-next"]["source"])
-    assert "billion operations a second" in timed
+    assert "**Runtimes and cards.** This tab on the left" in "".join(cells["what-next"]["source"])
+    assert "billion operations per second" in timed

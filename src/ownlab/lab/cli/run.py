@@ -146,7 +146,7 @@ def _split(given: str) -> tuple[str, str]:
     name, equals, value = given.partition("=")
     if not equals or not name.strip():
         raise UsageError(
-            text("-p {value} is not of the form NAME=VALUE", value=given), hint=text("For example: -p epochs=3")
+            text("-p {value} is not of the form NAME=VALUE.", value=given), hint=text("For example: -p epochs=3")
         )
     return name.strip(), value
 
@@ -158,12 +158,12 @@ def _read_parameters(file: str | None) -> dict[str, object]:
         with open(file, "rb") as opened:
             values = json.loads(opened.read())
     except OSError as exc:
-        raise InputError(text("cannot read {file}: {reason}", file=file, reason=exc.strerror)) from exc
+        raise InputError(text("Cannot read {file}: {reason}.", file=file, reason=exc.strerror)) from exc
     except ValueError as exc:
-        raise InputError(text("{file} is not valid JSON: {reason}", file=file, reason=str(exc))) from exc
+        raise InputError(text("{file} is not valid JSON: {reason}.", file=file, reason=str(exc))) from exc
     if not isinstance(values, dict):
         example = '{"epochs": 3}'
-        raise InputError(text("{file} must contain a JSON object such as {example}", file=file, example=example))
+        raise InputError(text("{file} must contain a JSON object such as {example}.", file=file, example=example))
     return values
 
 

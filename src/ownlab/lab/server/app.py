@@ -82,18 +82,18 @@ def _arguments(argv: Sequence[str] | None) -> tuple[str, int]:
 
 def _serve(folder: str, port: int, token: str) -> int:
     if not token:
-        raise UsageError(text("OWNLAB_TOKEN is not set: without a token every user of this machine could use the lab"))
+        raise UsageError(text("OWNLAB_TOKEN is not set: without a token every user of this machine could use the lab."))
     if not os.path.isdir(folder):
-        raise LabError(text("the folder {folder} does not exist", folder=folder))
+        raise LabError(text("The folder {folder} does not exist.", folder=folder))
     # One server per lab: only the holder of this lock may adopt the lab's runtimes.
     lock = take_lock(folder)
     if lock is None:
         holder = lock_holder(folder)
         if holder is None:
-            raise LabError(text("{folder} is already served", folder=folder))
+            raise LabError(text("{folder} is already served.", folder=folder))
         raise LabError(
             text(
-                "{folder} is already served by process {pid} on {host}",
+                "{folder} is already served by process {pid} on {host}.",
                 folder=folder,
                 pid=holder.pid,
                 host=holder.host,
@@ -101,7 +101,7 @@ def _serve(folder: str, port: int, token: str) -> int:
         )
     with lock:
         if not is_free(port):
-            raise LabError(text("port {port} is in use", port=port), hint=text("Choose another port with --port."))
+            raise LabError(text("Port {port} is in use.", port=port), hint=text("Choose another port with --port."))
         return _run(folder, port, token)
 
 

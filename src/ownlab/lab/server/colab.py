@@ -199,7 +199,7 @@ def _find_file(path: str, folders: list[str]) -> DownloadableFile:
 def _notebook(runtime: str) -> str:
     notebook = notebook_of(runtime)
     if not notebook:
-        raise LabError(text("this runtime does not belong to a notebook"))
+        raise LabError(text("This runtime does not belong to a notebook."))
     return notebook
 
 
@@ -213,7 +213,7 @@ def _grant(body: bytes, notebook: str) -> SecretAccess:
     try:
         request = msgspec.json.decode(body, type=Grant)
     except msgspec.DecodeError:  # without its message, which may quote a value
-        raise UsageError(text("the request body is invalid")) from None
+        raise UsageError(text("The request body is invalid.")) from None
     check_name(request.key)
     if request.value is not None:
         set_secret(request.key, request.value)

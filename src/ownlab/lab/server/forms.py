@@ -62,7 +62,7 @@ def _parse_forms(body: bytes) -> bytes:
     cells = _parse_question(body).cells
     if len(cells) > _MAX_CELLS:
         raise UsageError(
-            text("{count} cells are too many for one request (limit: {limit})", count=len(cells), limit=_MAX_CELLS)
+            text("{count} cells are too many for one request (limit: {limit}).", count=len(cells), limit=_MAX_CELLS)
         )
     return _encode(Forms(tuple(_parse_cell(cell) for cell in cells)))
 
@@ -92,7 +92,7 @@ def _units(source: str) -> int:
 
 def _parse_question(body: bytes) -> Question:
     if len(body) > _MAX_BYTES:
-        raise UsageError(text("the request is too large (limit: {limit} MB)", limit=_MAX_BYTES >> 20))
+        raise UsageError(text("The request is too large (limit: {limit} MB).", limit=_MAX_BYTES >> 20))
     try:
         try:
             return msgspec.json.decode(body, type=Question)
@@ -101,7 +101,7 @@ def _parse_question(body: bytes) -> Question:
         except msgspec.DecodeError:  # a lone surrogate, which JavaScript sends as an escape sequence
             return msgspec.convert(json.loads(body), Question)
     except (ValueError, RecursionError) as exc:  # msgspec's errors are ValueErrors
-        raise UsageError(text("the request body is invalid: {reason}", reason=str(exc))) from exc
+        raise UsageError(text("The request body is invalid: {reason}.", reason=str(exc))) from exc
 
 
 def _encode(forms: Forms) -> bytes:

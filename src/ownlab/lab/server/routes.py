@@ -268,4 +268,4 @@ def _parse_body(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.DecodeError as exc:
-        raise UsageError(text("the request body is invalid: {reason}", reason=str(exc))) from exc
+        raise UsageError(text("The request body is invalid: {reason}.", reason=str(exc))) from exc

@@ -96,16 +96,16 @@ def _set(request: NewValue) -> None:
     exists = any(each.name == request.name for each in list_secrets())
     if exists and not request.replace:
         raise LabError(
-            text("a secret named {name} already exists", name=request.name), hint=text("You can replace its value.")
+            text("A secret named {name} already exists.", name=request.name), hint=text("You can replace its value.")
         )
     if request.replace and not exists:
-        raise LabError(text("the secret {name} no longer exists", name=request.name), hint=text("Add it again."))
+        raise LabError(text("The secret {name} no longer exists.", name=request.name), hint=text("Add it again."))
     set_secret(request.name, request.value)
 
 
 def _grant(request: Grant) -> None:
     if not os.path.isabs(request.notebook):
-        raise UsageError(text("the path of the notebook must be absolute"))
+        raise UsageError(text("The path of the notebook must be absolute."))
     if request.granted:
         grant(request.name, request.notebook)
     else:
@@ -116,4 +116,4 @@ def _parse_body(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError:  # without its message, which may quote a value
-        raise UsageError(text("the request body is invalid")) from None
+        raise UsageError(text("The request body is invalid.")) from None

@@ -18,7 +18,9 @@ VISIBLE = "import os; print(f\"sees <{os.environ['CUDA_VISIBLE_DEVICES']}>\")"
 STARTING = ("status", "starting")
 
 
-def test_it_starts_by_itself(new_lab: Callable[..., LabServer], until: Callable[..., Any]) -> None:
+def test_a_waiting_runtime_starts_when_its_card_is_free(
+    new_lab: Callable[..., LabServer], until: Callable[..., Any]
+) -> None:
     lab = new_lab().start()
     until(lambda: ALL in lab.get("/api/kernelspecs").json()["kernelspecs"], "the cards were read")
     holder = lab.session("holder.ipynb", ALL)["kernel"]["id"]

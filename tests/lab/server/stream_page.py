@@ -21,7 +21,7 @@ PROTOCOL = "v1.kernel.websocket.jupyter.org"
 PATIENCE = 40.0
 
 
-class Told(NamedTuple):
+class Received(NamedTuple):
     """A message with its number, or a text frame (then `channel` is "text")."""
 
     number: int
@@ -37,13 +37,13 @@ class Told(NamedTuple):
         return str(self.content["type"] if self.channel == "text" else self.header["msg_type"])
 
 
-class LinePage:
+class StreamPage:
     """What it has heard stays in `heard` over all its connections."""
 
     def __init__(self, url: str, token: str, after: int | str = 0) -> None:
         self.session = uuid.uuid4().hex
         self.position: int | str = after  # of the last message that came; what was begun with before one did
-        self.heard: list[Told] = []
+        self.received: list[Received] = []
         self.unacknowledged: dict[str, bytes] = {}
         self._url, self._token = url, token
         self._socket: websocket.WebSocket | None = None
@@ -95,25 +95,25 @@ class LinePage:
                    "allow_stdin": allow_stdin, "stop_on_error": True}  # fmt: skip
         return self.send("execute_request", content, metadata={"cellId": cell} if cell else {})
 
-    def answer(self, question: Told, value: str) -> str:
+    def answer(self, question: Received, value: str) -> str:
         """What somebody typed."""
         return self.send("input_reply", {"value": value, "status": "ok"}, channel="stdin", parent=question.header)
 
     # -- hearing
 
-    def next(self) -> Told:
+    def next(self) -> Received:
         """The next thing that comes."""
         assert self._socket is not None
         data = self._socket.recv()
         told = _text(data) if isinstance(data, str) else _message(data)
-        self.heard.append(told)
+        self.received.append(told)
         if told.kind == "taken" and told.channel == "text":
             self.unacknowledged.pop(told.content["msg_id"], None)
         if told.number:
             self.position = told.number
         return told
 
-    def until(self, found: Callable[[Told], bool], what: str = "") -> Told:
+    def until(self, found: Callable[[Received], bool], what: str = "") -> Received:
         """The first one that comes from now on and is looked for."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -121,10 +121,10 @@ class LinePage:
                 return told
         pytest.fail(f"never heard: {what}")
 
-    def until_kind(self, *kinds: str) -> Told:
+    def until_kind(self, *kinds: str) -> Received:
         return self.until(lambda one: one.kind in kinds, " or ".join(kinds))
 
-    def until_idle(self, request: str) -> Told:
+    def until_idle(self, request: str) -> Received:
         """A cell is done."""
         return self.until(lambda one: is_status(one, "idle") and one.parent.get("msg_id") == request, "idle")
 
@@ -138,18 +138,18 @@ class LinePage:
         """All that was printed, by one cell or by all."""
         return "".join(
             one.content["text"]
-            for one in self.heard
+            for one in self.received
             if one.channel == "iopub" and one.kind == "stream" and request in ("", one.parent.get("msg_id"))
         )
 
     def numbers(self) -> list[int]:
-        return [one.number for one in self.heard if one.number]
+        return [one.number for one in self.received if one.number]
 
     def kinds(self) -> list[str]:
-        return [one.kind for one in self.heard]
+        return [one.kind for one in self.received]
 
 
-def is_status(told: Told, state: str) -> bool:
+def is_status(told: Received, state: str) -> bool:
     return told.channel == "iopub" and told.kind == "status" and told.content["execution_state"] == state
 
 
@@ -161,38 +161,38 @@ def framed(channel: str, parts: Sequence[bytes]) -> bytes:
     return struct.pack(f"<{len(places) + 1}Q", len(places), *places) + channel.encode() + b"".join(parts)
 
 
-def _message(data: bytes) -> Told:
+def _message(data: bytes) -> Received:
     (number,) = struct.unpack_from("<Q", data)
     data = data[8:]
     (count,) = struct.unpack_from("<Q", data)
     places = struct.unpack_from(f"<{count}Q", data, 8)
     channel, *parts = (data[start:end] for start, end in pairwise(places))
     header, parent, metadata, content = map(json.loads, parts[:4])
-    return Told(number, channel.decode(), header, parent, content, parts[4:], metadata)
+    return Received(number, channel.decode(), header, parent, content, parts[4:], metadata)
 
 
-def _text(data: str) -> Told:
-    return Told(0, "text", {}, {}, json.loads(data), [])
+def _text(data: str) -> Received:
+    return Received(0, "text", {}, {}, json.loads(data), [])
 
 
-Open = Callable[..., LinePage]
+Open = Callable[..., StreamPage]
 
 
 @pytest.fixture
-def pages() -> Iterator[list[LinePage]]:
-    opened: list[LinePage] = []
+def pages() -> Iterator[list[StreamPage]]:
+    opened: list[StreamPage] = []
     yield opened
     for page in opened:
         page.close()
 
 
 @pytest.fixture
-def follow(pages: list[LinePage]) -> Callable[..., LinePage]:
+def follow(pages: list[StreamPage]) -> Callable[..., StreamPage]:
     """Opens a page at a kernel of a lab."""
 
-    def open_page(lab: LabServer, kernel: str, after: int | str = 0) -> LinePage:
+    def open_page(lab: LabServer, kernel: str, after: int | str = 0) -> StreamPage:
         url = f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels"
-        pages.append(LinePage(url, lab.token, after))
+        pages.append(StreamPage(url, lab.token, after))
         return pages[-1]
 
     return open_page

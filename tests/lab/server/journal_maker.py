@@ -34,7 +34,7 @@ def notebook_of(*cells: str, minor: int = 5) -> dict[str, Any]:
     return {"nbformat": 4, "nbformat_minor": minor, "metadata": {}, "cells": made}
 
 
-class Telling:
+class JournalMaker:
     """A runtime that is no more, and what it said."""
 
     def __init__(self, home: Path, notebook: Path, lab: str = "", started_at: float | None = None) -> None:
@@ -46,42 +46,42 @@ class Telling:
         self._writer = JournalWriter(str(self.folder))
         self._record(event(1, self._at, "kernel", launch=1))
 
-    def asks(self, cell: str, code: str = "", **metadata: Any) -> str:
+    def request(self, cell: str, code: str = "", **metadata: Any) -> str:
         """A page executes a cell; its message's id."""
         request = uuid.uuid4().hex
         metadata = {"cellId": cell, "recordTiming": True, **metadata}
         self._message("shell", True, "execute_request", {"code": code or f"run({cell!r})"}, {}, metadata, request)
         return request
 
-    def says(self, request: str, kind: str, **content: Any) -> None:
+    def send(self, request: str, kind: str, **content: Any) -> None:
         """The kernel says something about it."""
         self._message("iopub", False, kind, content, {"msg_id": request, "msg_type": "execute_request"})
 
-    def prints(self, request: str, text: str) -> None:
-        self.says(request, "stream", name="stdout", text=text)
+    def print(self, request: str, text: str) -> None:
+        self.send(request, "stream", name="stdout", text=text)
 
-    def begins(self, request: str) -> None:
-        self.says(request, "status", execution_state="busy")
+    def begin(self, request: str) -> None:
+        self.send(request, "status", execution_state="busy")
 
-    def ends(self, request: str, count: int) -> None:
+    def end(self, request: str, count: int) -> None:
         content = {"status": "ok", "execution_count": count, "payload": [], "user_expressions": {}}
         self._message("shell", False, "execute_reply", content, {"msg_id": request, "msg_type": "execute_request"})
-        self.says(request, "status", execution_state="idle")
+        self.send(request, "status", execution_state="idle")
 
-    def runs(self, cell: str, text: str, count: int = 1) -> str:
+    def run_cell(self, cell: str, text: str, count: int = 1) -> str:
         """A cell from its beginning to its end."""
-        request = self.asks(cell)
-        self.begins(request)
-        self.prints(request, text)
-        self.ends(request, count)
+        request = self.request(cell)
+        self.begin(request)
+        self.print(request, text)
+        self.end(request, count)
         return request
 
-    def is_over(self, why: str = "it was stopped") -> None:
+    def end_runtime(self, why: str = "it was stopped") -> None:
         """Its last word."""
         self._record(event(self.position + 1, self._at, "ended", why=why))
         self._writer.close()
 
-    def held(self) -> int:
+    def saved_position(self) -> int:
         """What its held.json says."""
         path = self.folder / "held.json"
         found: int = json.loads(path.read_text())["position"] if path.exists() else 0

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.lab.server.line_page import LinePage
-from tests.lab.server.telling import notebook_of
+from tests.lab.server.journal_maker import notebook_of
+from tests.lab.server.stream_page import StreamPage
 
 from ownlab.lab.runtimes import start
 from ownlab.lab.runtimes.plan import Plan
@@ -64,15 +64,15 @@ def begin(lab: LabServer) -> Iterator[Callable[[Path], Run]]:
         run.end()
 
 
-def follow(lab: LabServer, kernel: str) -> LinePage:
-    return LinePage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
+def follow(lab: LabServer, kernel: str) -> StreamPage:
+    return StreamPage(f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels", lab.token)
 
 
 def sessions(lab: LabServer) -> dict[str, str]:
     return {one["path"]: one["kernel"]["id"] for one in lab.get("/api/sessions").json()}
 
 
-def test_a_run_below_the_labs_folder_is_opened_with_its_kernel(lab: LabServer, begin: Callable[[Path], Run]) -> None:
+def test_a_run_in_the_labs_folder_is_opened_with_its_kernel(lab: LabServer, begin: Callable[[Path], Run]) -> None:
     run = begin(lab.folder / "deep er" / "train-run.ipynb")
     assert sessions(lab)["deep er/train-run.ipynb"] == run.id
     page = follow(lab, run.id)
@@ -85,28 +85,26 @@ def test_a_run_below_the_labs_folder_is_opened_with_its_kernel(lab: LabServer, b
     page.close()
 
 
-def test_a_notebook_is_read_with_its_run_before_anybody_asked_for_sessions(
-    lab: LabServer, begin: Callable[[Path], Run]
-) -> None:
+def test_opening_a_notebook_adopts_its_run(lab: LabServer, begin: Callable[[Path], Run]) -> None:
     run = begin(lab.folder / "read first.ipynb")
     model = lab.get("/api/contents/read%20first.ipynb")
     assert model.headers["X-Ownlab-Position"].startswith(f"{run.id}/")
 
 
-def test_what_lies_elsewhere_is_not_this_labs(lab: LabServer, begin: Callable[[Path], Run], tmp_path: Path) -> None:
+def test_runs_outside_the_folder_are_not_adopted(lab: LabServer, begin: Callable[[Path], Run], tmp_path: Path) -> None:
     run = begin(tmp_path / "elsewhere.ipynb")
     assert run.id not in sessions(lab).values()
     assert lab.client.get(f"{lab.url}/api/kernels/{run.id}").status_code == 404
 
 
-def test_a_notebook_that_is_open_keeps_its_kernel(lab: LabServer, begin: Callable[[Path], Run]) -> None:
+def test_an_open_notebook_keeps_its_kernel(lab: LabServer, begin: Callable[[Path], Run]) -> None:
     kernel = lab.session("open.ipynb")["kernel"]["id"]
     begin(lab.folder / "open.ipynb")
     assert sessions(lab)["open.ipynb"] == kernel
     lab.client.delete(f"{lab.url}/api/kernels/{kernel}").raise_for_status()
 
 
-def test_it_is_gone_from_the_lab_when_it_ends_and_nobody_starts_its_kernel_again(
+def test_a_finished_run_disappears_and_its_kernel_is_not_restarted(
     lab: LabServer, begin: Callable[[Path], Run], until: Until
 ) -> None:
     run = begin(lab.folder / "ends.ipynb")
@@ -118,9 +116,7 @@ def test_it_is_gone_from_the_lab_when_it_ends_and_nobody_starts_its_kernel_again
     run.end()
 
 
-def test_a_server_that_comes_back_finds_it_under_the_same_session(
-    new_lab: Callable[..., LabServer], until: Until
-) -> None:
+def test_a_restarted_server_finds_a_run_under_the_same_session(new_lab: Callable[..., LabServer], until: Until) -> None:
     lab = new_lab().start()
     run = Run(lab, lab.folder / "stays.ipynb")
     try:
@@ -133,7 +129,7 @@ def test_a_server_that_comes_back_finds_it_under_the_same_session(
         run.end()
 
 
-def test_a_lab_writes_a_runs_notebook_and_its_pages_are_asked_nothing(
+def test_a_lab_saves_the_notebook_of_a_run_without_asking_its_pages(
     lab: LabServer, begin: Callable[[Path], Run]
 ) -> None:
     path = lab.folder / "written.ipynb"
@@ -151,13 +147,13 @@ def test_a_lab_writes_a_runs_notebook_and_its_pages_are_asked_nothing(
 @pytest.mark.parametrize(
     ("body", "status"), [("{}", 400), ('{"notebook": "/etc/passwd"}', 409), ('{"notebook": "none.ipynb"}', 409)]
 )
-def test_catching_up_is_for_notebooks_of_the_lab(lab: LabServer, body: str, status: int) -> None:
+def test_only_notebooks_of_the_lab_can_be_updated(lab: LabServer, body: str, status: int) -> None:
     url = f"{lab.url}/ownlab/api/notebooks/catch-up"
     assert lab.client.post(url, content=body).status_code == status
     assert lab.client.post(url, content=body, headers={"Authorization": ""}).status_code == 403
 
 
-def test_what_a_run_showed_is_trusted_and_stays_so_without_its_journal(lab: LabServer) -> None:
+def test_outputs_of_a_run_are_trusted_even_without_its_journal(lab: LabServer) -> None:
     path, output = lab.folder / "rich.ipynb", lab.folder / "rich-run.ipynb"
     notebook = notebook_of("a", "b", "c")
     notebook["cells"][0]["source"] = "from IPython.display import HTML\nHTML('<b>ours</b>\\n<i>too</i>')"

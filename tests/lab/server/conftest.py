@@ -1,4 +1,4 @@
-"""A real lab's server as a child, with its own home, store and kernelspecs, and pages that speak to it."""
+"""A real lab server as a child process, with its own home, store and kernelspecs, and pages that talk to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE = 40.0
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """The first true value."""
+    """Return the first true value of a condition."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := condition():
@@ -37,7 +37,7 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE)
 
 
 class Page:
-    """What a page has open to a kernel."""
+    """A page's plain Jupyter websocket to a kernel."""
 
     def __init__(self, url: str) -> None:
         self.session = uuid.uuid4().hex
@@ -46,7 +46,7 @@ class Page:
         )
 
     def execute(self, code: str) -> str:
-        """Send a cell; its message's id."""
+        """Send a cell and return the id of its message."""
         message = uuid.uuid4().hex
         header = {"msg_id": message, "msg_type": "execute_request", "session": self.session, "username": "", "date": "",
                   "version": "5.3"}  # fmt: skip
@@ -63,7 +63,7 @@ class Page:
         return message
 
     def until(self, found: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-        """All messages up to the one that is looked for."""
+        """Return all messages up to the wanted one."""
         heard: list[dict[str, Any]] = []
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -73,7 +73,7 @@ class Page:
         pytest.fail(f"not among {len(heard)} messages")
 
     def printed(self, text: str) -> str:
-        """Everything printed, up to where this text has been."""
+        """Return everything printed up to this text."""
         said = ""
 
         def has(message: dict[str, Any]) -> bool:
@@ -86,7 +86,7 @@ class Page:
         return said
 
     def run(self, code: str) -> str:
-        """What a cell prints, once it is done. An error's name where it fails."""
+        """Return what a cell prints, or the name of its error."""
         request = self.execute(code)
         heard = self.until(
             lambda one: (
@@ -174,12 +174,12 @@ class LabServer:
         return read_state(self.home / "runtimes" / runtime)
 
     def processes(self, runtime: str) -> list[dict[str, int]]:
-        """Keeper, supervisor and kernel, as far as they are there."""
+        """Return the running processes of a runtime: keeper, supervisor and kernel."""
         state = self.state(runtime) or {}
         return [found for name in ("keeper", "supervisor", "kernel") if (found := state.get(name))]
 
     def clear(self) -> None:
-        """End the server and whatever it has started, whatever a test has done to it."""
+        """End the server and everything it has started, whatever a test has done to it."""
         self.client.close()
         for page in self.pages:
             page.close()
@@ -210,7 +210,7 @@ def unused_port() -> int:
 
 
 def environ_for(root: Path) -> dict[str, str]:
-    """Nothing outside this folder is touched."""
+    """Return an environment in which nothing outside this folder is touched."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OWNLAB_", "JUPYTER"))}
     return {
         **kept,
@@ -245,7 +245,7 @@ def labs_in(root: Path) -> Iterator[Callable[[str], LabServer]]:
 
 @pytest.fixture
 def new_lab(tmp_path: Path) -> Iterator[Callable[[str], LabServer]]:
-    """Makes labs of one person, by the name of their folder. They are not started yet."""
+    """Create labs of one user by folder name, without starting them."""
     with labs_in(tmp_path) as make:
         yield make
 
@@ -259,7 +259,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
 
 @pytest.fixture
 def until() -> Callable[..., Any]:
-    """Waits for a condition."""
+    """Wait for a condition."""
     return wait_for
 
 

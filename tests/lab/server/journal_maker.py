@@ -1,4 +1,4 @@
-"""Journals as a supervisor writes them, for tests that need one and no kernel."""
+"""Journals as a supervisor writes them, for tests that need no kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 
 def notebook_of(*cells: str, minor: int = 5) -> dict[str, Any]:
-    """A notebook of code cells with these ids."""
+    """Return a notebook of code cells with these ids."""
     made: list[dict[str, Any]] = [
         {
             "cell_type": "code",
@@ -35,7 +35,7 @@ def notebook_of(*cells: str, minor: int = 5) -> dict[str, Any]:
 
 
 class JournalMaker:
-    """A runtime that is no more, and what it said."""
+    """The journal of a runtime that has ended."""
 
     def __init__(self, home: Path, notebook: Path, lab: str = "", started_at: float | None = None) -> None:
         self.runtime = str(uuid.uuid4())
@@ -47,14 +47,14 @@ class JournalMaker:
         self._record(event(1, self._at, "kernel", launch=1))
 
     def request(self, cell: str, code: str = "", **metadata: Any) -> str:
-        """A page executes a cell; its message's id."""
+        """Record that a page executes a cell. Return the id of its message."""
         request = uuid.uuid4().hex
         metadata = {"cellId": cell, "recordTiming": True, **metadata}
         self._message("shell", True, "execute_request", {"code": code or f"run({cell!r})"}, {}, metadata, request)
         return request
 
     def send(self, request: str, kind: str, **content: Any) -> None:
-        """The kernel says something about it."""
+        """Record a message of the kernel about a request."""
         self._message("iopub", False, kind, content, {"msg_id": request, "msg_type": "execute_request"})
 
     def print(self, request: str, text: str) -> None:
@@ -69,7 +69,7 @@ class JournalMaker:
         self.send(request, "status", execution_state="idle")
 
     def run_cell(self, cell: str, text: str, count: int = 1) -> str:
-        """A cell from its beginning to its end."""
+        """Record a cell from its start to its end."""
         request = self.request(cell)
         self.begin(request)
         self.print(request, text)
@@ -77,12 +77,12 @@ class JournalMaker:
         return request
 
     def end_runtime(self, why: str = "it was stopped") -> None:
-        """Its last word."""
+        """Record the end of the runtime."""
         self._record(event(self.position + 1, self._at, "ended", why=why))
         self._writer.close()
 
     def saved_position(self) -> int:
-        """What its held.json says."""
+        """Return the position in held.json."""
         path = self.folder / "held.json"
         found: int = json.loads(path.read_text())["position"] if path.exists() else 0
         return found

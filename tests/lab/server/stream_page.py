@@ -1,4 +1,4 @@
-"""A page that follows its runtime: it knows its position, sends again what was not taken, and comes back after an absence."""
+"""A page that streams its runtime: it knows its position, resends unacknowledged messages, and reconnects."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Received(NamedTuple):
 
 
 class StreamPage:
-    """What it has heard stays in `heard` over all its connections."""
+    """One page. `received` has the messages of all its connections."""
 
     def __init__(self, url: str, token: str, after: int | str = 0) -> None:
         self.session = uuid.uuid4().hex
-        self.position: int | str = after  # of the last message that came; what was begun with before one did
+        self.position: int | str = after  # of the last message received; before the first, the initial position
         self.received: list[Received] = []
         self.unacknowledged: dict[str, bytes] = {}
         self._url, self._token = url, token
@@ -52,7 +52,7 @@ class StreamPage:
     # -- its websocket
 
     def open(self) -> None:
-        """Come, or come back: what was not taken is sent again."""
+        """Connect or reconnect, and resend unacknowledged messages."""
         self._socket = websocket.create_connection(
             f"{self._url}?session_id={self.session}&ownlab_after={self.position}",
             header=[f"Authorization: token {self._token}"],
@@ -63,7 +63,7 @@ class StreamPage:
             self._socket.send_binary(data)
 
     def drop(self) -> None:
-        """The network is cut: what was on its way is lost."""
+        """Cut the connection: messages in transit are lost."""
         if self._socket is not None:
             self._socket.shutdown()  # type: ignore[no-untyped-call]
             self._socket = None
@@ -73,13 +73,13 @@ class StreamPage:
             self._socket.close()
         self.drop()
 
-    # -- saying
+    # -- sending
 
     def send(
         self, kind: str, content: dict[str, Any], *, channel: str = "shell", parent: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None, msg_id: str = "",
     ) -> str:  # fmt: skip
-        """A message's id."""
+        """Send a message and return its id."""
         msg_id = msg_id or uuid.uuid4().hex
         header = {"msg_id": msg_id, "msg_type": kind, "session": self.session, "username": "", "date": "",
                   "version": "5.3"}  # fmt: skip
@@ -96,13 +96,13 @@ class StreamPage:
         return self.send("execute_request", content, metadata={"cellId": cell} if cell else {})
 
     def answer(self, question: Received, value: str) -> str:
-        """What somebody typed."""
+        """Answer an input request."""
         return self.send("input_reply", {"value": value, "status": "ok"}, channel="stdin", parent=question.header)
 
-    # -- hearing
+    # -- receiving
 
     def next(self) -> Received:
-        """The next thing that comes."""
+        """Receive the next message."""
         assert self._socket is not None
         data = self._socket.recv()
         told = _text(data) if isinstance(data, str) else _message(data)
@@ -114,7 +114,7 @@ class StreamPage:
         return told
 
     def until(self, found: Callable[[Received], bool], what: str = "") -> Received:
-        """The first one that comes from now on and is looked for."""
+        """Receive until a message matches, and return it."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if found(told := self.next()):
@@ -125,17 +125,17 @@ class StreamPage:
         return self.until(lambda one: one.kind in kinds, " or ".join(kinds))
 
     def until_idle(self, request: str) -> Received:
-        """A cell is done."""
+        """Receive until a cell has ended."""
         return self.until(lambda one: is_status(one, "idle") and one.parent.get("msg_id") == request, "idle")
 
     def run(self, code: str) -> str:
-        """What a cell prints."""
+        """Run a cell and return what it prints."""
         request = self.execute(code)
         self.until_idle(request)
         return self.printed(request)
 
     def printed(self, request: str = "") -> str:
-        """All that was printed, by one cell or by all."""
+        """Return everything printed, by one cell or by all."""
         return "".join(
             one.content["text"]
             for one in self.received
@@ -154,7 +154,7 @@ def is_status(told: Received, state: str) -> bool:
 
 
 def framed(channel: str, parts: Sequence[bytes]) -> bytes:
-    """As JupyterLab's serialize.js does it."""
+    """Frame a message as JupyterLab's serialize.js does."""
     places = [8 * (len(parts) + 3)]
     for piece in (channel.encode(), *parts):
         places.append(places[-1] + len(piece))
@@ -188,7 +188,7 @@ def pages() -> Iterator[list[StreamPage]]:
 
 @pytest.fixture
 def follow(pages: list[StreamPage]) -> Callable[..., StreamPage]:
-    """Opens a page at a kernel of a lab."""
+    """Open a page at a kernel of a lab."""
 
     def open_page(lab: LabServer, kernel: str, after: int | str = 0) -> StreamPage:
         url = f"ws://127.0.0.1:{lab.port}/api/kernels/{kernel}/channels"

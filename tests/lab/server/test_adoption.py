@@ -1,4 +1,4 @@
-"""The server goes away in every way there is, and comes back: runtimes and sessions are what they were."""
+"""The server ends in every possible way and is started again: runtimes and sessions are unchanged."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_running_cell_continues_without_its_server(
 
 
 def check_that_it_responds(lab: LabServer, page: Page, session: dict[str, Any], until: Callable[..., Any]) -> None:
-    """Interrupt, restart, shut down: as if its server had never gone away."""
+    """Interrupt, restart and shut down, as if the server had never ended."""
     kernel = session["kernel"]["id"]
     before = lab.processes(kernel)
     lab.post(f"/api/kernels/{kernel}/interrupt")
@@ -81,7 +81,7 @@ def check_that_it_responds(lab: LabServer, page: Page, session: dict[str, Any], 
 def test_a_server_that_was_killed_while_a_notebook_was_opened_leaves_no_second_kernel(
     new_lab: Callable[..., LabServer], until: Callable[..., Any]
 ) -> None:
-    """The runtime is there, its session is not: whoever asks again gets the one that was started."""
+    """The runtime exists but its session does not: a repeated request gets the runtime that was started."""
     lab = new_lab().start()
     body = {"path": "new.ipynb", "name": "new.ipynb", "type": "notebook", "kernel": {"name": "ownlab-cpu"}}
 
@@ -91,7 +91,7 @@ def test_a_server_that_was_killed_while_a_notebook_was_opened_leaves_no_second_k
 
     asking = Thread(target=ask)
     asking.start()
-    # Before its supervisor has written its state there may be a folder and no runtime: that would leave no kernel at all.
+    # Before its supervisor has written its state there may be a folder but no runtime: then no kernel would be left at all.
     [state] = until(lambda: list(lab.home.glob("runtimes/*/state.json")), "a start")
     runtime = state.parent.name
     lab.end(signal.SIGKILL)
@@ -111,7 +111,7 @@ def test_a_kernel_that_died_without_a_server_is_removed(
     kernel = session["kernel"]["id"]
     lab.page(kernel).run("1")
     lab.end(signal.SIGKILL)
-    # The keeper first, so that nobody is left to clear up.
+    # The keeper first, so that nothing is left to clean up.
     for process in lab.processes(kernel):
         os.kill(process["pid"], signal.SIGKILL)
     until(lambda: not any(is_alive(process) for process in lab.processes(kernel)), "all are dead")
@@ -124,7 +124,7 @@ def test_a_kernel_that_died_without_a_server_is_removed(
 
 
 def test_an_adopted_kernel_that_dies_is_restarted(new_lab: Callable[..., LabServer], until: Callable[..., Any]) -> None:
-    """Also where its type is no longer offered: the cards are not seen any more."""
+    """Also if its type is no longer offered, because the cards are not visible any more."""
     lab = new_lab().start()
     until(lambda: ONE in lab.get("/api/kernelspecs").json()["kernelspecs"], "the cards were read")
     kernel = lab.session(kernel=ONE)["kernel"]["id"]
@@ -169,7 +169,7 @@ def test_a_foreign_kernel_works_and_ends_with_the_server(
     ask = "import os; print(os.getpid())"
     first = int(page.run(ask))
     lab.post(f"/api/kernels/{kernel}/restart")
-    # What is sent to a foreign kernel just after a restart may reach the old one: nobody stands between.
+    # A message sent to a foreign kernel just after a restart may reach the old one: there is no supervisor in between.
     pid = int(lab.page(kernel).run(ask))
     assert pid != first
     lab.end(signal.SIGTERM)

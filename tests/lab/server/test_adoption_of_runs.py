@@ -1,4 +1,4 @@
-"""Notebooks that are run without a page, beside a lab whose folder they lie in: it shows them as its own."""
+"""Notebooks that run without a page in the folder of a lab: the lab shows them as its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Until = Callable[..., Any]
 
 
 class Run:
-    """A runtime as `ownlab run` starts one: of no lab, with a journal, and its notebook somewhere."""
+    """A runtime as `ownlab run` starts it: without a lab, with a journal, and a notebook somewhere."""
 
     def __init__(self, lab: LabServer, notebook: Path) -> None:
         notebook.parent.mkdir(exist_ok=True)
@@ -47,7 +47,7 @@ class Run:
 
     def end(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.close()  # so it ends with the process that began it
+        self.process.stdin.close()  # the runtime ends with the process that started it
         self.process.wait(60)
 
 
@@ -80,7 +80,7 @@ def test_a_run_in_the_labs_folder_is_opened_with_its_kernel(lab: LabServer, begi
     model = lab.get("/api/contents/deep%20er/train-run.ipynb")
     assert model.headers["X-Ownlab-Position"].startswith(f"{run.id}/")
     assert model.json()["content"]["cells"][0]["outputs"][0]["text"] == "42\n"
-    # Whoever asks for a kernel for it gets the one that it has.
+    # A request for a kernel of this notebook gets the existing one.
     assert lab.session("deep er/train-run.ipynb")["kernel"]["id"] == run.id
     page.close()
 
@@ -160,7 +160,7 @@ def test_outputs_of_a_run_are_trusted_even_without_its_journal(lab: LabServer) -
     notebook["cells"][1].update(source="1 / 0", metadata={"tags": ["raises-exception"]})
     notebook["cells"][2]["source"] = ""
     path.write_text(json.dumps(notebook))
-    # A script's own run: it asks no lab to write its output.
+    # A run by a script: it does not ask a lab to save its output.
     code = f"import ownlab; print(ownlab.run_notebook({str(path)!r}).runtime)"
     ran = subprocess.run([sys.executable, "-c", code], env=lab.environ, capture_output=True, text=True, check=True)
 

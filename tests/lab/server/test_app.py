@@ -1,4 +1,4 @@
-"""How the server is started, and what it refuses to start with."""
+"""How the server starts, and when it refuses to start."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_child_processes_do_not_see_the_token(lab: LabServer) -> None:
 
 
 def test_a_notebook_from_elsewhere_gets_a_runtime(lab: LabServer) -> None:
-    """Every notebook of Colab's asks for "python3", which would see all cards and end with the server."""
+    """Every Colab notebook asks for "python3", which would otherwise see all cards and end with the server."""
     session = lab.session("from-colab.ipynb", kernel="python3")
     assert session["kernel"]["name"] == "python3"
     shown = lab.page(session["kernel"]["id"]).run("import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))")
@@ -97,7 +97,7 @@ def test_the_lab_record_while_running_and_after_the_end(lab: LabServer) -> None:
 
 
 def test_start_up_imports_only_what_it_needs() -> None:
-    """What the first request does not need is loaded after the server listens."""
+    """Modules that the first request does not need are imported after the server listens."""
     code = "import sys, ownlab.lab.server.app, ownlab.lab.server.extension, ownlab.lab.server.kernels, ownlab.lab.server.connection\n"
     late = [
         "ownlab.machine.reader",

@@ -1,4 +1,4 @@
-"""What a page is told when it comes to a runtime that works."""
+"""What a page receives when it attaches to a runtime that is working."""
 
 from __future__ import annotations
 

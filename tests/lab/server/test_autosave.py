@@ -1,4 +1,4 @@
-"""Files that hold what kernels said while nobody was there to save it."""
+"""Notebook files contain the outputs of kernels even if no page was open to save them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEEK = 7 * 86400
 
 
 class Opened:
-    """A notebook with a kernel, and a page that follows it."""
+    """A notebook with a kernel, and a page that streams it."""
 
     def __init__(self, lab: LabServer, name: str) -> None:
         self.lab, self.path = lab, lab.folder / name
@@ -82,13 +82,13 @@ def test_an_open_page_sees_no_file_change_for_outputs_it_received(opened: Opened
     before = opened.model(type="notebook", hash=1)
     opened.page.execute("import time; time.sleep(0.5); print('one')", cell="a")
     opened.page.until_kind("execute_input")
-    opened.page.drop()  # its network is cut, and it comes back later
+    opened.page.drop()  # it loses its connection and reconnects later
     until(lambda: printed(opened.path) == "one\n", "the file holds it")
     after = opened.model(content=0, hash=1)
     assert (after["hash"], after["last_modified"]) == (before["hash"], before["last_modified"])
     again = opened.model(type="notebook", hash=1)  # a second page opens it
     assert (again["hash"], again["last_modified"]) == (before["hash"], before["last_modified"])
-    opened.path.write_text(opened.path.read_text() + "\n")  # somebody else writes it: that is to be told
+    opened.path.write_text(opened.path.read_text() + "\n")  # another program writes it: that must be reported
     assert opened.model(content=0, hash=1)["hash"] != before["hash"]
 
 
@@ -143,7 +143,7 @@ def test_recent_writes_survive_a_restart_of_the_server(tmp_path: Path) -> None:
     writing = RecentWrites(str(table))
     with writing.record_write(str(file), known):
         file.write_text("what the scribe adds")
-        assert writing.published_version(str(file)) == known  # also for a page that asks before the writing is done
+        assert writing.published_version(str(file)) == known  # also for a page that asks during the write
     assert stat.S_IMODE(table.stat().st_mode) == 0o600
     again = RecentWrites(str(table))
     assert again.published_version(str(file)) == known
@@ -170,7 +170,7 @@ def test_outputs_are_saved_after_a_killed_server_restarts(new_lab: Callable[[str
 
 
 def test_old_journals_are_removed(new_lab: Callable[[str], LabServer], until: Until) -> None:
-    """Of runtimes that ended while no server was there: written where they can be, kept where not, removed when old."""
+    """Of runtimes that ended without a server: saved if possible, kept if not, removed when old."""
     lab = new_lab("work")
     mine = lab_id(str(lab.folder))
 

@@ -1,4 +1,4 @@
-"""What is answered in the kernel's place while it is busy, as it would answer itself."""
+"""Replies in place of a busy kernel are those that it would send itself."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WAIT = "import time\nwhile True: time.sleep(0.01)"
 
 
 def ask(page: StreamPage, kind: str, content: dict[str, Any]) -> tuple[Received, list[Received]]:
-    """The reply, and what else was said of this request."""
+    """Return the reply, and the other messages about this request."""
     request = page.send(kind, content)
     reply = page.until(lambda one: one.parent.get("msg_id") == request and one.channel == "shell", "a reply")
 
     def is_over(one: Received) -> bool:
         return one.parent.get("msg_id") == request and is_status(one, "idle")
 
-    if not any(map(is_over, page.received)):  # it may come before the reply
+    if not any(map(is_over, page.received)):  # it may arrive before the reply
         page.until(is_over, "its idle")
     return reply, [one for one in page.received if one.parent.get("msg_id") == request and one is not reply]
 
@@ -53,7 +53,7 @@ def test_the_info_of_a_busy_kernel_equals_its_own(lab: LabServer, kernel: str, f
 
 
 def test_a_page_that_was_sent_busy_is_sent_idle(lab: LabServer, kernel: str, follow: Open) -> None:
-    """JupyterLab heeds neither busy nor idle of a debugger's request: an idle of ours has to follow a busy of ours."""
+    """JupyterLab ignores the busy and idle status of debug requests: our own busy must be followed by our own idle."""
     page = follow(lab, kernel)
     ask(page, "kernel_info_request", {})
     keep_busy(page, "import time\ntime.sleep(1)")
@@ -106,7 +106,7 @@ def test_widget_states_are_sent_while_a_cell_runs(lab: LabServer, kernel: str, f
 
 
 def states_of(page: StreamPage) -> Received:
-    """As ipywidgets' manager asks when a page is opened."""
+    """Request the states as the manager of ipywidgets does when a page is opened."""
     comm = "control"
     page.send("comm_open", {"comm_id": comm, "target_name": "jupyter.widget.control", "data": {}})
     request = page.send("comm_msg", {"comm_id": comm, "data": {"method": "request_states"}})

@@ -1,4 +1,4 @@
-"""The routes behind google.colab's page: files in and out, grants; and every way out of their folders that was thought of."""
+"""The routes for google.colab: uploads, downloads, grants; and every known way out of their folders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def notebook(lab: LabServer) -> Path:
-    """Its kernel is to be like Colab's."""
+    """A notebook whose kernel is in Colab mode."""
     path = lab.folder / "colab.ipynb"
     metadata = {"ownlab": {"colab": True}, "kernelspec": {"name": "ownlab-cpu", "display_name": "CPU"}}
     path.write_text(json.dumps({"cells": [], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}))
@@ -29,14 +29,14 @@ def notebook(lab: LabServer) -> Path:
 
 @pytest.fixture(scope="module")
 def runtime(lab: LabServer, notebook: Path) -> str:
-    """Of that notebook."""
+    """The runtime of that notebook."""
     found: str = lab.session(notebook.name)["kernel"]["id"]
     return found
 
 
 @pytest.fixture(scope="module")
 def content(lab: LabServer, runtime: str) -> Path:
-    """What the runtime has as /content."""
+    """The folder that the runtime has as /content."""
     folder = lab.home / "content" / runtime
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -44,7 +44,7 @@ def content(lab: LabServer, runtime: str) -> Path:
 
 @pytest.fixture
 def staging(content: Path) -> Path:
-    """A folder for an upload, as the kernel makes them."""
+    """A folder for an upload, as the kernel creates it."""
     folder = content / f".ownlab-{os.urandom(4).hex()}"
     folder.mkdir(mode=0o700)
     return folder
@@ -52,7 +52,7 @@ def staging(content: Path) -> Path:
 
 @pytest.fixture
 def browser(lab: LabServer) -> Iterator[httpx.Client]:
-    """Has logged in, and goes on with its cookies."""
+    """A browser that has logged in and uses its cookies."""
     with httpx.Client(trust_env=False, timeout=30) as client:
         client.get(f"{lab.url}/lab", params={"token": lab.token}).raise_for_status()
         yield client
@@ -64,7 +64,7 @@ def address(lab: LabServer, runtime: str, what: str, **query: object) -> str:
 
 
 def put(lab: LabServer, runtime: str, folder: Path, data: bytes, number: object = 1, offset: object = 0) -> Any:
-    """Send a part of a file."""
+    """Send a chunk of a file."""
     return lab.client.put(address(lab, runtime, "uploads", folder=folder, number=number, offset=offset), content=data)
 
 
@@ -160,7 +160,7 @@ def test_downloads_outside_the_allowed_folders_are_refused(
         assert lab.client.get(address(lab, runtime, what, path=content / "a\0b")).status_code == 404
         assert lab.client.get(address(lab, runtime, what, path=lab.folder)).status_code in (400, 403)
         assert lab.client.get(address(lab, "no-such-runtime", what, path=content / "inner.txt")).status_code == 404
-    os.mkfifo(content / "pipe")  # nobody writes into it: whoever opened it as a file would wait
+    os.mkfifo(content / "pipe")  # nobody writes to it: opening it as a file would block
     assert lab.client.get(address(lab, runtime, "download", path=content / "pipe")).status_code == 400
     assert lab.client.get(address(lab, runtime, "download", path=content / "inward")).text == "inside"
 
@@ -212,7 +212,7 @@ def test_the_token_and_the_same_origin_are_required(
         assert stranger.put(upload, content=b"x").status_code == 403
         assert stranger.post(secrets, json={"key": "K", "value": "v"}).status_code == 403
         assert stranger.get(f"{lab.url}/proxy/{lab.port}/api/status").status_code in (302, 403)
-    # A page of another site, with the person's cookies.
+    # A page of another site, with the user's cookies.
     assert browser.put(upload, content=b"x").status_code == 403
     assert browser.post(secrets, json={"key": "K", "value": "v"}).status_code == 403
     assert browser.get(reads[1]).status_code == 403

@@ -1,4 +1,4 @@
-"""Notebooks that are opened and saved through a real server, with journals of runtimes that are over."""
+"""Notebooks opened and saved through a real server, with journals of runtimes that have ended."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Notebook:
         return found
 
     def runtime(self, started_at: float | None = None, lab: str = "elsewhere") -> JournalMaker:
-        """One that another lab's server looks after: the scribe of this one leaves it alone."""
+        """A runtime of another lab: the autosave of this one leaves it alone."""
         return JournalMaker(self.lab.home, self.path, lab, started_at)
 
 
@@ -100,7 +100,7 @@ def test_saving_adds_outputs_that_the_page_has_not_seen(nb: Notebook) -> None:
     seen = runtime.position
     runtime.run_cell("b", "two\n", 2)
     runtime.end_runtime()
-    page = notebook_of("a", "b")  # outputs of "a" were cleared by hand, of "b" it has not heard
+    page = notebook_of("a", "b")  # the user cleared the outputs of "a"; the page has not received those of "b"
     page["cells"][0]["source"] = "edited"
     nb.put(page, f"{runtime.runtime}/{seen}")
     saved = nb.on_disk()
@@ -116,7 +116,7 @@ def test_cleared_outputs_stay_cleared_after_saving(nb: Notebook) -> None:
     runtime.end_runtime()
     nb.put(notebook_of("a", "b"), f"{runtime.runtime}/{runtime.position}")
     assert text_of(nb.cells()["a"]) == ""
-    nb.put(notebook_of("a", "b"))  # from a client that knows nothing of positions
+    nb.put(notebook_of("a", "b"))  # from a client without positions
     assert text_of(nb.cells()["a"]) == ""
 
 
@@ -137,7 +137,7 @@ def test_the_newest_of_several_runtimes_counts(nb: Notebook) -> None:
     new.end_runtime()
     cells = nb.cells()
     assert (text_of(cells["a"]), text_of(cells["b"])) == ("new\n", "only here\n")
-    # A page that has seen all of the new one, and cleared it: the old one's output does not come back.
+    # A page has seen everything of the new runtime and cleared it: the output of the old one must not come back.
     nb.put(notebook_of("a", "b"), f"{new.runtime}/{new.position}")
     saved = nb.on_disk()
     assert (text_of(saved["a"]), text_of(saved["b"])) == ("", "only here\n")
@@ -152,7 +152,7 @@ def test_packages_of_several_runtimes_are_recorded_in_order(nb: Notebook) -> Non
     new.end_runtime()
     both = {"packages": {"pip": ["one==2", "two==1"], "apt": ["ffmpeg"]}}
     assert nb.get(type="notebook")["content"]["metadata"]["ownlab"] == both
-    # A page that knew the new one's, and whose person took them out of the notebook: only what it did not know is added.
+    # A page knew the packages of the new runtime, and its user removed them: only those that it did not know are added.
     nb.put(notebook_of("a", "b"), f"{new.runtime}/{new.position}")
     assert nb.valid().metadata["ownlab"] == {"packages": {"pip": ["one==1", "two==1"]}}
     nb.put(notebook_of("a", "b"))
@@ -199,7 +199,7 @@ def test_rich_outputs_of_code_that_ran_here_are_trusted(nb: Notebook) -> None:
     foreign = notebook_of("a", "b")
     html = {"output_type": "display_data", "metadata": {}, "data": {"text/html": "<b>bold</b>"}}
     foreign["cells"][1]["outputs"] = [html]
-    nb.path.write_text(json.dumps(foreign))  # as it came from somebody else
+    nb.path.write_text(json.dumps(foreign))  # as received from somebody else
     runtime = nb.runtime()
     runtime.send(runtime.request("a"), "display_data", data={"text/html": "<i>ours</i>"}, metadata={})
     cells = nb.cells()

@@ -1,4 +1,4 @@
-"""The drive behind the file browser: files come and go, notebooks run in it, and nothing leads out of it."""
+"""The drive in the file browser: files, notebooks with kernels, and no way out of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOUNTS = r"""
 
 @pytest.fixture(scope="module")
 def drive(lab: LabServer) -> Path:
-    """The folder, as it is where nothing is set; it is made where somebody asks for it."""
+    """The default folder of the drive; it is created on the first request."""
     folder = Path(lab.environ["HOME"]) / ".local" / "share" / "ownlab" / "drive"
     assert not folder.exists()
     assert lab.get(CONTENTS).json()["content"] == []
@@ -122,7 +122,7 @@ def test_a_notebook_in_the_drive_has_a_kernel_and_a_journal(
         "source": "",
     }
     text = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    for folder in (drive, lab.folder):  # of the same name: they are two
+    for folder in (drive, lab.folder):  # two different notebooks of the same name
         (folder / "train.ipynb").write_text(text)
     asked = {
         "path": "drive:MyDrive/train.ipynb",

@@ -1,4 +1,4 @@
-"""Our routes in a Jupyter server that is not ours."""
+"""Our routes in a Jupyter server that `ownlab up` did not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /ownlab/api/forms: one grammar, asked by the page."""
+"""POST /ownlab/api/forms: the page uses the same grammar."""
 
 from __future__ import annotations
 

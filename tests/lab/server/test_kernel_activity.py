@@ -1,4 +1,4 @@
-"""What the server's lists say of kernels, and who is told when one begins or ends to work."""
+"""The state of kernels in the server's lists, and the notification of listeners."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["follow", "kernel", "pages"]  # fixtures
 
-# Short sleeps: Python does not look for signals between its last instruction and the beginning of a long one.
+# Short sleeps: Python does not check for signals between its last instruction and the start of a long sleep.
 UNTIL_INTERRUPTED = "import time\nprint('on', flush=True)\nwhile True: time.sleep(0.01)"
 
 
@@ -71,7 +71,7 @@ def test_pages_are_counted(lab: LabServer, kernel: str, follow: Open, until: Cal
 
 
 def test_listeners_are_notified_when_a_kernel_becomes_busy_and_ends(lab: LabServer, kernel: str, follow: Open) -> None:
-    """With an KernelActivity of our own at a real runtime, from its beginning to its end."""
+    """Uses a KernelActivity of its own at a real runtime, from its start to its end."""
     page = follow(lab, kernel)
     page.run("1")
     plan = read_plan(str(Path(lab.home) / "runtimes" / kernel / "plan.json"))
@@ -94,7 +94,7 @@ def test_listeners_are_notified_when_a_kernel_becomes_busy_and_ends(lab: LabServ
         while len(heard) < 3:
             told.clear()
             await told.wait()
-        activity.stop(kernel)  # as Jupyter does before it shuts a kernel down
+        activity.stop(kernel)  # as Jupyter does before it shuts down a kernel
         lab.client.delete(f"{lab.url}/api/kernels/{kernel}").raise_for_status()
         while activity._ending:
             told.clear()

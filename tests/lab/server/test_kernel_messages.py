@@ -1,4 +1,4 @@
-"""The framing of kernel messages, held to Jupyter's own."""
+"""The framing of kernel messages, compared with Jupyter's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runtime that waits for a card: its page is connected all the same, and what it sends is done when the card is free."""
+"""A runtime that waits for a card: its page is connected, and its messages are handled when the card is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GET /ownlab/metrics: who gets it, and what it says of a real notebook."""
+"""GET /ownlab/metrics: who may read it, and what it contains for a real notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def token_file(lab: LabServer) -> Iterator[Path]:
-    """Of the lab's configuration; a lab asks for it at each question."""
+    """The token file in the lab's configuration. A lab reads it for each request."""
     config = Path(lab.environ["OWNLAB_CONFIG"])
     file = config.with_name("metrics-token")
     before = config.read_text() if config.exists() else ""
@@ -39,7 +39,7 @@ def test_metrics_require_authentication(lab: LabServer) -> None:
 
 
 def test_the_metrics_token_gives_access_to_metrics_only(lab: LabServer, token_file: Path) -> None:
-    assert get(lab, Authorization="Bearer for-prometheus").status_code == 403  # the file is not there yet
+    assert get(lab, Authorization="Bearer for-prometheus").status_code == 403  # the file does not exist yet
     token_file.write_text("for-prometheus\n")
     assert get(lab, Authorization="Bearer for-prometheus").status_code == 200
     assert get(lab, Authorization="Bearer wrong").status_code == 403

@@ -1,4 +1,4 @@
-"""Notebooks of Colab in an environment that has no ownlab: Colab's own IPython and ipykernel, in an old Python where there is one."""
+"""Colab notebooks in an environment without ownlab: Colab's own IPython and ipykernel, in an old Python if there is one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ENVIRONMENT = Path(__file__).parents[3] / ".venv-colab"
 
 FORM = '#@title Who\nwho = "nobody"  #@param {type:"string"}\nprint(who)'
-# What each says, in the page and by `ownlab run`.
+# What each prints, in the page and with `ownlab run`.
 CELLS = {
     "import os, sys\nprint(sys.version_info >= (3, 9), sys.prefix)": f"True {ENVIRONMENT}\n",
     "import google.colab, ownlab\nprint(os.getcwd(), os.listdir(), callable(ownlab.on_end))": "/content ['sample_data'] True\n",
@@ -38,7 +38,7 @@ CELLS = {
 
 @pytest.fixture(scope="module")
 def kernel_type(lab: LabServer) -> str:
-    """Of the environment, as a person adds it."""
+    """The environment, added as a user adds it."""
     if not ENVIRONMENT.exists():
         pytest.skip("no .venv-colab: `scripts/setup test` makes it")
     ran = ownlab(lab, "env", "add", "other", "--python", str(ENVIRONMENT))
@@ -93,7 +93,7 @@ def test_colab_api_in_the_page(lab: LabServer, kernel_type: str) -> None:
 
 
 class Person:
-    """Whoever sits at the page, and the page itself: answers what the kernel asks."""
+    """The user and the page: answers the requests of the kernel."""
 
     def __init__(self, lab: LabServer, runtime: str, page: StreamPage) -> None:
         self._lab, self._page = lab, page
@@ -101,7 +101,7 @@ class Person:
         self.downloads: list[str] = []
 
     def run(self, cell: str) -> str:
-        """What a cell prints."""
+        """Run a cell and return what it prints."""
         request = self._page.execute(cell, allow_stdin=True)
         while True:
             told = self._page.next()

@@ -1,4 +1,4 @@
-"""Pages that follow a runtime: nothing is lost and nothing doubled, whatever happens to their websocket."""
+"""Pages that stream a runtime: no message is lost or duplicated, whatever happens to their websocket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_page_receives_hello_first_then_everything_in_order(lab: LabServer, ke
     request = page.execute("print('one'); 6 * 7")
     page.until_idle(request)
     assert page.unacknowledged == {}, "it was told that its request was taken"
-    # The reply comes on a socket of its own: a kernel's outputs may be behind it, or before it.
+    # The reply arrives on its own socket: before or after the kernel's outputs.
     mine = [one.kind for one in page.received if one.parent.get("msg_id") == request and one.channel == "iopub"]
     assert mine == ["status", "execute_input", "stream", "execute_result", "status"]
     assert page.numbers() == sorted(set(page.numbers()))
@@ -74,7 +74,7 @@ def test_a_message_sent_twice_runs_once(lab: LabServer, kernel: str, follow: Ope
     page.run("runs = 0")
     request = page.execute("runs += 1")
     kept = dict(page.unacknowledged)
-    page.drop()  # before it heard that it was taken
+    page.drop()  # before the acknowledgement arrived
     page.open()
     page.until_idle(request)
     assert page.unacknowledged == {}
@@ -242,7 +242,7 @@ def test_an_invalid_message_is_ignored(lab: LabServer, kernel: str, follow: Open
 def test_a_slow_page_receives_everything_later(
     lab: LabServer, kernel: str, follow: Open, until: Callable[..., Any]
 ) -> None:
-    """More than is kept in memory for it, and than fits into the websocket: it is read from disk again."""
+    """More than is kept in memory for it and fits into the websocket: it is read from disk again."""
     page = follow(lab, kernel)
     page.run("1")
     request = page.execute("for i in range(90):\n    print(i, 'x' * 1_000_000, flush=True)")
@@ -260,7 +260,7 @@ def test_a_position_before_the_compaction_is_reported_as_behind(lab: LabServer, 
     page.run("1")
     page.drop()
     other = follow(lab, kernel)
-    other.run("for i in range(40):\n    print('x' * 1_000_000)")  # begins a new segment
+    other.run("for i in range(40):\n    print('x' * 1_000_000)")  # starts a new segment
     folder = lab.home / "journals" / kernel
     subprocess.run([sys.executable, "-m", "ownlab.lab.journal.compaction", str(folder), "256"], check=True)
     [folded] = folder.glob("*.folded")

@@ -1,4 +1,4 @@
-"""proxy/PORT/: what notebooks serve, for people of the lab alone, and without what opens the lab."""
+"""proxy/PORT/: servers of notebooks, only for users of the lab, and without the lab's credentials."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EchoHandler(BaseHTTPRequestHandler):
-    """Says what it was asked, and with which headers."""
+    """Answers with the path and the headers of the request."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -32,7 +32,7 @@ class EchoHandler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Where somebody serves."""
+    """The port of a server of this user."""
     with ThreadingHTTPServer(("127.0.0.1", 0), EchoHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_port
@@ -41,7 +41,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def other_port(free_port: Callable[[], int], until: Callable[..., Any]) -> Iterator[int]:
-    """Where another person serves."""
+    """The port of a server of another user."""
     if os.geteuid() != 0:
         pytest.skip("only root can be another person")
     port = free_port()

@@ -20,14 +20,14 @@ WRITE = ["/ownlab/api/runtimes/abc/stop", "/ownlab/api/runtimes/abc/extend"]
 
 @pytest.fixture
 def browser(lab: LabServer) -> Iterator[httpx.Client]:
-    """Has logged in, and goes on with its cookies."""
+    """A browser that has logged in and uses its cookies."""
     with httpx.Client(trust_env=False, timeout=30) as client:
         client.get(f"{lab.url}/lab", params={"token": lab.token}).raise_for_status()
         yield client
 
 
 def handshake(lab: LabServer, **header: str) -> int:
-    """What the server answers to a websocket for the stream."""
+    """Return the server's answer to a websocket handshake for the stream."""
     address = f"ws://127.0.0.1:{lab.port}/ownlab/api/stream"
     origin = header.pop("Origin", None)
     try:
@@ -101,7 +101,7 @@ def test_stop(lab: LabServer, until: Callable[..., Any]) -> None:
 
 
 def test_extend(lab: LabServer) -> None:
-    config = lab.home.parent / "config.toml"  # read anew for each runtime
+    config = lab.home.parent / "config.toml"  # read for each runtime
     config.write_text("[limits]\nsession_hours = 0.1\n")
     try:
         kernel = lab.session("limited.ipynb")["kernel"]["id"]

@@ -1,4 +1,4 @@
-"""The panel's routes: what is told of secrets, and that values go one way."""
+"""The routes of the secrets panel: what they return, and that values are never returned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def notebook(lab: LabServer) -> Path:
-    """In a folder of the lab."""
+    """A notebook in a folder of the lab."""
     path = lab.folder / "sub folder" / "größe.ipynb"
     path.parent.mkdir()
     path.write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))

@@ -1,4 +1,4 @@
-"""Sessions in a file: they outlive the server, tell runtimes of renames, and do not stop a server when damaged."""
+"""Sessions in a file: they survive the server, tell runtimes of renames, and a damaged file does not stop the server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_stopping_server_deletes_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has let go of its kernels, and is still asked: they are not dead, and the next server finds them again."""
+    """It has released its kernels but still gets requests: they are not dead, and the next server finds them again."""
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "state"))
     kernels = OwnlabKernelManager()
     sessions = OwnlabSessionManager(

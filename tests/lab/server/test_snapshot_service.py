@@ -1,4 +1,4 @@
-"""The stream: what it sends, when, and that nobody looks at anything while no page is seen."""
+"""The snapshot stream: what it sends and when, and that no snapshots are taken while no page is visible."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Stream:
         self.socket.send(json.dumps({"visible": visible}))
 
     def rest(self) -> None:
-        """What was on its way."""
+        """Return the messages in transit."""
         self.socket.settimeout(1)
         with contextlib.suppress(websocket.WebSocketTimeoutException):
             while True:
@@ -87,15 +87,15 @@ def test_a_change_is_sent_immediately(lab: LabServer, stream: Stream) -> None:
 
 
 def test_no_snapshots_are_taken_while_no_page_is_visible(lab: LabServer, stream: Stream) -> None:
-    """Every look leaves a point in the history: while the page is hidden, there is none."""
+    """Every snapshot adds a point to the history: while the page is hidden, there is none."""
     stream.next()
     stream.show(True)
     stream.next()
     stream.show(False)
-    lab.get("/api/status")  # answered after the message above was heard
+    lab.get("/api/status")  # answered after the message above was handled
     stream.rest()
     hidden = time.time()
-    time.sleep(HIDDEN_SECONDS)  # this is the time that is looked at
+    time.sleep(HIDDEN_SECONDS)  # the time under test
     shown = time.time()
     stream.socket.settimeout(30)
     stream.show(True)

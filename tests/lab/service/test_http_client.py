@@ -1,4 +1,4 @@
-"""Ports and answers: real sockets."""
+"""Ports and HTTP requests, with real sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def lab_on(port: int, token: str) -> Lab:

@@ -99,7 +99,7 @@ def test_one_server_at_a_time_and_the_next_after_it_was_killed(tmp_path: Path) -
 
 
 def test_who_looks_at_a_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
-    """A look holds the lock for a moment; a server that starts then must not take it for another server."""
+    """A check holds the lock for a moment; a server that starts then must not mistake it for another server."""
     look = f"""
 import time
 from ownlab.lab.service.labs import lock_holder

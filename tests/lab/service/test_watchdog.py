@@ -1,4 +1,4 @@
-"""The watchdog by itself: a server that dies again and again, and signals."""
+"""The watchdog alone: a server that crashes repeatedly, and signals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ownlab.lab.service.labs import lock_holder, log_file, take_lock
 from ownlab.lab.service.ports import choose_port
 from ownlab.lab.service.watchdog import Start, new_log, server_environment
 
-# In place of JupyterLab: a server that says it listens, and then does what a test wants.
+# In place of JupyterLab: a server that pretends to listen, and then does what a test wants.
 STAND_IN = """
 import os, signal, time
 class LabApp:

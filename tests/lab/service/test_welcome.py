@@ -1,4 +1,4 @@
-"""The welcome notebook: where it is put, and that it works."""
+"""The welcome notebook: where it is created, and that it runs."""
 
 from __future__ import annotations
 

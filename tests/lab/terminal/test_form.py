@@ -1,4 +1,4 @@
-"""Forms as people see them in a terminal. `make golden` rewrites the file."""
+"""Forms in the terminal, compared with a golden file; `make golden` rewrites it."""
 
 from __future__ import annotations
 

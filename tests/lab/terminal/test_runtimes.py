@@ -1,4 +1,4 @@
-"""Runtimes in the terminal, kept as files; `make golden` rewrites them."""
+"""Runtimes in the terminal, compared with golden files; `make golden` rewrites them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 Valid = Callable[[str, str], Any]
 
 
-def test_every_setting_with_where_it_came_from(world: Any) -> None:
+def test_every_setting_is_shown_with_its_origin(world: Any) -> None:
     (world.root / "config.toml").write_text('[limits]\npreset = "colab"\n[units]\n"NVIDIA H200" = 4\n')
     ran = world.run("config", env={"OWNLAB_LAB_PORT": "8888"})
     assert ran.returncode == 0, ran.stderr
@@ -21,13 +21,13 @@ def test_every_setting_with_where_it_came_from(world: Any) -> None:
     assert ["used", str(world.root / "config.toml")] in lines
 
 
-def test_as_a_document(world: Any, valid: Valid) -> None:
+def test_json_output(world: Any, valid: Valid) -> None:
     found = valid(world.run("config", "--json").stdout, "config")
     assert {setting["name"] for setting in found["settings"]} >= {"lab.port", "units.default"}
     assert found["files"] == [{"path": str(world.root / "config.toml"), "state": "not there"}]
 
 
-def test_a_file_to_begin_with_is_written_once(world: Any) -> None:
+def test_init_writes_a_file_once(world: Any) -> None:
     ran = world.run("config", "--init")
     assert (ran.returncode, ran.stdout.startswith("Wrote ")) == (0, True)
     written = Path(world.root / "config.toml").read_text()
@@ -38,7 +38,7 @@ def test_a_file_to_begin_with_is_written_once(world: Any) -> None:
     assert world.run("config").returncode == 0
 
 
-def test_a_misspelt_key_ends_with_the_nearest_name(world: Any) -> None:
+def test_a_misspelt_key_suggests_the_nearest_name(world: Any) -> None:
     (world.root / "config.toml").write_text("[limits]\nidle_minuts = 5\n")
     for command in ("config", "types"):
         ran = world.run(command)
@@ -47,7 +47,7 @@ def test_a_misspelt_key_ends_with_the_nearest_name(world: Any) -> None:
         assert "Traceback" not in ran.stderr
 
 
-def test_a_cut_file_as_a_document(world: Any, valid: Valid) -> None:
+def test_a_truncated_file_is_reported_as_json(world: Any, valid: Valid) -> None:
     (world.root / "config.toml").write_text("[limits\n")
     ran = world.run("config", "--json")
     assert ran.returncode == 3

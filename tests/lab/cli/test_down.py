@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.command_line import World
 
 
-def test_without_a_lab_it_says_so(world: World) -> None:
+def test_down_without_a_lab(world: World) -> None:
     ran = world.run("down")
     assert ran.returncode == 3
     assert "No lab is running." in ran.stderr

@@ -14,7 +14,7 @@ import pytest
 Valid = Callable[[str, str], Any]
 
 
-def test_an_environment_becomes_runtime_types_and_goes_again(world: Any, valid: Valid) -> None:
+def test_an_environment_is_added_and_removed_with_its_runtime_types(world: Any, valid: Valid) -> None:
     assert "No environments were added" in world.run("env").stdout
     added = world.run("env", "add", "mine", "--python", sys.prefix)
     assert added.returncode == 0, added.stderr
@@ -30,7 +30,7 @@ def test_an_environment_becomes_runtime_types_and_goes_again(world: Any, valid: 
     assert "ownlab-mine-cpu" not in os.listdir(world.env["OWNLAB_KERNELS"])
 
 
-def test_one_without_ipykernel_is_refused_with_exit_code_4(world: Any) -> None:
+def test_an_environment_without_ipykernel_is_refused(world: Any) -> None:
     bare = world.root / "bare one"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     ran = world.run("env", "add", "bare", env={"VIRTUAL_ENV": str(bare)})
@@ -48,7 +48,7 @@ def test_wrong_use_has_exit_code_2(world: Any) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another real user")
-def test_in_an_installation_that_is_not_ones_own_to_write(world: Any) -> None:
+def test_in_a_read_only_installation(world: Any) -> None:
     ran = world.run_without_rights("env", "remove", "mine")
     assert "there is no environment" in ran.stderr
     assert world.run("env", "add", "mine", "--python", sys.prefix).returncode == 0
@@ -56,7 +56,7 @@ def test_in_an_installation_that_is_not_ones_own_to_write(world: Any) -> None:
     assert "ownlab-cpu" in os.listdir(Path(world.env["OWNLAB_HOME"]) / "share" / "jupyter" / "kernels")
 
 
-def test_what_is_no_interpreter_is_told_as_what_it_is(world: Any) -> None:
+def test_a_path_that_is_not_an_interpreter_is_refused(world: Any) -> None:
     (world.root / "text").write_text("no program")
     (world.root / "text").chmod(0o644)
     for path, words in (

@@ -34,7 +34,7 @@ def save(path: Path, cells: object = CELLS, **rest: Any) -> str:
     return str(path)
 
 
-def test_in_words(ownlab: Ownlab, tmp_path: Path) -> None:
+def test_terminal_output(ownlab: Ownlab, tmp_path: Path) -> None:
     path = save(tmp_path / "my notebook.ipynb")
     ran = ownlab("form", path)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -50,7 +50,7 @@ def test_in_words(ownlab: Ownlab, tmp_path: Path) -> None:
     )
 
 
-def test_as_a_document(ownlab: Ownlab, tmp_path: Path, valid: Valid) -> None:
+def test_json_output(ownlab: Ownlab, tmp_path: Path, valid: Valid) -> None:
     found = valid(ownlab("form", save(tmp_path / "a.ipynb"), "--json").stdout, "form")
     empty = {"choices": None, "allow_input": False, "min": None, "max": None, "step": None, "placeholder": None}
     steps = {**empty, "name": "steps", "type": "integer", "value": "10", "min": 1, "max": 100, "line": 2}
@@ -74,7 +74,7 @@ def test_a_notebook_without_forms(ownlab: Ownlab, tmp_path: Path) -> None:
     assert json.loads(ownlab("form", path, "--json").stdout) == []
 
 
-def test_half_a_character_and_signs_that_steer_a_terminal(ownlab: Ownlab, tmp_path: Path) -> None:
+def test_lone_surrogates_and_control_characters_are_replaced(ownlab: Ownlab, tmp_path: Path) -> None:
     cell = {"cell_type": "code", "metadata": {}, "source": "#@title \ud83d\x1b[31m\nx = '\ud83d' #@param"}
     path = save(tmp_path / "a.ipynb", [cell])
     ran = ownlab("form", path)
@@ -84,7 +84,7 @@ def test_half_a_character_and_signs_that_steer_a_terminal(ownlab: Ownlab, tmp_pa
     assert found["fields"][0]["value"] == "'\N{REPLACEMENT CHARACTER}'"
 
 
-def test_an_old_notebook(ownlab: Ownlab, tmp_path: Path) -> None:
+def test_a_notebook_in_an_old_format(ownlab: Ownlab, tmp_path: Path) -> None:
     cell = {"cell_type": "code", "input": "x = 1 #@param", "language": "python", "metadata": {}, "outputs": []}
     path = tmp_path / "old.ipynb"
     path.write_text(json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": [cell]}]}))
@@ -93,7 +93,7 @@ def test_an_old_notebook(ownlab: Ownlab, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]", "{}", '{"nbformat": 4, "cells": 5}', '{"nbformat": 99}'])
-def test_what_is_no_notebook(ownlab: Ownlab, tmp_path: Path, content: str | None, valid: Valid) -> None:
+def test_an_invalid_notebook_is_refused(ownlab: Ownlab, tmp_path: Path, content: str | None, valid: Valid) -> None:
     path = tmp_path / "a.ipynb"
     if content is not None:
         path.write_text(content)
@@ -104,6 +104,6 @@ def test_what_is_no_notebook(ownlab: Ownlab, tmp_path: Path, content: str | None
     assert "Traceback" not in ran.stderr
 
 
-def test_how_it_is_called(ownlab: Ownlab) -> None:
+def test_wrong_usage_is_refused(ownlab: Ownlab) -> None:
     assert ownlab("form").returncode == 2
     assert "-p NAME=VALUE" in ownlab("form", "--help").stdout

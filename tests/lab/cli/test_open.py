@@ -45,7 +45,7 @@ def web(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         server.shutdown()
 
 
-def test_an_address_is_opened_in_the_lab_that_is_up(standing: World, web: tuple[str, Path], valid: Valid) -> None:
+def test_a_url_is_opened_in_the_running_lab(standing: World, web: tuple[str, Path], valid: Valid) -> None:
     address, folder = web
     (folder / "my work.ipynb").write_text(json.dumps(NOTEBOOK))
     lab = standing.lab()
@@ -61,7 +61,7 @@ def test_an_address_is_opened_in_the_lab_that_is_up(standing: World, web: tuple[
         assert standing.ask("GET", f"api/contents/{quote(name)}", lab)["type"] == "notebook"
 
 
-def test_below_a_lab_it_is_that_lab(standing: World, web: tuple[str, Path]) -> None:
+def test_a_folder_inside_a_lab_uses_that_lab(standing: World, web: tuple[str, Path]) -> None:
     address, folder = web
     (folder / "n.ipynb").write_text(json.dumps(NOTEBOOK))
     below = standing.folder / "pro ject"
@@ -89,7 +89,7 @@ def test_below_a_lab_it_is_that_lab(standing: World, web: tuple[str, Path]) -> N
         ("other.ipynb", "{}", "JSON of another kind"),
     ],
 )
-def test_what_is_no_notebook_is_not_saved(
+def test_an_invalid_notebook_is_not_saved(
     world: World, web: tuple[str, Path], name: str | None, text: str, words: str, valid: Valid
 ) -> None:
     address, folder = web
@@ -115,7 +115,7 @@ def test_what_is_no_notebook_is_not_saved(
         ("work", 3, "is not a regular file"),
     ],
 )
-def test_what_cannot_be_opened_is_told(world: World, source: str, code: int, words: str) -> None:
+def test_what_cannot_be_opened_is_refused(world: World, source: str, code: int, words: str) -> None:
     ran = world.run("open", source, "--folder", "work")
     assert ran.returncode == code
     assert words in ran.stderr
@@ -124,7 +124,7 @@ def test_what_cannot_be_opened_is_told(world: World, source: str, code: int, wor
     assert world.run("open", "x.ipynb", "--folder", "nowhere").returncode == 3
 
 
-def test_where_no_lab_is_up_one_is_started(world: World) -> None:
+def test_a_lab_is_started_if_none_is_running(world: World) -> None:
     (world.root / "n.ipynb").write_text(json.dumps(NOTEBOOK))
     ran = world.run("open", "n.ipynb", "--folder", "work", "--no-browser")
     assert ran.returncode == 0, ran.stderr
@@ -147,7 +147,7 @@ def test_a_lab_that_does_not_start_is_explained(world: World, valid: Valid) -> N
     assert valid(ran.stdout, "error")["error"]["exit_code"] == 3
 
 
-def test_no_module_of_the_working_folder_is_taken(standing: World) -> None:
+def test_modules_in_the_working_folder_are_not_imported(standing: World) -> None:
     script = os.path.join(os.path.dirname(sys.executable), "ownlab")
     folder = standing.folder / "strangers"
     folder.mkdir()
@@ -161,7 +161,7 @@ def test_no_module_of_the_working_folder_is_taken(standing: World) -> None:
     assert json.loads(ran.stdout)["notebook"] == str(folder / "n.ipynb")
 
 
-def test_the_browser_is_led_to_the_notebook(standing: World) -> None:
+def test_the_browser_opens_the_notebook(standing: World) -> None:
     seen, browser = standing.root / "seen", standing.root / "browser-of-open"
     browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.new && mv {seen}.new {seen}\n')
     browser.chmod(0o755)

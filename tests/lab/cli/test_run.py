@@ -85,7 +85,7 @@ def test_a_run_with_parameters(world: World, valid: Valid, tmp_path: Path) -> No
         (("--inplace", "-o", "b.ipynb"), UsageError, "cannot be combined"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_starts(
+def test_invalid_arguments_are_refused_before_anything_starts(
     tmp_path: Path, arguments: tuple[str, ...], error: type[OwnlabError], words: str
 ) -> None:
     path = write(tmp_path / "work", "a.ipynb", FORM)
@@ -110,7 +110,7 @@ def test_help_lists_the_parameters_of_a_notebook(ownlab: Ownlab, tmp_path: Path)
     assert "None: no cell has a field" in ownlab("run", str(tmp_path / "b.ipynb"), "--help").stdout
 
 
-def test_a_failed_run_is_kept_mended_and_goes_on(world: World, valid: Valid) -> None:
+def test_a_failed_run_is_kept_fixed_and_resumed(world: World, valid: Valid) -> None:
     path = write(
         world.folder, "a.ipynb", "print('slow')\nx = 41", 'y = 1 #@param {type:"integer"}\nx / 0', "print(x + y)"
     )
@@ -145,7 +145,7 @@ def in_terminal(world: World, *arguments: str) -> tuple[subprocess.Popen[str], i
     return started, ours
 
 
-def test_however_a_run_is_ended_nothing_is_left(world: World) -> None:
+def test_an_interrupted_run_leaves_nothing_behind(world: World) -> None:
     path = write(world.folder, "a.ipynb", SLEEPS, "2")
 
     def arguments(name: str) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ def test_a_run_in_the_background(world: World) -> None:
     assert printed(output)[0].startswith("at work\n")
 
 
-def test_why_a_run_in_the_background_did_not_start_is_told_here(world: World) -> None:
+def test_a_background_run_that_does_not_start_is_explained(world: World) -> None:
     path = write(world.folder, "a.ipynb", "1")
     assert world.run("types", "refresh").returncode == 0
     spec = Path(world.env["OWNLAB_KERNELS"], "ownlab-cpu", "kernel.json")
@@ -210,7 +210,7 @@ CELL = CellReport(
 REPORT = RunReport("0123456789", "t", "/a.ipynb", "/b.ipynb", "failed", "E: v", 3700.0, True, (CELL,))
 
 
-def test_a_terminal_sees_a_line_that_moves_and_no_tricks() -> None:
+def test_a_terminal_gets_a_live_line_and_no_control_sequences() -> None:
     terminal = Terminal()
     TerminalReporter(terminal).notice("made for \x1b[2Ja card")
     assert terminal.getvalue() == "\r\x1b[Kmade for \N{REPLACEMENT CHARACTER}[2Ja card\n"
@@ -230,7 +230,7 @@ def test_a_terminal_sees_a_line_that_moves_and_no_tricks() -> None:
     assert rest[-2].endswith("ownlab runtimes stop 01234567")
 
 
-def test_a_terminal_that_is_gone_does_not_end_a_run() -> None:
+def test_a_closed_terminal_does_not_end_a_run() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as stream:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 USE = "import a_thing\nprint(a_thing.VERSION)"
 
 
-def test_packages_of_one_run_are_there_in_the_next(world: World, tmp_path: Path) -> None:
+def test_recorded_packages_are_restored_in_another_run(world: World, tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     for version in ("1.0", "2.0"):
         make_wheel(wheels, version, "a_thing")

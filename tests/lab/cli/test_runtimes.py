@@ -30,7 +30,7 @@ def listed(world: World) -> dict[str, Any]:
     return {one["id"]: one for one in document["runtimes"]}
 
 
-def test_with_nothing_running_it_says_what_to_do(world: World) -> None:
+def test_without_runtimes_advice_is_shown(world: World) -> None:
     shown = world.run("runtimes").stdout
     assert shown.startswith("No runtime is running. Start a lab and open a notebook: ownlab up\n")
     assert "card 3  NVIDIA GeForce GTX 1080 Ti" in shown
@@ -60,13 +60,13 @@ def test_runtimes_are_listed_and_stopped(standing: World) -> None:
 
 
 @pytest.mark.parametrize("verb", ["stop", "extend"])
-def test_what_is_not_there_is_said(world: World, verb: str) -> None:
+def test_an_unknown_runtime_is_refused(world: World, verb: str) -> None:
     ran = world.run("runtimes", verb, "none.ipynb")
     assert ran.returncode == 3
     assert "there is no runtime none.ipynb" in ran.stderr
 
 
-def test_a_runtime_that_ends_soon_is_warned_of_and_extended(world: World) -> None:
+def test_a_runtime_near_its_limit_shows_a_warning_and_is_extended(world: World) -> None:
     (world.root / "config.toml").write_text("[limits]\nsession_hours = 0.1\nwarn_minutes = 10\nextend_minutes = 60\n")
     assert world.run("up", "work", "--detach").returncode == 0
     runtime = start(world, "work.ipynb", "ownlab-cpu")

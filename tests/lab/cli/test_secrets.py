@@ -40,7 +40,7 @@ def notebook(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_life_of_a_secret(secrets: Secrets, notebook: str, valid: Valid) -> None:
+def test_set_grant_read_revoke_and_remove(secrets: Secrets, notebook: str, valid: Valid) -> None:
     assert "There are no secrets" in secrets().stdout
     ran = secrets("set", "HF_TOKEN", stdin=f"{VALUE}\n")
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -63,7 +63,7 @@ def test_the_life_of_a_secret(secrets: Secrets, notebook: str, valid: Valid) -> 
     assert json.loads(missing.stdout)["error"]["kind"] == "SecretNotFound"
 
 
-def test_a_value_is_told_by_nothing_but_read(secrets: Secrets, notebook: str, tmp_path: Path) -> None:
+def test_only_read_prints_a_value(secrets: Secrets, notebook: str, tmp_path: Path) -> None:
     ran = [secrets("set", "A", "--json", stdin=VALUE), secrets("grant", "A", notebook, "--json"), secrets("--json")]
     ran += [
         secrets("list"),
@@ -98,7 +98,7 @@ def test_a_value_on_the_command_line_is_refused_and_not_repeated(arguments: tupl
     assert VALUE not in ran.stdout + ran.stderr
 
 
-def test_a_secret_is_granted_only_to_a_notebook_that_is_there(secrets: Secrets, tmp_path: Path) -> None:
+def test_a_secret_is_granted_only_to_an_existing_notebook(secrets: Secrets, tmp_path: Path) -> None:
     secrets("set", "A", stdin=VALUE)
     for path in (tmp_path / "none.ipynb", tmp_path):
         ran = secrets("grant", "A", str(path))
@@ -112,7 +112,7 @@ def test_a_secret_is_granted_only_to_a_notebook_that_is_there(secrets: Secrets, 
     ("given", "kept"),
     [(b"x", "x"), (b"x\n", "x"), (b"x\r\n", "x"), (b"\xef\xbb\xbf x \n\n", " x \n"), ("ß\n{\n}\n".encode(), "ß\n{\n}")],
 )
-def test_of_what_is_piped_the_last_end_of_line_is_left_out(
+def test_the_final_newline_of_a_piped_value_is_removed(
     given: bytes, kept: str, secrets: Secrets, notebook: str
 ) -> None:
     assert secrets("set", "A", stdin=given).returncode == 0
@@ -121,14 +121,14 @@ def test_of_what_is_piped_the_last_end_of_line_is_left_out(
 
 
 @pytest.mark.parametrize(("given", "code"), [(b"", 2), (b"\n", 2), (b"hf_\xff\xfe", 3), (b"x" * 400_002, 2)])
-def test_what_cannot_be_a_value_is_refused(given: bytes, code: int, secrets: Secrets) -> None:
+def test_invalid_values_are_refused(given: bytes, code: int, secrets: Secrets) -> None:
     ran = secrets("set", "A", stdin=given)
     assert ran.returncode == code
     assert "Traceback" not in ran.stderr
     assert json.loads(secrets("--json").stdout) == {"secrets": []}
 
 
-def test_read_is_for_kernels_and_not_in_the_help(secrets: Secrets) -> None:
+def test_read_is_hidden_in_the_help(secrets: Secrets) -> None:
     assert not re.search(r"^  read ", secrets("--help").stdout, re.MULTILINE)
 
 
@@ -161,7 +161,7 @@ def type_in(home: Path, typed: bytes) -> tuple[int, str]:
         os.close(terminal)
 
 
-def test_what_is_typed_is_not_shown(secrets: Secrets, notebook: str, tmp_path: Path) -> None:
+def test_a_typed_value_is_not_shown(secrets: Secrets, notebook: str, tmp_path: Path) -> None:
     code, seen = type_in(tmp_path / "home", f"{VALUE}\n".encode())
     assert code == 0
     assert "Value of A (not shown): " in seen
@@ -182,7 +182,7 @@ def test_what_is_typed_is_not_shown(secrets: Secrets, notebook: str, tmp_path: P
         (b"x" * 4095 + b"\n", 2, "too long"),
     ],
 )
-def test_what_a_terminal_cannot_take_is_refused(
+def test_a_value_that_is_too_long_for_a_terminal_is_refused(
     typed: bytes, code: int, words: str, secrets: Secrets, tmp_path: Path
 ) -> None:
     found, seen = type_in(tmp_path / "home", typed)
@@ -230,7 +230,7 @@ def test_a_keyring_keeps_the_value_and_the_file_does_not(
         {"FAKE_KEYRING_LOCKED": "1"},
     ],
 )
-def test_a_keyring_that_is_weak_or_locked_is_none(
+def test_an_insecure_or_locked_keyring_is_not_used(
     weak: dict[str, str], secrets: Secrets, keyring: dict[str, str], notebook: str, tmp_path: Path
 ) -> None:
     ran = secrets("set", "A", stdin=VALUE, **keyring, **weak)
@@ -243,7 +243,7 @@ def test_a_keyring_that_is_weak_or_locked_is_none(
     assert json.loads(secrets("read", "A", "--notebook", notebook, "--json").stdout) == {"value": VALUE}
 
 
-def test_a_value_that_the_keyring_lost_is_said_to_be_gone(
+def test_a_value_missing_in_the_keyring_is_reported(
     secrets: Secrets, keyring: dict[str, str], notebook: str, tmp_path: Path
 ) -> None:
     secrets("set", "A", stdin=VALUE, **keyring)

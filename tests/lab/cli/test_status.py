@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
 
 
-def test_a_lab_is_shown_with_what_is_needed_to_reach_it(standing: World) -> None:
+def test_a_running_lab_is_shown_with_its_address(standing: World) -> None:
     document = json.loads(standing.run("status", "--json").stdout)
     jsonschema.validate(document, json.loads((SCHEMAS / "status.json").read_text()))
     (lab,) = document["labs"]
@@ -28,14 +28,14 @@ def test_a_lab_is_shown_with_what_is_needed_to_reach_it(standing: World) -> None
     assert shown.startswith(f"{standing.folder}\n")
 
 
-def test_one_lab_can_be_asked_for_by_its_folder(standing: World) -> None:
+def test_a_lab_can_be_selected_by_its_folder(standing: World) -> None:
     assert json.loads(standing.run("status", "work", "--json").stdout)["labs"][0]["folder"] == str(standing.folder)
     ran = standing.run("status", str(standing.root))
     assert ran.returncode == 3
     assert f"The lab of {standing.root} is not running" in ran.stderr
 
 
-def test_without_labs_it_says_what_to_do(world: World) -> None:
+def test_without_labs_advice_is_shown(world: World) -> None:
     ran = world.run("status")
     assert (ran.returncode, ran.stdout) == (0, "No lab is running. Start one: ownlab up\n")
     assert json.loads(world.run("status", "--json").stdout) == {"labs": []}

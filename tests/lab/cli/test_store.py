@@ -13,7 +13,7 @@ import pytest
 Valid = Callable[[str, str], Any]
 
 
-def test_where_it_is_and_why(world: Any) -> None:
+def test_location_and_origin_are_shown(world: Any) -> None:
     ran = world.run("store")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith(f"{world.root / 'store'}  private\n")
@@ -22,7 +22,7 @@ def test_where_it_is_and_why(world: Any) -> None:
     assert not (world.root / "store").exists(), "looking changes nothing"
 
 
-def test_one_for_everyone_with_limits(world: Any, valid: Valid) -> None:
+def test_a_shared_store_with_limits(world: Any, valid: Valid) -> None:
     folder = world.root / "shared"
     made = valid(
         world.run("store", "init", "--shared", "--folder", str(folder), "--limits", "kaggle", "--json").stdout, "store"
@@ -34,27 +34,27 @@ def test_one_for_everyone_with_limits(world: Any, valid: Valid) -> None:
     assert "the stricter limits apply" in world.run("config", env={"OWNLAB_STORE": str(folder)}).stdout
 
 
-def test_without_limits_nothing_is_laid_down(world: Any, valid: Valid) -> None:
+def test_a_shared_store_without_limits(world: Any, valid: Valid) -> None:
     ran = world.run("store", "init", "--shared", "--folder", "shared", "--json")
     found = valid(ran.stdout, "store")
     assert (found["limits"], found["shared"]) == (None, True)
     assert found["folder"] == str(Path(world.root) / "shared")
 
 
-def test_ones_own_needs_no_making(world: Any) -> None:
+def test_a_private_store_needs_no_init(world: Any) -> None:
     ran = world.run("store", "init")
     assert ran.returncode == 2
     assert "--shared" in ran.stderr
 
 
-def test_a_group_that_is_not_there(world: Any) -> None:
+def test_an_unknown_group_is_refused(world: Any) -> None:
     ran = world.run("store", "init", "--shared", "--folder", "shared", "--group", "no-such-group")
     assert ran.returncode == 2
     assert "no-such-group" in ran.stderr
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another real user")
-def test_without_an_administrators_rights_the_whole_command_is_told(world: Any) -> None:
+def test_without_root_the_full_sudo_command_is_shown(world: Any) -> None:
     (world.root / "administrators own").mkdir()
     folder = str(world.root / "administrators own" / "store")
     ran = world.run_without_rights("store", "init", "--shared", "--folder", folder, "--limits", "colab")

@@ -16,7 +16,7 @@ CARD = "NVIDIA GeForce GTX 1080 Ti"
 Valid = Callable[[str, str], Any]
 
 
-def test_they_are_listed_written_and_removed(world: Any, valid: Valid) -> None:
+def test_types_are_listed_written_and_removed(world: Any, valid: Valid) -> None:
     kernels = Path(world.env["OWNLAB_KERNELS"])
     listed = world.run("types")
     assert listed.returncode == 0, listed.stderr
@@ -35,7 +35,7 @@ def test_they_are_listed_written_and_removed(world: Any, valid: Valid) -> None:
     assert os.listdir(kernels) == []
 
 
-def test_as_a_document(world: Any, valid: Valid) -> None:
+def test_json_output(world: Any, valid: Valid) -> None:
     found = valid(world.run("types", "refresh", "--json").stdout, "types")
     assert [listed["type"]["label"] for listed in found["types"]][:3] == [
         "Python 3 (CPU)",
@@ -45,7 +45,7 @@ def test_as_a_document(world: Any, valid: Valid) -> None:
     assert all(listed["written"] for listed in found["types"])
 
 
-def test_cards_that_went_away_are_told_of(world: Any, machines: Path) -> None:
+def test_types_of_removed_cards_are_reported(world: Any, machines: Path) -> None:
     world.run("types", "refresh")
     now = {"OWNLAB_MACHINE": str(machines / "cpu.json")}
     ran = world.run("types", env=now)
@@ -55,7 +55,7 @@ def test_cards_that_went_away_are_told_of(world: Any, machines: Path) -> None:
     assert os.listdir(world.env["OWNLAB_KERNELS"]) == ["ownlab-cpu"]
 
 
-def test_a_folder_that_cannot_be_written(world: Any) -> None:
+def test_an_unwritable_folder_is_reported(world: Any) -> None:
     (world.root / "file").touch()
     ran = world.run("types", "refresh", env={"OWNLAB_KERNELS": str(world.root / "file" / "kernels")})
     assert ran.returncode == 3
@@ -64,7 +64,7 @@ def test_a_folder_that_cannot_be_written(world: Any) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another real user")
-def test_in_an_installation_that_is_not_ones_own_to_write(world: Any) -> None:
+def test_in_a_read_only_installation(world: Any) -> None:
     own = f"{world.env['OWNLAB_HOME']}/share/jupyter"
     for arguments in (("types", "refresh"), ("types",)):
         ran = world.run_without_rights(*arguments)

@@ -27,7 +27,7 @@ SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
 # --- a lab that stands ------------------------------------------------------------------------------------------------
 
 
-def test_a_lab_answers_with_its_token_and_refuses_without(standing: World) -> None:
+def test_a_lab_requires_its_token(standing: World) -> None:
     lab = standing.lab()
     assert standing.ask("GET", "api/status", lab)["kernels"] == 0
     assert standing.ask("GET", "api/status", lab, token=False) in (401, 403)
@@ -36,7 +36,7 @@ def test_a_lab_answers_with_its_token_and_refuses_without(standing: World) -> No
     assert {"python3", "ownlab-1-nvidia-geforce-gtx-1080-ti"} <= set(names)
 
 
-def test_the_token_is_nowhere_but_in_files_of_the_owner(standing: World) -> None:
+def test_the_token_is_only_in_private_files(standing: World) -> None:
     lab = standing.lab()
     for pid in (lab["pid"], lab["watchdog"]):
         assert lab["token"] not in Path(f"/proc/{pid}/cmdline").read_text()
@@ -47,7 +47,7 @@ def test_the_token_is_nowhere_but_in_files_of_the_owner(standing: World) -> None
     assert {stat.S_IMODE(path.stat().st_mode) for path in files if path.parent.name == "labs"} == {0o600}
 
 
-def test_a_second_up_joins(standing: World) -> None:
+def test_a_second_up_joins_the_running_lab(standing: World) -> None:
     lab = standing.lab()
     ran = standing.run("up", str(standing.folder), "--port", str(lab["port"] ^ 1))
     assert ran.returncode == 0
@@ -59,7 +59,7 @@ def test_a_second_up_joins(standing: World) -> None:
     jsonschema.validate(document, json.loads((SCHEMAS / "up.json").read_text()))
 
 
-def test_it_says_what_there_is(standing: World) -> None:
+def test_types_store_and_configuration_are_shown(standing: World) -> None:
     shown = standing.run("up", "work").stdout
     assert "Python 3 (CPU), Python 3 (1 × NVIDIA GeForce GTX 1080 Ti)" in shown
     assert f"{standing.root / 'store'} (private)" in shown
@@ -71,14 +71,14 @@ def test_it_says_what_there_is(standing: World) -> None:
     assert "ssh" not in shown
 
 
-def test_it_says_which_limits_hold(standing: World) -> None:
+def test_limits_are_shown(standing: World) -> None:
     shown = standing.run("up", "work", "--limits", "colab").stdout
     assert "\n  limits    colab: 1 h 30 min idle, 12 h per session\n" in shown
     shown = standing.run("up", "work", env={"OWNLAB_LIMITS_SESSION_HOURS": "2"}).stdout
     assert "\n  limits    2 h per session\n" in shown
 
 
-def test_a_browser_that_never_comes_keeps_nobody(standing: World) -> None:
+def test_a_browser_that_never_connects_does_not_block(standing: World) -> None:
     ran = standing.run("up", "work", env={"BROWSER": "/bin/true"})
     assert (ran.returncode, "Your lab is running" in ran.stdout) == (0, True)
     assert JOIN_SECONDS <= 5
@@ -93,7 +93,7 @@ def test_over_ssh_it_prints_the_tunnel(standing: World) -> None:
     assert f"    ssh -N -L {port}:127.0.0.1:{port} -p 2200 ann@10.0.0.5\n" in shown
 
 
-def test_the_browser_is_led_to_the_lab_without_the_token_on_its_command_line(standing: World) -> None:
+def test_the_browser_opens_the_lab_without_the_token_on_its_command_line(standing: World) -> None:
     lab, seen = standing.lab(), standing.root / "seen"
     browser = standing.root / "browser"
     fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).geturl(), sys.argv)"
@@ -109,7 +109,7 @@ def test_the_browser_is_led_to_the_lab_without_the_token_on_its_command_line(sta
         assert not seen.exists()
 
 
-def test_a_server_that_is_killed_is_started_again_on_the_same_address(standing: World) -> None:
+def test_a_killed_server_is_restarted_on_the_same_address(standing: World) -> None:
     before = standing.lab()
     os.kill(before["pid"], signal.SIGKILL)
 
@@ -166,7 +166,7 @@ def test_ctrl_c_leaves_runtimes_and_the_next_up_adopts_them(world: World) -> Non
     assert world.until(lambda: world.processes() == [])
 
 
-def test_down_ends_a_lab_in_the_foreground(world: World) -> None:
+def test_down_stops_a_lab_in_the_foreground(world: World) -> None:
     world.folder.rename(world.root / "my work")
     up = world.start("up", "my work", "--no-browser", "--port", "0")
     address_of(up)
@@ -183,7 +183,7 @@ def test_down_ends_a_lab_in_the_foreground(world: World) -> None:
 # --- what cannot work -------------------------------------------------------------------------------------------------
 
 
-def test_a_port_in_use_is_said_with_who_listens(world: World) -> None:
+def test_a_port_in_use_is_reported_with_its_user(world: World) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -196,7 +196,7 @@ def test_a_port_in_use_is_said_with_who_listens(world: World) -> None:
 
 
 @pytest.mark.parametrize(("folder", "words"), [("none", "does not exist"), ("file", "is not a folder")])
-def test_a_folder_that_is_none_is_refused(world: World, folder: str, words: str) -> None:
+def test_a_path_that_is_not_a_folder_is_refused(world: World, folder: str, words: str) -> None:
     (world.root / "file").write_text("")
     ran = world.run("up", folder)
     assert ran.returncode == 3
@@ -204,7 +204,7 @@ def test_a_folder_that_is_none_is_refused(world: World, folder: str, words: str)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_is_refused(world: World) -> None:
+def test_a_read_only_folder_is_refused(world: World) -> None:
     world.folder.chmod(0o500)
     ran = world.run("up", "work")
     assert ran.returncode == 3

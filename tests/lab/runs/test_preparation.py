@@ -27,7 +27,7 @@ nbformat: Any = untyped
 MARKDOWN = {"cell_type": "markdown", "metadata": {}, "source": "# Words"}
 
 
-def test_it_is_written_as_jupyter_writes_it(tmp_path: Path) -> None:
+def test_notebooks_are_written_as_jupyter_writes_them(tmp_path: Path) -> None:
     outputs = [
         nbformat.v4.new_output("stream", text="one\ntwo\n"),
         nbformat.v4.new_output(
@@ -44,14 +44,14 @@ def test_it_is_written_as_jupyter_writes_it(tmp_path: Path) -> None:
     assert notebook_json(read_notebook(str(tmp_path / "a.ipynb"))) == text
 
 
-def test_half_a_character_is_written_as_a_sign(tmp_path: Path) -> None:
+def test_lone_surrogates_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.ipynb"
     path.write_bytes(notebook_json({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}).encode())
     write_over(str(path), {"nbformat": 4, "nbformat_minor": 5, "metadata": {"half": "\ud83d"}, "cells": []})
     assert read_notebook(str(path))["metadata"]["half"] == "\ufffd"
 
 
-def test_old_formats_are_brought_up_to_date(tmp_path: Path) -> None:
+def test_old_formats_are_upgraded(tmp_path: Path) -> None:
     cell = {
         "cell_type": "code",
         "collapsed": False,
@@ -87,14 +87,14 @@ def test_old_formats_are_brought_up_to_date(tmp_path: Path) -> None:
         (b"[" * 100_000, "not JSON"),
     ],
 )
-def test_what_is_no_notebook_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_an_invalid_notebook_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "a.ipynb"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
         read_notebook(str(path))
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no notebook"):
         read_notebook(str(tmp_path / "a.ipynb"))
     with pytest.raises(InputError, match="cannot be read"):
@@ -170,7 +170,7 @@ def test_earlier_outputs_are_cleared_and_everything_else_stays(write: Write) -> 
     assert (notebook["cells"][0]["metadata"], notebook["metadata"]) == ({"mine": 1}, {"unknown": {"a": [1]}})
 
 
-def test_folders_for_files(tmp_path: Path) -> None:
+def test_folders_for_uploads_and_outputs(tmp_path: Path) -> None:
     found = check_folders(RunRequest("a", uploads=str(tmp_path), outputs=str(tmp_path / "new" / "one")))
     assert found == {"OWNLAB_UPLOADS": str(tmp_path), "OWNLAB_OUTPUTS": str(tmp_path / "new" / "one")}
     assert (tmp_path / "new" / "one").is_dir()

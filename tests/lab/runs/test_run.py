@@ -99,7 +99,7 @@ def test_a_run_from_the_first_cell_to_the_last(lab: Any, write: Write) -> None:
     assert lab.left() == {}
 
 
-def test_no_command_keeps_a_run_waiting_for_an_answer(lab: Any, write: Write) -> None:
+def test_shell_commands_cannot_wait_for_input(lab: Any, write: Write) -> None:
     asks = "try: input('name? ')\nexcept EOFError: print('nobody')"
     secretly = "import getpass\nwhile True: getpass.getpass('', open('/dev/tty', 'w'))"
     path = write(
@@ -128,7 +128,7 @@ def test_a_cell_that_fails_ends_the_run(lab: Any, write: Write) -> None:
     assert lab.left() == {}
 
 
-def test_a_kernel_that_dies_is_told_with_its_reason(lab: Any, write: Write) -> None:
+def test_a_kernel_that_dies_is_reported_with_its_reason(lab: Any, write: Write) -> None:
     path = write("a.ipynb", "print('words')", "import os\nos.kill(os.getpid(), 9)", "3")
     outcome = run_it(path, allow_errors=True, keep=True)
     assert (outcome.report.status, outcome.report.reason) == ("failed", "the kernel died (signal 9)")
@@ -139,7 +139,7 @@ def test_a_kernel_that_dies_is_told_with_its_reason(lab: Any, write: Write) -> N
     assert lab.left() == {}
 
 
-def test_a_supervisor_that_is_killed_is_missed(lab: Any, write: Write) -> None:
+def test_a_killed_supervisor_ends_the_run(lab: Any, write: Write) -> None:
     def kill(number: int) -> None:
         (row,) = lab.rows()
         os.kill(row.supervisor.pid, signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_a_cell_that_takes_too_long_is_interrupted(lab: Any, write: Write) -> No
     assert lab.left() == {}
 
 
-def test_whoever_asks_twice_does_not_wait_for_a_deaf_cell(lab: Any, write: Write, until: Any, tmp_path: Path) -> None:
+def test_a_second_stop_request_does_not_wait_for_the_cell(lab: Any, write: Write, until: Any, tmp_path: Path) -> None:
     deaf = (
         "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nopen('deaf', 'w').close()\ntime.sleep(600)"
     )
@@ -180,7 +180,7 @@ def test_whoever_asks_twice_does_not_wait_for_a_deaf_cell(lab: Any, write: Write
     assert lab.left() == {}
 
 
-def test_the_output_may_be_edited_and_renamed_meanwhile(lab: Any, write: Write) -> None:
+def test_the_output_may_be_edited_and_renamed_during_the_run(lab: Any, write: Write) -> None:
     path = write("a.ipynb", "print('one')", "print('two')")
     output, renamed = path.with_name("a-run.ipynb"), path.with_name("renamed.ipynb")
 
@@ -199,7 +199,7 @@ def test_the_output_may_be_edited_and_renamed_meanwhile(lab: Any, write: Write) 
     assert json.loads(renamed.read_text())["cells"][-1]["source"] == ["My words"]
 
 
-def test_an_output_that_is_removed_is_told_and_stays_in_the_journal(lab: Any, write: Write) -> None:
+def test_a_deleted_output_file_is_reported_and_kept_in_the_journal(lab: Any, write: Write) -> None:
     path = write("a.ipynb", "print('one')")
     outcome = run_it(path, Told(begins=lambda number: path.with_name("a-run.ipynb").unlink()))
     assert (outcome.report.status, outcome.exit_code) == ("done", 0)
@@ -207,7 +207,7 @@ def test_an_output_that_is_removed_is_told_and_stays_in_the_journal(lab: Any, wr
     assert [about.runtime for about in storage.all_journals()] == [outcome.report.runtime]
 
 
-def test_in_place_nothing_is_cleared_before_it_begins(lab: Any, write: Write) -> None:
+def test_inplace_clears_nothing_before_the_run_starts(lab: Any, write: Write) -> None:
     path = write("a.ipynb", "print('one')", kernelspec={"name": lab.card})
     before = path.read_bytes()
     plan = start.make_plan(lab.all, runtime="r1", cwd="/")
@@ -231,7 +231,7 @@ def test_in_place_nothing_is_cleared_before_it_begins(lab: Any, write: Write) ->
     assert lab.left() == {}
 
 
-def test_whoever_stops_it_while_it_waits_leaves_nothing(lab: Any, write: Write) -> None:
+def test_stopping_a_waiting_run_leaves_nothing_behind(lab: Any, write: Write) -> None:
     plan = start.make_plan(lab.all, runtime="r1", cwd="/")
     holder = start.start_supervisor(plan, lab.environ)
     stop = Stop()

@@ -67,7 +67,7 @@ def test_add_grant_revoke_remove(lab: LabServer, notebook: Path) -> None:
 
 def test_invalid_requests_are_refused(lab: LabServer, notebook: Path) -> None:
     set_secret("KEPT", "a-value", lab.environ)
-    assert "no name" in message(ask(lab, "POST", {"name": "two words", "value": "x"}), 400)
+    assert "not a valid name" in message(ask(lab, "POST", {"name": "two words", "value": "x"}), 400)
     said = ask(lab, "POST", {"name": "NEW", "value": 3, "hidden": "a-value"})
     assert "a-value" not in said.text
     assert "is invalid" in message(said, 400)

@@ -43,17 +43,17 @@ def test_a_server_answers_to_its_token() -> None:
             thread.join()
 
 
-def test_where_nobody_listens_there_is_no_answer_yet() -> None:
+def test_no_answer_while_nothing_listens() -> None:
     assert not is_answering(lab_on(choose_port(0, None), "right"))
 
 
-def test_waiting_ends_with_the_one_who_should_start_it_or_with_its_time() -> None:
+def test_waiting_ends_when_the_starter_ends_or_at_the_deadline() -> None:
     assert wait_for_lab(lambda: None, lambda: False) is None
     with pytest.raises(DeadlineError, match="did not answer"):
         wait_for_lab(lambda: None, lambda: True, seconds=0.1)
 
 
-def test_the_port_of_last_time_is_taken_again_if_it_is_free() -> None:
+def test_the_last_port_is_reused_if_it_is_free() -> None:
     port = choose_port(0, None)
     assert choose_port(0, port) == port
     with socket.socket() as other:
@@ -67,7 +67,7 @@ def test_the_port_of_last_time_is_taken_again_if_it_is_free() -> None:
     assert who_listens(port) is None
 
 
-def test_a_folder_with_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_folder_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     os.mkdir(os.fsencode(tmp_path) + b"/\xff")
     with pytest.raises(InputError, match="cannot be printed"):
         check_folder(str(tmp_path / "\udcff"))

@@ -41,7 +41,7 @@ def test_every_path_to_a_folder_is_the_same_lab(tmp_path: Path, monkeypatch: pyt
     assert len(lab_id(".")) == 12
 
 
-def test_a_record_is_read_as_it_was_written_and_closed_to_others(tmp_path: Path) -> None:
+def test_a_record_is_private_and_read_as_written(tmp_path: Path) -> None:
     lab = lab_of(tmp_path)
     write_lab(lab)
     assert read_lab(tmp_path) == lab
@@ -51,7 +51,7 @@ def test_a_record_is_read_as_it_was_written_and_closed_to_others(tmp_path: Path)
     assert lab.address("lab/tree/a.ipynb") == "http://127.0.0.1:4001/lab/tree/a.ipynb?token=secret"
 
 
-def test_labs_are_listed_the_latest_first(tmp_path: Path) -> None:
+def test_labs_are_listed_newest_first(tmp_path: Path) -> None:
     first, second = lab_of(tmp_path / "a", 1.0), lab_of(tmp_path / "b", 2.0)
     write_lab(first)
     write_lab(second)
@@ -59,7 +59,7 @@ def test_labs_are_listed_the_latest_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"id": 3}', b"\xff"])
-def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_record_is_ignored(tmp_path: Path, damage: bytes) -> None:
     (labs_folder() / f"{lab_id(tmp_path)}.json").write_bytes(damage)
     assert read_lab(tmp_path) is None
     assert labs() == ()
@@ -98,7 +98,7 @@ def test_one_server_at_a_time_and_the_next_after_it_was_killed(tmp_path: Path) -
         pass
 
 
-def test_who_looks_at_a_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+def test_checking_a_lock_does_not_prevent_taking_it(tmp_path: Path) -> None:
     """A check holds the lock for a moment; a server that starts then must not mistake it for another server."""
     look = f"""
 import time
@@ -120,7 +120,7 @@ while time.monotonic() < end:
             other.kill()
 
 
-def test_a_holder_on_another_host_is_not_here(tmp_path: Path) -> None:
+def test_a_holder_on_another_host_is_recognised(tmp_path: Path) -> None:
     with take_lock(tmp_path) or pytest.fail("nobody holds it"):
         (labs_folder() / f"{lab_id(tmp_path)}.lock").write_text(f"{os.getpid()} another-host\n")
         found = lock_holder(tmp_path)
@@ -128,7 +128,7 @@ def test_a_holder_on_another_host_is_not_here(tmp_path: Path) -> None:
         assert (found.host, found.here) == ("another-host", False)
 
 
-def test_a_state_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uncreatable_state_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "file" / "home"))
     with pytest.raises(LabError, match="Cannot create the state folder") as caught:

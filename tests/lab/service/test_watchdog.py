@@ -56,7 +56,7 @@ def watchdog(folder: Path, environ: dict[str, str], deed: str, says_to: Path | N
         )
 
 
-def test_after_five_deaths_it_gives_up(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_the_watchdog_gives_up_after_five_crashes(tmp_path: Path, environ: dict[str, str]) -> None:
     with watchdog(tmp_path, environ, "os.kill(os.getpid(), signal.SIGSEGV)") as dog:
         assert dog.wait(60) == 3
     said = log_file(tmp_path, environ).read_text()
@@ -66,7 +66,7 @@ def test_after_five_deaths_it_gives_up(tmp_path: Path, environ: dict[str, str]) 
     assert lock_holder(tmp_path, "watchdog", environ=environ) is None
 
 
-def test_on_a_full_disk_the_server_is_started_again_all_the_same(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_the_server_is_restarted_on_a_full_disk(tmp_path: Path, environ: dict[str, str]) -> None:
     starts = tmp_path / "starts"
     deed = f"print('.', end='', flush=True, file=open({str(starts)!r}, 'a')); os.kill(os.getpid(), signal.SIGKILL)"
     with watchdog(tmp_path, environ, deed, says_to=Path("/dev/full")) as dog:
@@ -75,7 +75,7 @@ def test_on_a_full_disk_the_server_is_started_again_all_the_same(tmp_path: Path,
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_when_it_is_told_to_end_the_server_ends_first(
+def test_a_signal_stops_the_server_before_the_watchdog(
     tmp_path: Path, environ: dict[str, str], number: signal.Signals
 ) -> None:
     with watchdog(tmp_path, environ, "time.sleep(100)") as dog:
@@ -92,7 +92,7 @@ def test_when_it_is_told_to_end_the_server_ends_first(
     assert "restarted" not in log_file(tmp_path, environ).read_text()
 
 
-def test_the_servers_environment_is_the_persons_with_our_token_and_kernels(tmp_path: Path) -> None:
+def test_the_server_inherits_the_environment_with_token_and_kernelspecs(tmp_path: Path) -> None:
     given = {
         "JUPYTER_TOKEN": "theirs",
         "JUPYTER_CONFIG_DIR": "/home/ann/.jupyter",

@@ -18,14 +18,14 @@ from ownlab.lab.service.welcome import WELCOME, has_notebooks, place_welcome
 MACHINES = Path(__file__).resolve().parents[2] / "machines"
 
 
-def test_it_is_put_into_a_folder_without_notebooks(tmp_path: Path) -> None:
+def test_it_is_created_in_a_folder_without_notebooks(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("")
     assert place_welcome(str(tmp_path))
     assert not place_welcome(str(tmp_path))
 
 
 @pytest.mark.parametrize("place", ["a.ipynb", "notebooks/a.ipynb", WELCOME])
-def test_it_is_not_put_next_to_other_notebooks(tmp_path: Path, place: str) -> None:
+def test_it_is_not_created_next_to_other_notebooks(tmp_path: Path, place: str) -> None:
     (tmp_path / "notebooks").mkdir()
     (tmp_path / place).write_text("theirs")
     assert has_notebooks(str(tmp_path))

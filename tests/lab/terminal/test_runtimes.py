@@ -57,7 +57,7 @@ def test_golden_usage() -> None:
     compare("usage.txt", sheet.getvalue())
 
 
-def test_no_usage_is_said() -> None:
+def test_no_usage() -> None:
     out, sheet = paper()
     show_usage(Usage(4, ()), out)
     assert sheet.getvalue() == "Nothing ran here in the last 4 weeks.\n"
@@ -72,7 +72,7 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     assert max(len(line) for line in sheet.getvalue().splitlines()) <= width
 
 
-def test_a_pipe_gets_each_runtime_and_card_in_whole_lines() -> None:
+def test_lines_are_not_wrapped_in_a_pipe() -> None:
     out, sheet = paper(10_000)
     show_runtimes(snapshot("group"), out)
     lines = sheet.getvalue().splitlines()
@@ -80,7 +80,7 @@ def test_a_pipe_gets_each_runtime_and_card_in_whole_lines() -> None:
     assert max(len(line) for line in lines) < 300
 
 
-def test_cards_that_are_not_seen_from_here_leave_no_signs_behind() -> None:
+def test_cards_without_an_index_are_not_listed() -> None:
     found = snapshot("group")
     gone = tuple(CardShare(f"GPU-{n}", None, "NVIDIA H200", 12) for n in range(2))
     held = msgspec.structs.replace(found.runtimes[0], label="Python 3 (2 × NVIDIA H200)", cards=gone)

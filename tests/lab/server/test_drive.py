@@ -12,7 +12,7 @@ import pytest
 from tests.lab.server.line_page import LinePage
 
 from ownlab.lab.runtimes.drive import find_mount
-from ownlab.lab.runtimes.plan import read_plan
+from ownlab.lab.runtimes.launch_plan import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from tests.lab.server.line_page import LinePage
 from tests.lab.server.telling import notebook_of
 
 from ownlab.lab.runtimes import start
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.transport.control import send_command
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ GROUND = {
     "download",
     "errors",
     "file_lock",
-    "files",
+    "atomic_files",
     "guest_client",
     "json_encoding",
     "paste",

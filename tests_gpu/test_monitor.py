@@ -20,7 +20,7 @@ from ownlab.instruments.top.nvml_child import CardsChild
 from ownlab.instruments.top.records import CardSample, Sample
 from ownlab.instruments.top.sampler import Sampler
 from ownlab.instruments.top.source import settle
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 6

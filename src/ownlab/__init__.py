@@ -3,7 +3,7 @@
 # General layout: one folder per feature. tests/test_architecture.py lists which package may import which.
 #
 #   errors, text, units          failures with exit codes; sentences with placeholders; bytes, seconds, FLOP/s
-#   files, file_lock             the one atomic writer; the one file lock
+#   atomic_files, file_lock      the one atomic writer; the one file lock
 #   paste, json_encoding         cleaning of pasted text; records as JSON
 #   processes/                   /proc, child processes with deadlines, background calls
 #   guest_client                 starts guest code (ownlab_guest) in other interpreters

@@ -25,7 +25,7 @@ from ownlab.catalog.card_speeds import (
     speed_of,
 )
 from ownlab.catalog.cards import Card, Unstated, load_cards
-from ownlab.catalog.ladder import ORDERS, rank
+from ownlab.catalog.gpu_ladder import ORDERS, rank
 
 STEPS = 40
 CARDS = {card.name: card for card in load_cards()}

@@ -13,8 +13,8 @@ from rich.console import Console
 from tests.command_line import Ownlab
 
 from ownlab.catalog.cards import choose_cards, load_cards
+from ownlab.catalog.gpu_ladder import rank
 from ownlab.catalog.gpus_terminal import show_cards, show_ladder
-from ownlab.catalog.ladder import rank
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ownlab.config.target import MachineOptions
+from ownlab.config.machine_options import MachineOptions
 from ownlab.machine.facts import Known, Unknown, unread, value_of
 from ownlab.machine.reader import DEADLINES, Probes, collect, start_probes
 from ownlab.machine.records import Card, Cpu, Host, Interpreter, Machine, Nvidia, Toolkits

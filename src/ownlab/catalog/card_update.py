@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from ownlab.atomic_files import write_file
 from ownlab.catalog.card_speeds import REFERENCE
 from ownlab.catalog.cards import (
     FIGURES,
@@ -24,7 +25,6 @@ from ownlab.catalog.cards import (
 )
 from ownlab.catalog.data_files import tomllib
 from ownlab.errors import InputError, RecordError
-from ownlab.files import write_file
 from ownlab.text import listing, text
 
 __all__ = ["MAX_BYTES", "CatalogUpdate", "reset", "update"]

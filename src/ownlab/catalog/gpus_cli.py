@@ -15,7 +15,7 @@ from ownlab.text import plural, text
 if TYPE_CHECKING:
     from ownlab.catalog.card_speeds import Workload
     from ownlab.catalog.cards import Card
-    from ownlab.catalog.ladder import Order
+    from ownlab.catalog.gpu_ladder import Order
 
 __all__ = ["command"]
 
@@ -65,7 +65,7 @@ def command(as_json: bool) -> None:  # each subcommand has its own --json
 @json_option
 def show(names: tuple[str, ...], as_json: bool) -> None:
     """Show all cards, or these in full."""
-    from ownlab.catalog.ladder import list_cards
+    from ownlab.catalog.gpu_ladder import list_cards
 
     cards = _choose(",".join(names) if names else None)
     if as_json:
@@ -112,8 +112,8 @@ def ladder(
 
     Speeds are measured where a measurement was published; otherwise they are computed from the rates, with their uncertainty.
     """
-    from ownlab.catalog.ladder import rank
-    from ownlab.config.target import resolve_machine_options
+    from ownlab.catalog.gpu_ladder import rank
+    from ownlab.config.machine_options import resolve_machine_options
     from ownlab.machine.installed_cards import own_cards
 
     cards = _choose(names)

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from ownlab.catalog.card_speeds import WORKLOADS, Speed, price_of, speed_of
 from ownlab.catalog.cards import FIGURES, Card, Figure, FigureName, Unstated, load_sources
-from ownlab.catalog.ladder import WORKLOAD_TITLES, Ladder, Order, Rung
+from ownlab.catalog.gpu_ladder import WORKLOAD_TITLES, Ladder, Order, Rung
 from ownlab.render.console import labelled
 from ownlab.text import listing, text
 

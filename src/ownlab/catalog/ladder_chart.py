@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ownlab.catalog.cards import Figure
-from ownlab.catalog.ladder import WORKLOAD_TITLES, Ladder, Order, Rung
+from ownlab.catalog.gpu_ladder import WORKLOAD_TITLES, Ladder, Order, Rung
 from ownlab.text import listing, text
 
 __all__ = ["ladder_chart"]

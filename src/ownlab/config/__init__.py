@@ -5,5 +5,5 @@ limits.py      the limits of a runtime in seconds, derived from the settings
 loader.py      reads the TOML file, the environment and the command line
 listing.py     what `ownlab config` prints, and the commented file that it writes
 paths.py       the state folder, the configuration file, the folder of kernelspecs
-target.py      which machine and which Python a command looks at
+machine_options.py  which machine and which Python a command looks at
 """

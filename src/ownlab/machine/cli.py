@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ownlab.cli.options import json_option, machine_options
-from ownlab.config.target import resolve_machine_options
+from ownlab.config.machine_options import resolve_machine_options
 from ownlab.errors import InterpreterError
 from ownlab.machine.facts import Unknown
 from ownlab.machine.machine_file import save_machine

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ownlab.catalog import cards as catalog
-from ownlab.config.target import MachineOptions
+from ownlab.config.machine_options import MachineOptions
 from ownlab.machine.facts import value_of
 from ownlab.machine.machine_file import load_machine
 from ownlab.machine.nvidia.driver import has_sign

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from ownlab.atomic_files import write_file
 from ownlab.errors import InputError, RecordError
-from ownlab.files import write_file
 from ownlab.json_encoding import encode_json, to_builtins
 from ownlab.machine.records import Machine
 from ownlab.text import text

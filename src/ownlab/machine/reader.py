@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import ownlab
-from ownlab.config.target import MachineOptions, resolve_machine_options
+from ownlab.config.machine_options import MachineOptions, resolve_machine_options
 from ownlab.errors import DeadlineError
 from ownlab.machine import toolkits
 from ownlab.machine.environment_variables import read_environment

@@ -55,8 +55,8 @@ def test_correct_products_pass_on_each_device_for_each_dtype(python: str) -> Non
     ("fault", "error"),
     [
         ("rounds", "the product differs from the CPU's by 0.00"),
-        ("elsewhere", "asked of cuda:1, the product was made on cuda:0"),
-        ("nan", "the product holds values that are not numbers"),
+        ("elsewhere", "the product was requested on cuda:1, but computed on cuda:0"),
+        ("nan", "the product contains values that are not numbers"),
         ("raises", "cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device"),
     ],
 )

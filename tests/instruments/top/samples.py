@@ -9,7 +9,7 @@ import msgspec
 
 from ownlab.instruments.top.recording import read
 from ownlab.instruments.top.records import CardSample, HostSample, ProcessSample, Sample, Saturation, Verdict
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 
 STREAMS = Path(__file__).resolve().parents[2] / "streams"
 BEGUN = 1_794_770_000.0

@@ -12,7 +12,7 @@ from tests.instruments.top.scenes import scene
 
 from ownlab.instruments.top.records import TopReading
 from ownlab.instruments.top.terminal import show_reading
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "top"
 

@@ -18,7 +18,7 @@ import pytest
 from ownlab.config.limits import Limits, stricter
 from ownlab.errors import DeadlineError, LabError
 from ownlab.lab.runtimes import operations, start, state
-from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.store.setup import init_shared
 from ownlab.lab.transport.control import send_command
 

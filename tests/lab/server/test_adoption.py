@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from ownlab.files import replace_file
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.atomic_files import replace_file
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import is_alive
 from ownlab.lab.server.adoption import find_adoptable, remove_dead
 from ownlab.lab.store.store import Store

@@ -18,7 +18,7 @@ from tests.lab.server.journal_maker import notebook_of
 from tests.lab.server.stream_page import StreamPage
 
 from ownlab.lab.runtimes import start
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.transport.control import send_command
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from tests.lab.server.stream_page import StreamPage
 
 from ownlab.lab.runtimes.drive import find_mount
-from ownlab.lab.runtimes.plan import read_plan
+from ownlab.lab.runtimes.launch_plan import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.lab.server.stream_page import Open, follow, kernel, pages
 
-from ownlab.lab.runtimes.plan import read_plan
+from ownlab.lab.runtimes.launch_plan import read_plan
 from ownlab.lab.server.kernel_activity import KernelActivity
 from ownlab.lab.server.kernels import OwnlabKernelManager, RuntimeManager
 

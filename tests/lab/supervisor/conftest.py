@@ -18,10 +18,10 @@ import pytest
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from ownlab.files import replace_file
+from ownlab.atomic_files import replace_file
 from ownlab.lab.journal.reader import records_after
 from ownlab.lab.journal.records import Record, json_object
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
 from ownlab.lab.transport import control as control_client

@@ -225,7 +225,7 @@ def _check_writable(options: Options) -> None:
 
 def _measure(request: Request, options: Options) -> BenchReport:
     """Measure, and return the report, also after an interruption."""
-    from ownlab.config.target import resolve_machine_options
+    from ownlab.config.machine_options import resolve_machine_options
     from ownlab.instruments.bench.measurement import Progress, build_report, collect_events, run_guest
     from ownlab.instruments.bench.terminal import show_progress
     from ownlab.machine.reader import read_machine

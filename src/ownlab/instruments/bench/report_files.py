@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from ownlab.atomic_files import write_file
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, LabError, OwnlabError, RecordError
-from ownlab.files import write_file
 from ownlab.instruments.bench.records import BenchReport
 from ownlab.json_encoding import encode_json
 from ownlab.text import listing, sentences, text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ownlab.cli.options import json_option, machine_options
-from ownlab.config.target import resolve_machine_options
+from ownlab.config.machine_options import resolve_machine_options
 from ownlab.errors import DeviceUnusable, InterpreterError, UsageError
 from ownlab.instruments.doctor.diagnosis import case_of, diagnose
 from ownlab.instruments.doctor.queries import has_accelerator

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ownlab.atomic_files import write_file
 from ownlab.config.paths import state_folder
 from ownlab.errors import RecordError
-from ownlab.files import write_file
 from ownlab.instruments.fit.records import Device, GuestCard, Request, Trace
 from ownlab.json_encoding import encode_json
 from ownlab.text import text

@@ -154,7 +154,7 @@ def _fits(fit: Fit) -> bool:
 
 
 def _fit(options: Options, target: str) -> Fit | MeasuredAlone:
-    from ownlab.config.target import resolve_machine_options
+    from ownlab.config.machine_options import resolve_machine_options
     from ownlab.instruments.fit.guest_client import ask_trace
     from ownlab.instruments.fit.pipeline import parse_batch, parse_goals, predict_fit, with_decoding
     from ownlab.instruments.fit.records import MeasuredAlone
@@ -244,7 +244,7 @@ def _show_alone(alone: MeasuredAlone, options: Options) -> None:
 
 
 def _calibrate(options: Options) -> None:
-    from ownlab.config.target import resolve_machine_options
+    from ownlab.config.machine_options import resolve_machine_options
     from ownlab.instruments.fit.calibration import save_calibration
     from ownlab.instruments.fit.calibration_run import calibrate
     from ownlab.render.console import console, working

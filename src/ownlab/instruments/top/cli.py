@@ -24,7 +24,7 @@ from ownlab.text import text
 if TYPE_CHECKING:
     from ownlab.instruments.top.records import Owner, Sample, TopReading
     from ownlab.instruments.top.source import Source
-    from ownlab.instruments.top.window import Window
+    from ownlab.instruments.top.verdict_window import Window
 
 __all__ = ["command"]
 
@@ -273,7 +273,7 @@ def _single_reading(options: Options, source: Source) -> TopReading:
     """Return a reading of this moment, or of the end of a recording."""
     from ownlab.instruments.top.records import TopReading
     from ownlab.instruments.top.source import settle
-    from ownlab.instruments.top.window import Window
+    from ownlab.instruments.top.verdict_window import Window
 
     window = Window(options.window)
     if options.replay is None:
@@ -309,7 +309,7 @@ def _readings(options: Options, source: Source) -> Iterator[TopReading]:
     """Yield readings at their times."""
     from ownlab.instruments.top.records import TopReading
     from ownlab.instruments.top.source import follow
-    from ownlab.instruments.top.window import Window
+    from ownlab.instruments.top.verdict_window import Window
 
     window = Window(options.window)
     interval = min(options.every, options.watch or options.every)
@@ -412,7 +412,7 @@ def _run_screen(options: Options, stack: ExitStack) -> None:
     record = _open_recorder(options, stack)
     from ownlab.instruments.top.screen.app import run_screen
     from ownlab.instruments.top.screen.model import Feed, View
-    from ownlab.instruments.top.window import Window
+    from ownlab.instruments.top.verdict_window import Window
 
     feed = Feed(source, interval=options.every, speed=_speed(options), record=record)
     run_screen(View(Window(options.window)), feed, _heading(options))

@@ -16,7 +16,7 @@ from pathlib import Path
 from ownlab.errors import InputError, LabError, UsageError
 from ownlab.instruments.top.prometheus import CONTENT_TYPE, exposition
 from ownlab.instruments.top.source import Source, StreamEnded
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 from ownlab.text import text
 
 __all__ = ["MetricsServer", "ScrapeSampler", "has_token", "parse_address", "read_token"]

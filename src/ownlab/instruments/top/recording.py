@@ -26,7 +26,7 @@ from ownlab.instruments.top.fields import (
 )
 from ownlab.instruments.top.records import Sample, Verdict
 from ownlab.instruments.top.source import StreamEnded
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 from ownlab.json_encoding import encode_json
 from ownlab.text import plural, text
 

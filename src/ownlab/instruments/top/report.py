@@ -10,7 +10,7 @@ from ownlab.errors import InputError
 from ownlab.instruments.top.metrics import COLUMNS, MetricRow, mean_metrics, metric_row
 from ownlab.instruments.top.records import CardSample, HostSample, Sample, Verdict
 from ownlab.instruments.top.verdict_rules import load_rules
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 from ownlab.text import text
 from ownlab.units import format_seconds
 

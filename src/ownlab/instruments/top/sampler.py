@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ownlab.config.target import resolve_machine_options
+from ownlab.config.machine_options import resolve_machine_options
 from ownlab.instruments.top.host_sampler import HostSampler
 from ownlab.instruments.top.nvml_child import PENDING, NvmlChild
 from ownlab.instruments.top.process_sampler import Owners, ProcessSampler

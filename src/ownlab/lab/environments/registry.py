@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from ownlab import guest_client
+from ownlab.atomic_files import replace_file
+from ownlab.config.machine_options import OWN_PYTHON, resolve_machine_options
 from ownlab.config.paths import state_folder
-from ownlab.config.target import OWN_PYTHON, resolve_machine_options
 from ownlab.errors import InterpreterError, LabError, RecordError, UsageError
 from ownlab.file_lock import LOCK_SECONDS, wait_for_lock
-from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.text import listing, text
 

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
+from ownlab.atomic_files import replace_file
 from ownlab.file_lock import try_lock
-from ownlab.files import replace_file
 from ownlab.lab.journal.reader import records_after
 from ownlab.lab.journal.records import encode
 from ownlab.lab.journal.replay import compacted_records

@@ -13,8 +13,8 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError
-from ownlab.files import replace_file
 from ownlab.text import text
 
 __all__ = [

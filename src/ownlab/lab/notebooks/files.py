@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Callable
 from typing import Any, BinaryIO, TextIO
 
+from ownlab.atomic_files import replace_file
 from ownlab.errors import InputError
-from ownlab.files import replace_file
 from ownlab.lab.notebooks.parsing import parse_current_notebook
 from ownlab.text import text
 

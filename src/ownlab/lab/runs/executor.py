@@ -18,7 +18,7 @@ from ownlab.lab.journal.records import EVENT, Record
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellError, CellReport, CellStatus, RunStatus
 from ownlab.lab.runs.reporter import Reporter, Stop
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import is_alive, read_state
 from ownlab.lab.transport.control import send_command
 from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient

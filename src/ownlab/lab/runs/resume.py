@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError, UsageError
-from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.lab.forms.parameters import find_parameters, set_parameters
 from ownlab.lab.journal.storage import all_journals, journal_folder, remove_journal
 from ownlab.lab.runs.preparation import clear
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import is_runtime_alive, plan_of
 from ownlab.text import text
 

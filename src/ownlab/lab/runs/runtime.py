@@ -13,7 +13,7 @@ from ownlab.errors import LabError
 from ownlab.lab.runs.reporter import Reporter, Stop
 from ownlab.lab.runs.validation import PreparedRun
 from ownlab.lab.runtimes import operations, start
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.transport.control import send_command
 from ownlab.text import text
 

@@ -16,7 +16,7 @@ from ownlab.lab.runs.preparation import Output, RunRequest, Step, check_folders,
 from ownlab.lab.runs.records import CellReport, RunReport, RunStatus
 from ownlab.lab.runs.resume import find_kept_run, forget_kept_run, resume_cells
 from ownlab.lab.runs.runtime_type import choose_type
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.text import text
 
 __all__ = ["PreparedRun", "prepare_run"]

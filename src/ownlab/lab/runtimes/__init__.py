@@ -5,7 +5,7 @@ A runtime is a kernel with its supervisor (`lab.supervisor`) and its leases (`la
 - `cards`: the devices that can be leased, and who uses them without a lease.
 - `runtime_types`: the types that this machine can start; `kernelspecs`: the same as kernelspecs on disk;
   `accelerator`: the type that fits what a notebook asks for on Colab.
-- `plan`: plan.json, the supervisor's instructions; `start`: write it and start the supervisor;
+- `launch_plan`: plan.json, the supervisor's instructions; `start`: write it and start the supervisor;
   `kernel_variables`, `visible_devices`: environment variables of the kernel.
 - `provisioner`: how jupyter_client starts runtimes; `direct_launch`: for clients that run a kernelspec's command.
 - `state`: read plan.json and state.json of running runtimes; `operations`: find, stop, extend and end them.

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ownlab import guest_client
 from ownlab.config.loader import resolve_lab_options
-from ownlab.config.target import resolve_machine_options
+from ownlab.config.machine_options import resolve_machine_options
 from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import Device, Process

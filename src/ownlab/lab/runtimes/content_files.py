@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
 from ownlab.errors import InputError, LabError, UsageError
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import is_alive, plan_of, read_state
 from ownlab.text import text
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from ownlab.errors import InputError, LabError, OwnlabError
 from ownlab.lab.runtimes import operations, start
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.transport.control import send_command
 from ownlab.text import text
 

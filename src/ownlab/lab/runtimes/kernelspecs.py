@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError
-from ownlab.files import replace_file
 from ownlab.json_encoding import to_builtins
 from ownlab.lab.environments.registry import DEFAULT, own_python
 from ownlab.lab.runtimes.records import RuntimeType

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ownlab.instruments.top.records import CardProcess, CardSample, ProcessSample, Sample, Verdict
 from ownlab.instruments.top.sampler import Sampler
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 from ownlab.lab.runtimes.process_owners import owners_of
 from ownlab.lab.runtimes.records import HostState
 from ownlab.lab.store.rows import Device, RuntimeRow

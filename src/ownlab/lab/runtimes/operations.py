@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.runtimes.state import is_alive, read_state, runtime_folder
 from ownlab.lab.store.orphans import boot_id, runtime_of_process
 from ownlab.lab.store.rows import RuntimeRow

@@ -23,7 +23,7 @@ from tornado.web import HTTPError
 from ownlab.errors import CardsTaken, LabError, OwnlabError
 from ownlab.lab.runtimes import operations, start, state
 from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
-from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.transport.control import NotAnswering, send_command
 from ownlab.text import text
 

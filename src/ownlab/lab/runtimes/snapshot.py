@@ -16,8 +16,8 @@ from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
 from ownlab.lab.runtimes.live_usage import LiveUsage
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
+from ownlab.lab.store.lease_scheduler import Holding, allocate, check_possible, explain_wait
 from ownlab.lab.store.rows import CardRequest, Device, Lease, RuntimeRow
-from ownlab.lab.store.scheduler import Holding, allocate, check_possible, explain_wait
 from ownlab.lab.store.store import Store
 from ownlab.text import text
 from ownlab.units import PARTS, format_seconds

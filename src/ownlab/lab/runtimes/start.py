@@ -15,18 +15,18 @@ from typing import Any
 
 import zmq
 
+from ownlab.atomic_files import replace_file
 from ownlab.config.limits import Limits, limits_of, stricter
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder, state_folder
 from ownlab.config.settings import LabOptions
 from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError
-from ownlab.files import replace_file
 from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
 from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
 from ownlab.lab.runtimes.kernelspecs import read_specs
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.operations import end_runtime, remove_folders
-from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.state import read_state, runtime_folder
 from ownlab.lab.store.location import choose_store

@@ -10,7 +10,7 @@ from typing import Any
 
 from ownlab.config.paths import state_folder
 from ownlab.errors import LabError, StoreError
-from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.transport.journal_protocol import journal_address
 from ownlab.processes.procfs import read_stat
 from ownlab.text import text

@@ -20,10 +20,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from ownlab.atomic_files import replace_file
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, LabError, OwnlabError, RecordError, UsageError
 from ownlab.file_lock import LOCK_SECONDS, wait_for_lock
-from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.lab.secrets.keyring_backend import KeyringTrouble, find_keyring
 from ownlab.text import listing, sentences, text

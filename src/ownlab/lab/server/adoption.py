@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jupyter_server.services.sessions.sessionmanager import ModelName
 
 from ownlab.errors import LabError, StoreError
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.operations import remove_folders
-from ownlab.lab.runtimes.plan import Plan
 from ownlab.lab.runtimes.state import all_plans, is_run_below, read_state
 from ownlab.lab.transport.control import send_command
 

@@ -12,7 +12,7 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 from tornado.web import HTTPError
 from traitlets import Bool
 
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import plan_with_journal_socket
 from ownlab.lab.server.kernel_messages import PROTOCOL, unframe
 from ownlab.lab.server.kernels import RuntimeManager

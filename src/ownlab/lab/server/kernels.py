@@ -29,7 +29,7 @@ from traitlets import Unicode, default
 from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.runtimes.drive import drive_root, is_drive_path, leaves_drive, path_in_drive
 from ownlab.lab.runtimes.kernelspecs import PROVISIONER
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import plan_of, plan_with_journal_socket, state_of
 from ownlab.lab.server.adoption import AdoptableRuntime, find_adoptable, remove_dead
 from ownlab.lab.server.kernel_activity import KernelActivity

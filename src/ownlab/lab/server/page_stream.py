@@ -23,7 +23,7 @@ from ownlab.lab.journal.reader import compacted_to, records_after
 from ownlab.lab.journal.records import EVENT, Record, json_object
 from ownlab.lab.journal.replay import replay
 from ownlab.lab.journal.state import Execution, JournalState
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.server.busy_replies import BusyReplies
 from ownlab.lab.server.kernel_activity import KernelState
 from ownlab.lab.server.kernel_messages import KernelMessage, frame, state_messages, status_message

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from ownlab.files import replace_file
+from ownlab.atomic_files import replace_file
 
 __all__ = ["RecentWrites", "Version"]
 

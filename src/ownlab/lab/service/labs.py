@@ -23,10 +23,10 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from ownlab.atomic_files import replace_file
 from ownlab.config.paths import state_folder
 from ownlab.errors import LabError
 from ownlab.file_lock import try_lock
-from ownlab.files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.text import text
 

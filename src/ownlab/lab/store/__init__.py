@@ -3,7 +3,7 @@
 - `location`: which store is used: OWNLAB_STORE, the machine's shared one, or the user's own.
 - `layout`: its files and their permissions, the administrator's policy; `setup`: create a shared store.
 - `store`: the `Store` class, the only entry point: enqueue, acquire, update, release, reap.
-- `scheduler`: which devices a request gets, whose turn it is, and why a request waits. Pure functions.
+- `lease_scheduler`: which devices a request gets, whose turn it is, and why a request waits. Pure functions.
 - `rows`: the records; `tables`: SQL statements; `schema`: the tables and their migrations.
 - `locks`: a runtime lives as long as its lock file is locked; `orphans`: processes that outlived their runtime.
 - `errors`: turns errors of SQLite and the file system into StoreError.

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ownlab.atomic_files import replace_file
 from ownlab.config.limits import LIMITS
 from ownlab.errors import StoreError, UsageError
-from ownlab.files import replace_file
 from ownlab.lab.store import schema
 from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import Layout

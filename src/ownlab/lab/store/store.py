@@ -15,9 +15,9 @@ from ownlab.errors import CardsTaken, StoreError
 from ownlab.lab.store import locks, schema, tables
 from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import Layout, make_private, read_layout
+from ownlab.lab.store.lease_scheduler import Holding, allocate, check_possible, explain_wait
 from ownlab.lab.store.orphans import Orphan, describe_orphans, end_orphans, own_ancestors
 from ownlab.lab.store.rows import Device, Lease, QueuePosition, RuntimeRow, UsageRow
-from ownlab.lab.store.scheduler import Holding, allocate, check_possible, explain_wait
 from ownlab.text import text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ownlab.errors import CardsTaken, DeviceUnusable, LabError
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.orphans import boot_id
 from ownlab.lab.store.rows import Process, QueuePosition, RuntimeRow
 from ownlab.lab.store.store import Store

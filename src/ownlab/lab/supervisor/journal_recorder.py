@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ownlab.lab.journal.records import EVENT, Record, encode, event, json_object
 from ownlab.lab.journal.storage import JournalInfo, read_journal_info, write_journal_info, write_trouble
 from ownlab.lab.journal.writer import JournalWriter
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.supervisor.state_writer import log
 
 __all__ = ["JournalRecorder"]

@@ -13,7 +13,7 @@ import signal
 from typing import Any
 
 from ownlab.errors import StoreError
-from ownlab.lab.runtimes.plan import Plan, read_plan
+from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.bootstrap import supervise
 from ownlab.lab.supervisor.kernel_process import kernel_address

@@ -8,9 +8,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError
-from ownlab.files import replace_file
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.visible_devices import VENDORS, variables
 from ownlab.lab.store.rows import Device, Lease, Process
 from ownlab.lab.supervisor.process_tree import identify

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ownlab.errors import CardsTaken, DeviceUnusable, LabError, StoreError
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.rows import Lease, QueuePosition
 from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.card_probe import CardProbe

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ownlab.config.limits import Limits
 from ownlab.errors import StoreError
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.card_probe import CardProbe
 from ownlab.lab.supervisor.message_inspector import MessageInspector

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ownlab.atomic_files import replace_file
 from ownlab.errors import StoreError
-from ownlab.files import replace_file
-from ownlab.lab.runtimes.plan import Plan
+from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.rows import Process
 from ownlab.units import PARTS
 

@@ -14,7 +14,7 @@ from ownlab.instruments.top.recording import read
 from ownlab.instruments.top.records import CardSample, Sample
 from ownlab.instruments.top.screen.app import TopApp
 from ownlab.instruments.top.screen.model import Feed, View
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 
 STREAMS = Path(__file__).resolve().parents[3] / "streams"
 

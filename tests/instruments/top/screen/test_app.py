@@ -21,7 +21,7 @@ from ownlab.instruments.top.records import Sample
 from ownlab.instruments.top.screen.app import TopApp
 from ownlab.instruments.top.screen.model import Feed, View
 from ownlab.instruments.top.source import Source
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 
 Screen = Pilot[OwnlabError]
 FAST = 10_000.0  # speed of a replay

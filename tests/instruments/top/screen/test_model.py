@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.instruments.top.scenes import card, sample, scene
 
 from ownlab.instruments.top.screen.model import View
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 
 
 def test_a_paused_display_misses_no_sample() -> None:

@@ -10,7 +10,7 @@ from ownlab.errors import OwnlabError
 from ownlab.instruments.top.formatting import SORT_KEYS, ProcessRow, filter_rows, process_rows, sort_rows
 from ownlab.instruments.top.records import CardSample, Sample, Verdict
 from ownlab.instruments.top.source import Source, follow
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 
 __all__ = ["Feed", "View"]
 

@@ -21,7 +21,7 @@ from tests.instruments.top.samples import (
 )
 
 from ownlab.instruments.top.records import CardProcess, CardSample, HostSample, Owner, ProcessSample, Sample
-from ownlab.instruments.top.window import Window
+from ownlab.instruments.top.verdict_window import Window
 
 # Stream -> its verdict, and the verdict on the same card without GPM.
 RECORDED = {

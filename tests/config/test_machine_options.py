@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.config.target import resolve_machine_options
+from ownlab.config.machine_options import resolve_machine_options
 
 
 def environment(folder: Path) -> Path:

@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import pytest
 
+from ownlab.atomic_files import Content, replace_file, write_file
 from ownlab.errors import InputError
-from ownlab.files import Content, replace_file, write_file
 
 
 @pytest.mark.parametrize("content", ["é\n", "é\n".encode(), lambda file: file.write("é\n".encode())])

@@ -7,8 +7,15 @@ import time
 import pytest
 
 from ownlab.errors import DeviceUnusable
+from ownlab.lab.store.lease_scheduler import (
+    Holding,
+    allocate,
+    check_possible,
+    choose_devices,
+    explain_wait,
+    share_label,
+)
 from ownlab.lab.store.rows import CardRequest, Device, Process, RuntimeRow
-from ownlab.lab.store.scheduler import Holding, allocate, check_possible, choose_devices, explain_wait, share_label
 
 KIND = "NVIDIA H200"
 CARDS = [Device(f"GPU-{number}", "nvidia", number, KIND) for number in range(4)]

@@ -1,4 +1,4 @@
-"""ownlab as a person starts it: a real process."""
+"""Runs ownlab as a user does: as a real process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ownlab = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def ownlab() -> Ownlab:
-    """Run `ownlab ARGUMENTS`, with more environment and standard input where asked."""
+    """Run `ownlab ARGUMENTS`, with additional environment variables and standard input."""
 
     def run(
         *arguments: str, env: dict[str, str] | None = None, stdin: str | bytes = ""
@@ -43,13 +43,13 @@ def ownlab() -> Ownlab:
 
 @pytest.fixture
 def machines() -> Path:
-    """The recorded machines."""
+    """The folder of recorded machines."""
     return Path(__file__).resolve().parent / "machines"
 
 
 @pytest.fixture
 def valid() -> Callable[[str, str], Any]:
-    """A printed document, once it has shown that it is as its schema says."""
+    """Check a printed JSON document against its schema, and return it."""
 
     from ownlab.render.documents import document_type, schema_of  # most tests need neither
 
@@ -62,7 +62,7 @@ def valid() -> Callable[[str, str], Any]:
 
 
 class World:
-    """A person's own world: no lab, runtime or file of it is seen outside `root`."""
+    """An isolated user: nothing of its labs, runtimes and files is visible outside `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root / "work"
@@ -76,7 +76,7 @@ class World:
         self.env |= {name: str(root / path) for name, path in named.items()} | {"OWNLAB_MACHINE": str(machine)}
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """`ownlab ARGUMENTS`, until it ends."""
+        """Run `ownlab ARGUMENTS` to its end."""
         return subprocess.run(
             [sys.executable, "-m", "ownlab", *arguments],
             capture_output=True,
@@ -88,7 +88,7 @@ class World:
         )
 
     def run_without_rights(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """As one who may not write this installation: access(2) goes by the real user, who is nobody here."""
+        """Run as a user who may not write to this installation: access(2) checks the real user, who is nobody here."""
         environ = {name: value for name, value in self.env.items() if name not in ("OWNLAB_KERNELS", "JUPYTER_PATH")}
         return subprocess.run(
             [sys.executable, "-m", "ownlab", *arguments],
@@ -102,7 +102,7 @@ class World:
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """`ownlab ARGUMENTS`, which stays."""
+        """Start `ownlab ARGUMENTS` without waiting for its end."""
         return subprocess.Popen(
             [sys.executable, "-m", "ownlab", *arguments],
             stdout=subprocess.PIPE,
@@ -113,13 +113,13 @@ class World:
         )
 
     def lab(self) -> dict[str, Any]:
-        """What `ownlab status --json` says of the one lab that is up."""
+        """Return the only running lab from `ownlab status --json`."""
         (found,) = json.loads(self.run("status", "--json").stdout)["labs"]
         assert isinstance(found, dict)
         return found
 
     def ask(self, method: str, path: str, lab: Mapping[str, Any], body: object = None, *, token: bool = True) -> Any:
-        """A request to the lab; the status where it is not a success."""
+        """Send a request to the lab. Return the status if it fails."""
         connection = http.client.HTTPConnection("127.0.0.1", lab["port"], timeout=30)
         headers = {"Authorization": f"token {lab['token']}"} if token else {}
         try:
@@ -131,7 +131,7 @@ class World:
         return json.loads(text or "null") if answer.status < 300 else answer.status
 
     def processes(self) -> list[int]:
-        """Everything that was started in this world and still runs."""
+        """Return all processes that were started here and still run."""
         mark = f"OWNLAB_HOME={self.root / 'home'}".encode()
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
@@ -141,7 +141,7 @@ class World:
         return found
 
     def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-        """What a condition says once it is true."""
+        """Wait until a condition is true, and return its value."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if found := condition():
@@ -150,15 +150,15 @@ class World:
         raise AssertionError(f"it did not come true within {seconds} s")
 
     def close(self) -> None:
-        """End all that was started."""
+        """End everything that was started."""
         for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):  # its parent's end was its own
+            with contextlib.suppress(ProcessLookupError):  # it ended with its parent
                 os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """For a test that starts labs of its own."""
+    """For a test that starts its own labs."""
     made = World(tmp_path)
     yield made
     made.close()
@@ -166,7 +166,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture(scope="session")
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world with one lab, in the background, for tests that leave it as it is."""
+    """With one lab in the background, for tests that do not change it."""
     made = World(tmp_path_factory.mktemp("standing"))
     try:
         ran = made.run("up", "work", "--detach")

@@ -1,4 +1,4 @@
-"""`ownlab config` from outside."""
+"""`ownlab config` as a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ownlab down`: which lab is meant, and what is left."""
+"""`ownlab down`: which lab it stops, and what remains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_of_several_labs_one_must_be_named(world: World) -> None:
     lab = world.lab()
     assert lab["folder"] == str(world.folder)
 
-    os.kill(lab["watchdog"], signal.SIGKILL)  # a server without its watchdog is ended as well
+    os.kill(lab["watchdog"], signal.SIGKILL)  # a server without its watchdog is stopped, too
     assert world.until(lambda: world.lab()["watchdog"] is None)
     assert world.run("up", "work").returncode == 0  # and joined
     assert json.loads(world.run("down", "--json").stdout)["folders"] == [str(world.folder)]

@@ -1,4 +1,4 @@
-"""`ownlab env` from outside."""
+"""`ownlab env` as a process."""
 
 from __future__ import annotations
 

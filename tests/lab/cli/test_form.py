@@ -1,4 +1,4 @@
-"""`ownlab form` from outside."""
+"""`ownlab form` as a process."""
 
 from __future__ import annotations
 

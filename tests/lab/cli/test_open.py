@@ -1,4 +1,4 @@
-"""`ownlab open`: a real server to fetch from, real labs to open in."""
+"""`ownlab open` with a real web server and real labs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The address of a server, and the folder whose files it gives out."""
+    """The URL of a web server, and the folder that it serves."""
     folder = tmp_path / "web"
     folder.mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
@@ -132,7 +132,7 @@ def test_a_lab_is_started_if_none_is_running(world: World) -> None:
     lab = world.lab()
     assert f"Open in your lab: {lab['url']}lab/tree/n.ipynb?token={lab['token']}\n" in ran.stdout
     assert lab["folder"] == str(world.folder)
-    assert os.listdir(world.folder) == ["n.ipynb"]  # and no notebook that welcomes to a new lab
+    assert os.listdir(world.folder) == ["n.ipynb"]  # and no welcome notebook
     assert world.run("down", "work").returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""`ownlab run` as a person calls it: parameters, exit codes, signals, the background, and going on after a failure."""
+"""`ownlab run` as a process: parameters, exit codes, signals, the background, and resuming after a failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Valid = Callable[[str, str], Any]
 
-# Short ones: Python does not look for signals between its last instruction and the beginning of a long one.
+# Short sleeps: Python does not check for signals between its last instruction and the start of a long sleep.
 SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)"
 FORM = '#@title Settings\nepochs = 3 #@param {type:"integer"}\nmode = "fast" #@param ["fast", "a=b"]'
 
@@ -42,13 +42,13 @@ def write(folder: Path, name: str, *cells: str | dict[str, Any]) -> Path:
 
 
 def runtimes(world: World) -> list[str]:
-    """The folders of runtimes that are there."""
+    """Return the folders of running runtimes."""
     folder = world.root / "home" / "runtimes"
     return os.listdir(folder) if folder.exists() else []
 
 
 def at_work(world: World, count: int = 1) -> bool:
-    """Whether so many runs have printed that they are at work."""
+    """Return whether this many runs have printed that they are at work."""
     logs = (world.root / "home" / "journals").glob("*/*.log")
     return sum(b'"at work' in path.read_bytes() for path in logs) >= count
 
@@ -134,7 +134,7 @@ def test_a_failed_run_is_kept_fixed_and_resumed(world: World, valid: Valid) -> N
 
 
 def in_terminal(world: World, *arguments: str) -> tuple[subprocess.Popen[str], int]:
-    """`ownlab ARGUMENTS` in a terminal of its own, and the end of it that is closed with its window."""
+    """Run `ownlab ARGUMENTS` in its own terminal. Return the end that is closed with its window."""
     ours, theirs = os.openpty()
     started = subprocess.Popen(
         [sys.executable, "-m", "ownlab", *arguments],
@@ -159,11 +159,11 @@ def test_an_interrupted_run_leaves_nothing_behind(world: World) -> None:
         one.send_signal(signal.Signals[name])
     assert b"[1/2] import time" in os.read(terminal, 1000)
     os.close(terminal)
-    said = [one.communicate(timeout=60) for one in (*runs, closed)]
+    outputs = [one.communicate(timeout=60) for one in (*runs, closed)]
     assert [one.returncode for one in (*runs, closed)] == [130, 143, -signal.SIGKILL, 129]
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         assert printed(world.folder / f"{name}.ipynb") == ["at work\nKeyboardInterrupt", ""]
-    for name, (out, err) in zip(names[:2], said, strict=False):
+    for name, (out, err) in zip(names[:2], outputs, strict=False):
         assert (out, "Traceback" in err) == ("", False)
         assert f"it was interrupted\n  The outputs so far: {world.folder / name}.ipynb" in err
     world.until(lambda: world.processes() == [] and runtimes(world) == [])

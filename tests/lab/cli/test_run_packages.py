@@ -1,4 +1,4 @@
-"""`ownlab run`: packages are remembered in the output and restored before a run, and start-up scripts that fail are named."""
+"""`ownlab run`: packages are recorded in the output and restored before a run, and failing start-up scripts are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ownlab runtimes log`: what notebooks printed, from journals, without a server; and from a runtime that works."""
+"""`ownlab runtimes log`: the output of notebooks, from journals without a server, and from a running runtime."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Valid = Callable[[str, str], Any]
 
 
 @pytest.fixture
-def told(world: World) -> JournalMaker:
-    """A runtime of work/train.ipynb that is over."""
+def journal(world: World) -> JournalMaker:
+    """A runtime of work/train.ipynb that has ended."""
     notebook = world.folder / "train.ipynb"
     notebook.write_text(json.dumps(notebook_of("first", "second")))
     runtime = JournalMaker(world.root / "home", notebook)
@@ -55,25 +55,25 @@ division by zero \ufffd
 """
 
 
-def test_the_output_of_the_notebook_is_printed(world: World, told: JournalMaker) -> None:
-    for name in (told.runtime, told.runtime[:6], "train", "train.ipynb", "work/train.ipynb"):
+def test_the_output_of_the_notebook_is_printed(world: World, journal: JournalMaker) -> None:
+    for name in (journal.runtime, journal.runtime[:6], "train", "train.ipynb", "work/train.ipynb"):
         ran = world.run("runtimes", "log", name)
         assert (ran.stdout, ran.stderr) == (SHOWN, ""), name
 
 
-def test_the_output_of_one_cell(world: World, told: JournalMaker) -> None:
+def test_the_output_of_one_cell(world: World, journal: JournalMaker) -> None:
     assert world.run("runtimes", "log", "train", "--cell", "second").stdout.startswith("ZeroDivisionError\n")
 
 
-def test_json_output(world: World, told: JournalMaker, valid: Valid) -> None:
+def test_json_output(world: World, journal: JournalMaker, valid: Valid) -> None:
     document = valid(world.run("runtimes", "log", "train", "--json").stdout, "runtimes-log")
-    assert document["runtime"] == told.runtime
+    assert document["runtime"] == journal.runtime
     assert document["ended"] == "it was stopped"
     assert [one["execution_count"] for one in document["cells"]] == [3, 4]
     assert document["cells"][0]["outputs"][1]["data"]["image/png"] == PIXEL
 
 
-def test_notebook_output(world: World, told: JournalMaker) -> None:
+def test_notebook_output(world: World, journal: JournalMaker) -> None:
     target = world.root / "out.ipynb"
     assert world.run("runtimes", "log", "train", "--notebook", str(target)).stdout == f"Written to {target}.\n"
     written = read(target)
@@ -91,7 +91,7 @@ def test_notebook_output(world: World, told: JournalMaker) -> None:
     assert (nowhere.returncode, "Traceback" in nowhere.stderr) == (3, False)
 
 
-def test_the_executed_cells_of_a_deleted_notebook_are_written(world: World, told: JournalMaker) -> None:
+def test_the_executed_cells_of_a_deleted_notebook_are_written(world: World, journal: JournalMaker) -> None:
     (world.folder / "train.ipynb").unlink()
     target = world.root / "out.ipynb"
     world.run("runtimes", "log", "train", "--notebook", str(target))
@@ -100,7 +100,7 @@ def test_the_executed_cells_of_a_deleted_notebook_are_written(world: World, told
     assert [cell.source for cell in written.cells] == ["for epoch in range(2):\n    train()", "1 / 0"]
 
 
-def test_unknown_and_ambiguous_names_are_refused(world: World, told: JournalMaker) -> None:
+def test_unknown_and_ambiguous_names_are_refused(world: World, journal: JournalMaker) -> None:
     unknown = world.run("runtimes", "log", "nothing")
     assert (unknown.returncode, "no journal" in unknown.stderr) == (3, True)
     (world.folder / "deep").mkdir()
@@ -115,7 +115,7 @@ def test_unknown_and_ambiguous_names_are_refused(world: World, told: JournalMake
     assert world.run("runtimes", "log", "train", "--follow", "--json").returncode == 2
 
 
-def test_a_closed_pipe_is_not_an_error(world: World, told: JournalMaker) -> None:
+def test_a_closed_pipe_is_not_an_error(world: World, journal: JournalMaker) -> None:
     line = f"{sys.executable} -m ownlab runtimes log train | head -n 1"
     ran = subprocess.run(
         ["bash", "-c", line], capture_output=True, text=True, env=world.env, cwd=world.root, check=False

@@ -17,7 +17,7 @@ HALF = "ownlab-half-nvidia-geforce-gtx-1080-ti"
 
 
 def start(world: World, notebook: str, kind: str) -> str:
-    """A session as a page starts one; the id of its runtime."""
+    """Start a session as a page does. Return the id of its runtime."""
     body = {"path": notebook, "type": "notebook", "name": notebook, "kernel": {"name": kind}}
     runtime = world.ask("POST", "api/sessions", world.lab(), body)["kernel"]["id"]
     assert isinstance(runtime, str)
@@ -50,9 +50,9 @@ def test_runtimes_are_listed_and_stopped(standing: World) -> None:
 
     ran = standing.run("runtimes", "stop", "train")
     assert ran.stdout == f"deep/train.ipynb ({train[:8]}) has stopped.\n"
-    told = json.loads(standing.run("runtimes", "stop", notes[:8], "--now", "--json").stdout)
-    assert told == {"runtime": notes, "notebook": f"{standing.folder}/notes.ipynb", "told": "stop", "ends_at": None}
-    jsonschema.validate(told, json.loads((SCHEMAS / "runtimes-told.json").read_text()))
+    document = json.loads(standing.run("runtimes", "stop", notes[:8], "--now", "--json").stdout)
+    assert document == {"runtime": notes, "notebook": f"{standing.folder}/notes.ipynb", "told": "stop", "ends_at": None}
+    jsonschema.validate(document, json.loads((SCHEMAS / "runtimes-told.json").read_text()))
     assert listed(standing) == {}
     assert standing.until(lambda: standing.ask("GET", "api/kernels", standing.lab()) == [])
     usage = json.loads(standing.run("runtimes", "usage", "--json").stdout)

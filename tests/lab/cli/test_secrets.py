@@ -1,4 +1,4 @@
-"""`ownlab secrets` from outside: real processes, a real terminal for what is typed."""
+"""`ownlab secrets` as a process, with a real terminal for typed values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Secrets = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def secrets(ownlab: Callable[..., Any], tmp_path: Path) -> Secrets:
-    """Run `ownlab secrets ARGUMENTS` with a state folder of the test's own."""
+    """Run `ownlab secrets ARGUMENTS` with its own state folder."""
 
     def run(*arguments: str, stdin: str | bytes = "", **env: str) -> Any:
         return ownlab("secrets", *arguments, stdin=stdin, env={"OWNLAB_HOME": str(tmp_path / "home"), **env})
@@ -136,7 +136,7 @@ def test_read_is_hidden_in_the_help(secrets: Secrets) -> None:
 
 
 def type_in(home: Path, typed: bytes) -> tuple[int, str]:
-    """What a person sees who types this when asked; and the exit code."""
+    """Type this when asked. Return the exit code and what the terminal shows."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["OWNLAB_HOME"] = str(home)
@@ -146,7 +146,7 @@ def type_in(home: Path, typed: bytes) -> tuple[int, str]:
         while time.monotonic() < deadline:
             try:
                 part = os.read(terminal, 4096)
-            except OSError:  # Linux says so when the other end is closed
+            except OSError:  # on Linux, the other end was closed
                 break
             seen += part
             if not sent and b"not shown" in seen:

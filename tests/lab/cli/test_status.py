@@ -1,4 +1,4 @@
-"""`ownlab status`: the labs that are up."""
+"""`ownlab status`: the running labs."""
 
 from __future__ import annotations
 

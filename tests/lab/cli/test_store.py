@@ -1,4 +1,4 @@
-"""`ownlab store` from outside."""
+"""`ownlab store` as a process."""
 
 from __future__ import annotations
 

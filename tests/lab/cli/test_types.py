@@ -1,4 +1,4 @@
-"""`ownlab types` from outside."""
+"""`ownlab types` as a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ownlab up`: real labs, real signals."""
+"""`ownlab up` with real labs and real signals."""
 
 from __future__ import annotations
 
@@ -66,8 +66,10 @@ def test_types_store_and_configuration_are_shown(standing: World) -> None:
     assert f"OWNLAB_CONFIG names {standing.root / 'config.toml'}, which does not exist" in shown
     assert "limits" not in shown
     assert "export" not in shown
-    told = standing.run("up", "work", env={"JUPYTER_PATH": ""}).stdout
-    assert f"papermill and VS Code, run first:\n            export JUPYTER_PATH={standing.root}/share/jupyter\n" in told
+    output = standing.run("up", "work", env={"JUPYTER_PATH": ""}).stdout
+    assert (
+        f"papermill and VS Code, run first:\n            export JUPYTER_PATH={standing.root}/share/jupyter\n" in output
+    )
     assert "ssh" not in shown
 
 
@@ -140,18 +142,18 @@ def test_ctrl_c_leaves_runtimes_and_the_next_up_adopts_them(world: World) -> Non
     lab = world.lab()
     kernel = world.ask("POST", "api/kernels", lab, {"name": "ownlab-cpu"})["id"]
     first.send_signal(signal.SIGINT)
-    said, errors = first.communicate(timeout=60)
+    output, errors = first.communicate(timeout=60)
     assert (first.returncode, errors) == (0, "")
-    assert "Still running:\n" in said
-    assert f"  {kernel[:8]}: Python 3 (CPU), " in said
-    assert f"Come back: ownlab up {world.folder}" in said
-    assert "ownlab down --all" in said
+    assert "Still running:\n" in output
+    assert f"  {kernel[:8]}: Python 3 (CPU), " in output
+    assert f"Come back: ownlab up {world.folder}" in output
+    assert "ownlab down --all" in output
     assert json.loads(world.run("status", "--json").stdout) == {"labs": []}
 
     both = [world.start("up", "work", "--detach", "--no-browser") for _ in range(2)]  # one starts it, one joins
-    said = "".join(one.communicate(timeout=60)[0] for one in both)
+    output = "".join(one.communicate(timeout=60)[0] for one in both)
     assert [one.returncode for one in both] == [0, 0]
-    assert said.count("1 runtime is still running") == 2
+    assert output.count("1 runtime is still running") == 2
     after = world.lab()
     assert (after["url"], after["token"], after["runtimes"]) == (lab["url"], lab["token"], 1)
     assert [one["id"] for one in world.ask("GET", "api/kernels", after)] == [kernel]
@@ -173,9 +175,9 @@ def test_down_stops_a_lab_in_the_foreground(world: World) -> None:
     assert f"Stop it: ownlab down '{world.root}/my work'\n" in world.run("up", "my work").stdout
     assert world.run("down", "my work").returncode == 0
     assert "Start it: ownlab up 'my work'" in world.run("status", "my work").stderr
-    said, _ = up.communicate(timeout=30)
+    output, _ = up.communicate(timeout=30)
     assert up.returncode == 0
-    assert "Nothing is left running." in said
+    assert "Nothing is left running." in output
     assert world.run("down", "my work").returncode == 3
     assert world.until(lambda: world.processes() == [])
 

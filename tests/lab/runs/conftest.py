@@ -1,4 +1,4 @@
-"""Notebooks to run, in a lab of its own."""
+"""Notebooks to run, in a lab of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Write = Callable[..., Path]
 
 
 def code(source: str | list[str], *tags: str, **more: Any) -> dict[str, Any]:
-    """A code cell that was run before."""
+    """Return a code cell that was run before."""
     old = {"output_type": "stream", "name": "stdout", "text": "from an earlier run"}
     metadata = {"tags": list(tags)} if tags else {}
     return {
@@ -24,7 +24,7 @@ def code(source: str | list[str], *tags: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """A notebook's path; a text is a code cell."""
+    """Write a notebook and return its path. A string is a code cell."""
 
     def make(name: str, *cells: str | dict[str, Any], **metadata: Any) -> Path:
         path = tmp_path / "work" / name
@@ -37,7 +37,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def printed(path: Path | str) -> list[str]:
-    """What each code cell of a notebook shows."""
+    """Return what each code cell of a notebook shows."""
     cells = json.loads(Path(path).read_text())["cells"]
     return [_shown(cell["outputs"]) for cell in cells if cell["cell_type"] == "code"]
 

@@ -1,4 +1,4 @@
-"""Before a run: notebooks as files, where the output goes, which cells are run on what; nothing is started."""
+"""Before a run: notebook files, the output file, the cells and the runtime type. Nothing is started."""
 
 from __future__ import annotations
 
@@ -149,9 +149,9 @@ def test_a_given_output_file(write: Write, tmp_path: Path) -> None:
     link = tmp_path / "link.ipynb"
     link.symlink_to(path)
     for same in (path, link):
-        with pytest.raises(UsageError, match="the notebook itself") as told:
+        with pytest.raises(UsageError, match="the notebook itself") as raised:
             choose(same, force=True)
-        assert "--inplace" in told.value.hint
+        assert "--inplace" in raised.value.hint
     with pytest.raises(UsageError, match="is a folder"):
         choose(tmp_path)
     with pytest.raises(InputError, match=r"The folder .* does not exist"):
@@ -236,9 +236,9 @@ def test_notebooks_that_cannot_run_here_are_refused(lab: Any) -> None:
     for metadata in ({"kernelspec": {"name": "ir", "language": "R"}}, {"language_info": {"name": "R"}}):
         with pytest.raises(InputError, match=r"a\.ipynb is written in R.*Only Python"):
             choose_type("a.ipynb", {"metadata": metadata}, None, lab.environ)
-    with pytest.raises(UsageError, match="Did you mean ownlab-1-nvidia-geforce-gtx-1080-ti") as told:
+    with pytest.raises(UsageError, match="Did you mean ownlab-1-nvidia-geforce-gtx-1080-ti") as raised:
         choose_type("a.ipynb", {}, "1-nvidia-geforce-gtx-1080", lab.environ)
-    assert "ownlab-cpu" in told.value.hint
+    assert "ownlab-cpu" in raised.value.hint
 
 
 def test_missing_kernelspecs_are_written(lab: Any, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ Cells = list[dict[str, Any]]
 
 @pytest.fixture
 def stopped() -> Callable[[], tuple[KeptRun, dict[str, Any], dict[str, Any]]]:
-    """A run of a, b, c and d that failed in c: what is known of it, the notebook, and the output."""
+    """A run of a, b, c and d that failed in c: its record, the notebook, and the output."""
 
     def make() -> tuple[KeptRun, dict[str, Any], dict[str, Any]]:
         cells: Cells = [

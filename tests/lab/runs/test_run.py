@@ -1,4 +1,4 @@
-"""Runs with real kernels, in this process: what comes into the output, what ends a run, and what is left of it."""
+"""Runs with real kernels in this process: the output, what ends a run, and what remains of it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.state import plan_of
 from ownlab.lab.transport.control import send_command
 
-# Short ones: Python does not look for signals between its last instruction and the beginning of a long one.
+# Short sleeps: Python does not check for signals between its last instruction and the start of a long sleep.
 SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.01)"
 
 
-class Told(Reporter):
-    """Remembers; and does something when a cell begins, or when it waits for a card."""
+class RecordingReporter(Reporter):
+    """Records the progress; calls a function when a cell begins, or when the run waits for a card."""
 
     def __init__(self, begins: Any = None, waits: Any = None) -> None:
         self.words: list[str] = []
@@ -56,8 +56,8 @@ class Told(Reporter):
         self.words.append(cell.status + (" (allowed)" if allowed else ""))
 
 
-def run_it(path: Path, told: Reporter | None = None, stop: Stop | None = None, **asked: Any) -> Outcome:
-    return run(prepare_run(RunRequest(str(path), **asked)), told or Reporter(), stop or Stop())
+def run_it(path: Path, reporter: Reporter | None = None, stop: Stop | None = None, **asked: Any) -> Outcome:
+    return run(prepare_run(RunRequest(str(path), **asked)), reporter or Reporter(), stop or Stop())
 
 
 def test_a_run_from_the_first_cell_to_the_last(lab: Any, write: Write) -> None:
@@ -73,15 +73,15 @@ def test_a_run_from_the_first_cell_to_the_last(lab: Any, write: Write) -> None:
         "from ownlab_guest.kernel.on_end import on_end\non_end(open, 'saved', 'w');",
         unknown=1,
     )
-    before, told = path.read_bytes(), Told()
-    outcome = run_it(path, told, parameters={"steps": 4}, allow_errors=True)
+    before, reporter = path.read_bytes(), RecordingReporter()
+    outcome = run_it(path, reporter, parameters={"steps": 4}, allow_errors=True)
     assert (outcome.report.status, outcome.error, outcome.trouble) == ("done", None, "")
     assert path.read_bytes() == before
     assert outcome.report.output == str(path.with_name("a-run.ipynb"))
     assert printed(outcome.report.output) == [
         "", f"4 {path.parent}\n8", "", "ZeroDivisionError", "", "StdinNotImplementedError", "",
     ]  # fmt: skip
-    assert told.words == [
+    assert reporter.words == [
         "running", "1/5 Set", "done", "2/5 print(steps, __import__('os').getcwd())", "done", "3/5 1/0",
         "failed (allowed)", "4/5 input()", "failed (allowed)",
         "5/5 from ownlab_guest.kernel.on_end import on_end", "done",
@@ -119,9 +119,9 @@ def test_shell_commands_cannot_wait_for_input(lab: Any, write: Write) -> None:
 
 def test_a_cell_that_fails_ends_the_run(lab: Any, write: Write) -> None:
     path = write("a.ipynb", "print('one')", "1/0", "print('three')")
-    with pytest.raises(CellFailed, match=r"Cell 2 of a\.ipynb, “1/0”, failed: ZeroDivisionError") as told:
+    with pytest.raises(CellFailed, match=r"Cell 2 of a\.ipynb, “1/0”, failed: ZeroDivisionError") as reporter:
         ownlab.run_notebook(path, path.with_name("b.ipynb"))
-    report = told.value.report
+    report = reporter.value.report
     assert [cell.status for cell in report.cells] == ["done", "failed", "not run"]
     assert printed(report.output) == ["one\n", "ZeroDivisionError", ""]
     assert (report.kept, os.path.basename(report.output)) == (False, "b.ipynb")
@@ -144,7 +144,7 @@ def test_a_killed_supervisor_ends_the_run(lab: Any, write: Write) -> None:
         (row,) = lab.rows()
         os.kill(row.supervisor.pid, signal.SIGKILL)
 
-    outcome = run_it(write("a.ipynb", SLEEPS), Told(begins=kill))
+    outcome = run_it(write("a.ipynb", SLEEPS), RecordingReporter(begins=kill))
     assert (outcome.report.status, outcome.report.reason) == ("failed", "its supervisor died")
     assert lab.left() == {}
 
@@ -192,7 +192,7 @@ def test_the_output_may_be_edited_and_renamed_during_the_run(lab: Any, write: Wr
             output.rename(renamed)
             storage.rename_notebook(str(output), str(renamed))
 
-    outcome = run_it(path, Told(begins=edit))
+    outcome = run_it(path, RecordingReporter(begins=edit))
     assert outcome.report.output == str(renamed)
     assert not output.exists()
     assert printed(renamed) == ["one\n", "two\n"]
@@ -201,7 +201,7 @@ def test_the_output_may_be_edited_and_renamed_during_the_run(lab: Any, write: Wr
 
 def test_a_deleted_output_file_is_reported_and_kept_in_the_journal(lab: Any, write: Write) -> None:
     path = write("a.ipynb", "print('one')")
-    outcome = run_it(path, Told(begins=lambda number: path.with_name("a-run.ipynb").unlink()))
+    outcome = run_it(path, RecordingReporter(begins=lambda number: path.with_name("a-run.ipynb").unlink()))
     assert (outcome.report.status, outcome.exit_code) == ("done", 0)
     assert "there is no notebook" in outcome.trouble
     assert [about.runtime for about in storage.all_journals()] == [outcome.report.runtime]
@@ -220,12 +220,12 @@ def test_inplace_clears_nothing_before_the_run_starts(lab: Any, write: Write) ->
         with pytest.raises(CardsTaken):
             run_it(path, wait=False)
         assert os.listdir(path.parent) == ["a.ipynb"]
-        told = Told(waits=lambda: operations.end_runtime(plan, holder, "the other one is done"))
-        outcome = run_it(path, told, inplace=True)
+        reporter = RecordingReporter(waits=lambda: operations.end_runtime(plan, holder, "the other one is done"))
+        outcome = run_it(path, reporter, inplace=True)
     finally:
         operations.end_runtime(plan, holder, "the test is over")
-    assert told.words[0].startswith("waiting for Python 3 (1 × NVIDIA GeForce GTX 1080 Ti): card 0 ")
-    assert told.words[1] == "running"
+    assert reporter.words[0].startswith("waiting for Python 3 (1 × NVIDIA GeForce GTX 1080 Ti): card 0 ")
+    assert reporter.words[1] == "running"
     assert outcome.report.output == str(path)
     assert printed(path) == ["one\n"]
     assert lab.left() == {}
@@ -246,9 +246,9 @@ def test_stopping_a_waiting_run_leaves_nothing_behind(lab: Any, write: Write) ->
         start.wait_until_started(plan, 60.0, holder)
         path = write("a.ipynb", "1")
         with pytest.raises(KeyboardInterrupt):
-            run_it(path, Told(waits=lambda: stop.request(signal.SIGINT)), stop, type=lab.card)
+            run_it(path, RecordingReporter(waits=lambda: stop.request(signal.SIGINT)), stop, type=lab.card)
         with pytest.raises(LabError, match="did not start: it was"):
-            run_it(path, Told(waits=end), type=lab.card)
+            run_it(path, RecordingReporter(waits=end), type=lab.card)
         assert os.listdir(path.parent) == ["a.ipynb"]
     finally:
         operations.end_runtime(plan, holder, "the test is over")

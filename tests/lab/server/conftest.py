@@ -51,7 +51,7 @@ class Page:
         header = {"msg_id": message, "msg_type": "execute_request", "session": self.session, "username": "", "date": "",
                   "version": "5.3"}  # fmt: skip
         content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
-        said = {
+        request = {
             "header": header,
             "parent_header": {},
             "metadata": {},
@@ -59,7 +59,7 @@ class Page:
             "channel": "shell",
             "buffers": [],
         }
-        self._socket.send(json.dumps(said))
+        self._socket.send(json.dumps(request))
         return message
 
     def until(self, found: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
@@ -74,16 +74,16 @@ class Page:
 
     def printed(self, text: str) -> str:
         """Return everything printed up to this text."""
-        said = ""
+        printed = ""
 
         def has(message: dict[str, Any]) -> bool:
-            nonlocal said
+            nonlocal printed
             if message["msg_type"] == "stream":
-                said += message["content"]["text"]
-            return text in said
+                printed += message["content"]["text"]
+            return text in printed
 
         self.until(has)
-        return said
+        return printed
 
     def run(self, code: str) -> str:
         """Return what a cell prints, or the name of its error."""
@@ -141,7 +141,7 @@ class LabServer:
 
     def start(self) -> LabServer:
         self.process = self.spawn()
-        wait_for(self._answers, f"the server answers; it said:\n{self.log.read_text()}")
+        wait_for(self._answers, f"the server answers; its log:\n{self.log.read_text()}")
         wait_for(lambda: "python3" in self.get("/api/kernelspecs").json()["kernelspecs"], "there are kernelspecs")
         return self
 

@@ -105,28 +105,30 @@ class StreamPage:
         """Receive the next message."""
         assert self._socket is not None
         data = self._socket.recv()
-        told = _text(data) if isinstance(data, str) else _message(data)
-        self.received.append(told)
-        if told.kind == "taken" and told.channel == "text":
-            self.unacknowledged.pop(told.content["msg_id"], None)
-        if told.number:
-            self.position = told.number
-        return told
+        message = _text(data) if isinstance(data, str) else _message(data)
+        self.received.append(message)
+        if message.kind == "taken" and message.channel == "text":
+            self.unacknowledged.pop(message.content["msg_id"], None)
+        if message.number:
+            self.position = message.number
+        return message
 
     def until(self, found: Callable[[Received], bool], what: str = "") -> Received:
         """Receive until a message matches, and return it."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            if found(told := self.next()):
-                return told
+            if found(message := self.next()):
+                return message
         pytest.fail(f"never heard: {what}")
 
     def until_kind(self, *kinds: str) -> Received:
-        return self.until(lambda one: one.kind in kinds, " or ".join(kinds))
+        return self.until(lambda message: message.kind in kinds, " or ".join(kinds))
 
     def until_idle(self, request: str) -> Received:
         """Receive until a cell has ended."""
-        return self.until(lambda one: is_status(one, "idle") and one.parent.get("msg_id") == request, "idle")
+        return self.until(
+            lambda message: is_status(message, "idle") and message.parent.get("msg_id") == request, "idle"
+        )
 
     def run(self, code: str) -> str:
         """Run a cell and return what it prints."""
@@ -137,20 +139,20 @@ class StreamPage:
     def printed(self, request: str = "") -> str:
         """Return everything printed, by one cell or by all."""
         return "".join(
-            one.content["text"]
-            for one in self.received
-            if one.channel == "iopub" and one.kind == "stream" and request in ("", one.parent.get("msg_id"))
+            message.content["text"]
+            for message in self.received
+            if message.channel == "iopub" and message.kind == "stream" and request in ("", message.parent.get("msg_id"))
         )
 
     def numbers(self) -> list[int]:
-        return [one.number for one in self.received if one.number]
+        return [message.number for message in self.received if message.number]
 
     def kinds(self) -> list[str]:
-        return [one.kind for one in self.received]
+        return [message.kind for message in self.received]
 
 
-def is_status(told: Received, state: str) -> bool:
-    return told.channel == "iopub" and told.kind == "status" and told.content["execution_state"] == state
+def is_status(message: Received, state: str) -> bool:
+    return message.channel == "iopub" and message.kind == "status" and message.content["execution_state"] == state
 
 
 def framed(channel: str, parts: Sequence[bytes]) -> bytes:

@@ -139,8 +139,8 @@ def test_a_lab_saves_the_notebook_of_a_run_without_asking_its_pages(
     page.until_idle(page.execute("print('kept')", cell="b"))
     lab.post("/ownlab/api/notebooks/catch-up", {"notebook": str(path)})
     assert json.loads(path.read_text())["cells"][1]["outputs"][0]["text"] == ["kept\n"]
-    told = lab.client.get(f"{lab.url}/api/contents/written.ipynb", params={"hash": 1, "content": 0}).json()
-    assert told["hash"] == known["hash"]
+    model = lab.client.get(f"{lab.url}/api/contents/written.ipynb", params={"hash": 1, "content": 0}).json()
+    assert model["hash"] == known["hash"]
     page.close()
 
 

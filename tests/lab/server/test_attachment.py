@@ -48,29 +48,29 @@ def test_running_and_queued_cells_are_replayed_completely(page: StreamPage, atta
     running = page.execute("print('one', flush=True); import time; time.sleep(60)", cell="a")
     queued = page.execute("print('two')", cell="b")
     page.until_kind("stream")
-    told = attach(10**9)
-    first, second = told["executions"]
+    attached = attach(10**9)
+    first, second = attached["executions"]
     assert (first["msg_id"], first["cell"], first["state"]) == (running, "a", "running")
-    assert first["queued_at"] <= first["started_at"] <= told["now"]
+    assert first["queued_at"] <= first["started_at"] <= attached["now"]
     assert first["ended_at"] is None
-    assert [one["header"]["msg_type"] for one in first["messages"]] == ["status", "execute_input", "stream"]
+    assert [each["header"]["msg_type"] for each in first["messages"]] == ["status", "execute_input", "stream"]
     assert first["messages"][2]["content"] == {"name": "stdout", "text": "one\n"}
-    assert all(one["parent_header"]["msg_id"] == running for one in first["messages"])
-    assert all(one["header"]["session"] == told["kernel_session"] for one in first["messages"])
+    assert all(each["parent_header"]["msg_id"] == running for each in first["messages"])
+    assert all(each["header"]["session"] == attached["kernel_session"] for each in first["messages"])
     assert first["request"]["header"]["msg_id"] == running
     assert first["request"]["metadata"]["cellId"] == "a"
     assert (second["msg_id"], second["state"], second["messages"]) == (queued, "queued", [])
-    assert told["position"] >= int(page.position)
+    assert attached["position"] >= int(page.position)
 
 
 def test_of_finished_cells_only_new_and_changeable_ones_are_replayed(page: StreamPage, attach: Attach) -> None:
     page.until_idle(page.execute("print('one')", cell="a"))
     page.until_idle(page.execute("from IPython.display import display; display(1, display_id='x')", cell="b"))
-    told = attach()
-    assert [one["cell"] for one in told["executions"]] == ["a", "b"]
-    assert [one["state"] for one in told["executions"]] == ["done", "done"]
-    assert told["executions"][0]["execution_count"] == 1
-    assert [one["cell"] for one in attach(told["position"])["executions"]] == ["b"]
+    attached = attach()
+    assert [each["cell"] for each in attached["executions"]] == ["a", "b"]
+    assert [each["state"] for each in attached["executions"]] == ["done", "done"]
+    assert attached["executions"][0]["execution_count"] == 1
+    assert [each["cell"] for each in attach(attached["position"])["executions"]] == ["b"]
 
 
 def test_an_open_input_request_is_replayed(page: StreamPage, attach: Attach) -> None:
@@ -81,7 +81,7 @@ def test_an_open_input_request_is_replayed(page: StreamPage, attach: Attach) -> 
     assert last["header"]["msg_id"] == question.header["msg_id"]
     page.answer(question, "Ada")
     page.until_kind("stream")
-    assert not any(one["channel"] == "stdin" for one in attach()["executions"][0]["messages"])
+    assert not any(each["channel"] == "stdin" for each in attach()["executions"][0]["messages"])
 
 
 def test_nothing_is_replayed_of_a_kernel_that_is_gone(
@@ -105,6 +105,6 @@ def test_attaching_requires_authentication(lab: LabServer, kernel: str) -> None:
 def test_new_packages_are_listed(page: StreamPage, attach: Attach) -> None:
     send = "k = get_ipython().kernel\nk.session.send(k.iopub_socket, 'ownlab_packages', {'pip': {'a': 'a==1'}})"
     page.until_idle(page.execute(send, cell="a"))
-    told = attach()
-    assert told["packages"] == {"pip": {"a": "a==1"}}
-    assert attach(told["position"])["packages"] == {}
+    attached = attach()
+    assert attached["packages"] == {"pip": {"a": "a==1"}}
+    assert attach(attached["position"])["packages"] == {}

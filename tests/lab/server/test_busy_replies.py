@@ -17,19 +17,23 @@ WAIT = "import time\nwhile True: time.sleep(0.01)"
 def ask(page: StreamPage, kind: str, content: dict[str, Any]) -> tuple[Received, list[Received]]:
     """Return the reply, and the other messages about this request."""
     request = page.send(kind, content)
-    reply = page.until(lambda one: one.parent.get("msg_id") == request and one.channel == "shell", "a reply")
+    reply = page.until(
+        lambda message: message.parent.get("msg_id") == request and message.channel == "shell", "a reply"
+    )
 
-    def is_over(one: Received) -> bool:
-        return one.parent.get("msg_id") == request and is_status(one, "idle")
+    def is_over(message: Received) -> bool:
+        return message.parent.get("msg_id") == request and is_status(message, "idle")
 
     if not any(map(is_over, page.received)):  # it may arrive before the reply
         page.until(is_over, "its idle")
-    return reply, [one for one in page.received if one.parent.get("msg_id") == request and one is not reply]
+    return reply, [
+        message for message in page.received if message.parent.get("msg_id") == request and message is not reply
+    ]
 
 
 def keep_busy(page: StreamPage, code: str = WAIT) -> str:
     request = page.execute(code)
-    page.until(lambda one: one.kind == "execute_input" and one.parent["msg_id"] == request, "it runs")
+    page.until(lambda message: message.kind == "execute_input" and message.parent["msg_id"] == request, "it runs")
     return request
 
 
@@ -38,13 +42,15 @@ def test_the_info_of_a_busy_kernel_equals_its_own(lab: LabServer, kernel: str, f
     own, _ = ask(page, "kernel_info_request", {})
     assert own.number > 0, "an idle kernel answers for itself"
     cell = keep_busy(page)
-    told, others = ask(page, "kernel_info_request", {})
-    assert told.number == 0
-    assert told.content == own.content
-    assert told.header["session"] == own.header["session"]
-    assert set(told.header) == set(own.header) - {"subshell_id"}
-    assert [one.content["execution_state"] for one in others] == ["busy", "idle"], "JupyterLab waits for this idle"
-    now = page.until(lambda one: one.kind == "status" and not one.parent, "what it really does")
+    reply, others = ask(page, "kernel_info_request", {})
+    assert reply.number == 0
+    assert reply.content == own.content
+    assert reply.header["session"] == own.header["session"]
+    assert set(reply.header) == set(own.header) - {"subshell_id"}
+    assert [message.content["execution_state"] for message in others] == ["busy", "idle"], (
+        "JupyterLab waits for this idle"
+    )
+    now = page.until(lambda message: message.kind == "status" and not message.parent, "what it really does")
     assert now.content["execution_state"] == "busy"
     assert page.unacknowledged == {} or page.until_kind("taken")
     lab.post(f"/api/kernels/{kernel}/interrupt")
@@ -58,8 +64,8 @@ def test_a_page_that_was_sent_busy_is_sent_idle(lab: LabServer, kernel: str, fol
     ask(page, "kernel_info_request", {})
     keep_busy(page, "import time\ntime.sleep(1)")
     ask(page, "kernel_info_request", {})
-    page.until(lambda one: is_status(one, "busy") and not one.parent, "it works, says the server")
-    last = page.until(lambda one: is_status(one, "idle") and not one.parent, "it rests, says the server")
+    page.until(lambda message: is_status(message, "busy") and not message.parent, "it works, says the server")
+    last = page.until(lambda message: is_status(message, "idle") and not message.parent, "it rests, says the server")
     assert last.number == 0
 
 
@@ -69,9 +75,9 @@ def test_a_new_page_of_a_busy_kernel_is_sent_busy(lab: LabServer, kernel: str, f
     keep_busy(first)
     late = follow(lab, kernel, after="now")
     assert late.next().kind == "hello"
-    told = late.next()
-    assert is_status(told, "busy")
-    assert told.header["session"] == first.received[-1].header["session"]
+    reply = late.next()
+    assert is_status(reply, "busy")
+    assert reply.header["session"] == first.received[-1].header["session"]
     assert ask(late, "kernel_info_request", {})[0].content["implementation"] == "ipython"
 
 
@@ -85,18 +91,20 @@ def test_widget_states_are_sent_while_a_cell_runs(lab: LabServer, kernel: str, f
     )
     own = states_of(page)
     keep_busy(page, f"bar.value = 7\n{WAIT}")
-    page.until(lambda one: one.kind == "comm_msg" and one.content["data"].get("state") == {"value": 7}, "a step")
+    page.until(
+        lambda message: message.kind == "comm_msg" and message.content["data"].get("state") == {"value": 7}, "a step"
+    )
     late = follow(lab, kernel, after="now")
-    told = states_of(late)
-    states = told.content["data"]["states"]
-    bar = next(one for one in states.values() if one["model_name"] == "IntProgressModel")
+    reply = states_of(late)
+    states = reply.content["data"]["states"]
+    bar = next(message for message in states.values() if message["model_name"] == "IntProgressModel")
     assert bar["state"]["value"] == 7
     assert bar["state"]["max"] == 9
     assert set(bar) == {"model_name", "model_module", "model_module_version", "state"}
-    [path] = told.content["data"]["buffer_paths"]
+    [path] = reply.content["data"]["buffer_paths"]
     assert states[path[0]]["model_name"] == "ImageModel"
     assert path[1:] == ["state", "value"]
-    assert told.buffers == [b"\x89PNG"]
+    assert reply.buffers == [b"\x89PNG"]
     assert set(states) == set(own.content["data"]["states"])
 
     comms = ask(late, "comm_info_request", {"target_name": "jupyter.widget"})[0].content
@@ -110,10 +118,14 @@ def states_of(page: StreamPage) -> Received:
     comm = "control"
     page.send("comm_open", {"comm_id": comm, "target_name": "jupyter.widget.control", "data": {}})
     request = page.send("comm_msg", {"comm_id": comm, "data": {"method": "request_states"}})
-    told = page.until(lambda one: one.kind == "comm_msg" and one.parent.get("msg_id") == request, "their states")
-    assert told.channel == "iopub"
-    assert told.content["comm_id"] == comm
-    assert told.content["data"]["method"] == "update_states"
-    assert not [one for one in page.received if one.parent.get("msg_id") == request and one.channel == "shell"]
-    page.until(lambda one: one.kind == "taken" and one.content["msg_id"] == request, "it was taken")
-    return told
+    reply = page.until(
+        lambda message: message.kind == "comm_msg" and message.parent.get("msg_id") == request, "their states"
+    )
+    assert reply.channel == "iopub"
+    assert reply.content["comm_id"] == comm
+    assert reply.content["data"]["method"] == "update_states"
+    assert not [
+        message for message in page.received if message.parent.get("msg_id") == request and message.channel == "shell"
+    ]
+    page.until(lambda message: message.kind == "taken" and message.content["msg_id"] == request, "it was taken")
+    return reply

@@ -153,8 +153,8 @@ def test_downloads_outside_the_allowed_folders_are_refused(
         Path(f"{content}-other/x"),
     ]
     for what in ("files", "download"):
-        said = [lab.client.get(address(lab, runtime, what, path=path)).status_code for path in elsewhere]
-        assert said == [403] * len(elsewhere)
+        statuses = [lab.client.get(address(lab, runtime, what, path=path)).status_code for path in elsewhere]
+        assert statuses == [403] * len(elsewhere)
         assert lab.client.get(address(lab, runtime, what, path=content / "gone")).status_code == 404
         assert lab.client.get(address(lab, runtime, what, path="inner.txt")).status_code == 400
         assert lab.client.get(address(lab, runtime, what, path=content / "a\0b")).status_code == 404

@@ -162,12 +162,12 @@ def test_a_remote_that_is_not_mounted(new_lab: Callable[[str], LabServer]) -> No
     lab = new_lab("remote")
     Path(lab.environ["OWNLAB_CONFIG"]).write_text('[drive]\nremote = "gdrive:"\n')
     lab.start()
-    said = lab.client.get(lab.url + CONTENTS)
-    assert said.status_code == 409
-    assert said.json()["message"].startswith(
+    answer = lab.client.get(lab.url + CONTENTS)
+    assert answer.status_code == 409
+    assert answer.json()["message"].startswith(
         "Your drive is the remote gdrive:, which is accessible only while a notebook"
     )
-    assert "drive.mount" in said.json()["message"]
+    assert "drive.mount" in answer.json()["message"]
 
 
 @pytest.mark.skipif(not shutil.which("rclone") or not shutil.which("fusermount3"), reason="no rclone, or no fuse3")

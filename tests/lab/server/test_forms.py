@@ -75,7 +75,7 @@ def test_limits(lab: LabServer) -> None:
     for cells in ([{"source": ""}] * 2_001, [{"source": " " * (16 << 20)}]):
         answer = lab.client.post(lab.url + PATH, json={"cells": cells})
         assert answer.status_code == 400
-        assert "at most" in answer.json()["error"]["message"]
+        assert "limit: " in answer.json()["error"]["message"]
 
 
 def test_authentication_is_required(lab: LabServer) -> None:

@@ -79,12 +79,12 @@ def test_listeners_are_notified_when_a_kernel_becomes_busy_and_ends(lab: LabServ
 
     async def watch() -> None:
         kernels = OwnlabKernelManager()
-        activity, told = KernelActivity(kernels), asyncio.Event()
+        activity, notified = KernelActivity(kernels), asyncio.Event()
 
         def note(kernel_id: str, busy: bool) -> None:
             assert kernel_id == kernel
             heard.append(busy)
-            told.set()
+            notified.set()
 
         activity.listeners.append(note)
         await activity.watch(kernel, RuntimeManager(), plan.sockets)
@@ -92,13 +92,13 @@ def test_listeners_are_notified_when_a_kernel_becomes_busy_and_ends(lab: LabServ
         cell = page.execute("print('x' * 100000)")
         await asyncio.to_thread(page.until_idle, cell)
         while len(heard) < 3:
-            told.clear()
-            await told.wait()
+            notified.clear()
+            await notified.wait()
         activity.stop(kernel)  # as Jupyter does before it shuts down a kernel
         lab.client.delete(f"{lab.url}/api/kernels/{kernel}").raise_for_status()
         while activity._ending:
-            told.clear()
-            await told.wait()
+            notified.clear()
+            await notified.wait()
         activity.close()
 
     asyncio.run(asyncio.wait_for(watch(), 30))

@@ -50,12 +50,14 @@ def test_the_metrics_token_gives_access_to_metrics_only(lab: LabServer, token_fi
 def test_metrics_contain_cards_and_notebooks(lab: LabServer, until: Callable[..., Any]) -> None:
     kernel = lab.session("scraped.ipynb")["kernel"]["id"]
 
-    def told() -> dict[str, float]:
+    def read_metrics() -> dict[str, float]:
         text = get(lab, Authorization=f"Bearer {lab.token}").text
         samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
         assert {one.labels["gpu"] for one in samples if one.name == "ownlab_card_lost"} == {"0", "1", "2", "3"}
         return {one.name: one.value for one in samples if one.labels.get("runtime") == kernel}
 
-    found = until(lambda: (now := told()).get("ownlab_runtime_cpu_cores") is not None and now, "its load is told")
+    found = until(
+        lambda: (now := read_metrics()).get("ownlab_runtime_cpu_cores") is not None and now, "its load is measured"
+    )
     assert found["ownlab_runtime_memory_bytes"] > 1024**2
     assert found["ownlab_runtime_processes"] >= 2

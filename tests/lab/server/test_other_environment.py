@@ -104,18 +104,18 @@ class Person:
         """Run a cell and return what it prints."""
         request = self._page.execute(cell, allow_stdin=True)
         while True:
-            told = self._page.next()
-            if told.parent.get("msg_id") != request:
+            message = self._page.next()
+            if message.parent.get("msg_id") != request:
                 continue
-            if told.kind == "input_request":
-                self._page.answer(told, "Ann")
-            elif told.kind == "colab_request" and "colab_msg_id" in told.metadata:
-                data = self._answer(told.metadata["colab_request_type"], told.content["request"])
-                value = {"type": "colab_reply", "colab_msg_id": told.metadata["colab_msg_id"], "data": data}
-                self._page.send("input_reply", {"value": value, "status": "ok"}, channel="stdin", parent=told.header)
-            elif told.kind == "error":
-                pytest.fail(f"{cell}: {told.content}")
-            elif is_status(told, "idle"):
+            if message.kind == "input_request":
+                self._page.answer(message, "Ann")
+            elif message.kind == "colab_request" and "colab_msg_id" in message.metadata:
+                data = self._answer(message.metadata["colab_request_type"], message.content["request"])
+                value = {"type": "colab_reply", "colab_msg_id": message.metadata["colab_msg_id"], "data": data}
+                self._page.send("input_reply", {"value": value, "status": "ok"}, channel="stdin", parent=message.header)
+            elif message.kind == "error":
+                pytest.fail(f"{cell}: {message.content}")
+            elif is_status(message, "idle"):
                 return self._page.printed(request)
 
     def _answer(self, kind: str, request: dict[str, Any]) -> object:

@@ -81,8 +81,8 @@ def test_a_message_sent_twice_runs_once(lab: LabServer, kernel: str, follow: Ope
     page.unacknowledged = kept
     page.drop()
     page.open()
-    told = page.until(lambda one: one.kind == "taken" and one.content["msg_id"] == request, "taken again")
-    assert told.content["position"] == 0
+    confirmation = page.until(lambda one: one.kind == "taken" and one.content["msg_id"] == request, "taken again")
+    assert confirmation.content["position"] == 0
     assert page.run("print(runs)") == "1\n"
 
 
@@ -124,8 +124,8 @@ def test_input_is_requested_on_all_pages_and_answered_by_one(lab: LabServer, ker
     assert question.parent["msg_id"] == request
     second.answer(question, "Ada")
     for page in (first, second):
-        told = page.until_kind("answered").content
-        assert (told["parent"], told["value"]) == (request, "Ada")
+        answer = page.until_kind("answered").content
+        assert (answer["parent"], answer["value"]) == (request, "Ada")
         page.until_idle(request)
         assert page.printed(request) == "hello Ada\n"
 
@@ -139,8 +139,8 @@ def test_a_page_opened_after_an_input_request_knows_the_answered_cell(
     late = follow(lab, kernel, after="now")
     late.until_kind("hello")
     first.answer(question, "secret")
-    told = late.until_kind("answered").content
-    assert (told["parent"], told["value"]) == (request, None)
+    answer = late.until_kind("answered").content
+    assert (answer["parent"], answer["value"]) == (request, None)
     first.until_idle(request)
     assert first.printed(request) == "6\n"
 

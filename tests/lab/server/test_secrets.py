@@ -68,9 +68,9 @@ def test_add_grant_revoke_remove(lab: LabServer, notebook: Path) -> None:
 def test_invalid_requests_are_refused(lab: LabServer, notebook: Path) -> None:
     set_secret("KEPT", "a-value", lab.environ)
     assert "not a valid name" in message(ask(lab, "POST", {"name": "two words", "value": "x"}), 400)
-    said = ask(lab, "POST", {"name": "NEW", "value": 3, "hidden": "a-value"})
-    assert "a-value" not in said.text
-    assert "is invalid" in message(said, 400)
+    answer = ask(lab, "POST", {"name": "NEW", "value": 3, "hidden": "a-value"})
+    assert "a-value" not in answer.text
+    assert "is invalid" in message(answer, 400)
     assert "no longer exists" in message(ask(lab, "POST", {"name": "GONE", "value": "x", "replace": True}), 409)
     assert "no secret" in message(ask(lab, "DELETE", name="GONE"), 404)
     absent = {"name": "KEPT", "notebook": str(notebook.with_name("absent.ipynb")), "granted": True}

@@ -59,9 +59,9 @@ def watchdog(folder: Path, environ: dict[str, str], deed: str, says_to: Path | N
 def test_the_watchdog_gives_up_after_five_crashes(tmp_path: Path, environ: dict[str, str]) -> None:
     with watchdog(tmp_path, environ, "os.kill(os.getpid(), signal.SIGSEGV)") as dog:
         assert dog.wait(60) == 3
-    said = log_file(tmp_path, environ).read_text()
-    assert said.count("The server was killed (SIGSEGV). It is restarted") == 4
-    assert "crashed 5 times within a minute" in said
+    log = log_file(tmp_path, environ).read_text()
+    assert log.count("The server was killed (SIGSEGV). It is restarted") == 4
+    assert "crashed 5 times within a minute" in log
     assert lock_holder(tmp_path, environ=environ) is None
     assert lock_holder(tmp_path, "watchdog", environ=environ) is None
 

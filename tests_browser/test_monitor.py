@@ -33,8 +33,8 @@ def test_each_card_shows_its_utilization_and_verdict(page: LabPage, lab: Lab) ->
     expect(metrics_of(tiny)).to_have_text([re.compile("busy(99|100) %"), "SMs0.8 %", "tensor0 %", "DRAM0 %"])
     expect(tiny.get_by_role("img", name=re.compile("^busy .+, SMs 0.8 %"))).to_be_visible()
     expect(tiny.locator(".ownlab-Curve-behind")).to_have_count(1)
-    for card, words in ((tiny, "SMs"), (product, "ensor"), (starved, "tarved"), (idle, "nothing runs")):
-        expect(card.locator(".ownlab-Verdict")).to_contain_text(words)
+    for card, phrase in ((tiny, "SMs"), (product, "ensor"), (starved, "tarved"), (idle, "nothing has run")):
+        expect(card.locator(".ownlab-Verdict")).to_contain_text(phrase)
 
     advice = tiny.locator(".ownlab-Verdict-more")
     expect(advice).not_to_be_visible()

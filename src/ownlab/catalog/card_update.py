@@ -98,7 +98,7 @@ def reset() -> CatalogUpdate:
     except NotADirectoryError:
         pass  # there is no update
     except OSError as exc:
-        raise InputError(text("cannot remove {path}: {cause}", path=path, cause=exc.strerror)) from exc
+        raise InputError(text("Cannot remove {path}: {cause}.", path=path, cause=exc.strerror)) from exc
     return CatalogUpdate(str(path), None, 0, (), ())
 
 
@@ -114,7 +114,7 @@ def _save(source: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as exc:
-        raise InputError(text("cannot create {path}: {cause}", path=path.parent, cause=exc.strerror)) from exc
+        raise InputError(text("Cannot create {path}: {cause}.", path=path.parent, cause=exc.strerror)) from exc
     write_file(path, source.encode())
 
 

@@ -174,7 +174,7 @@ def _start(command: list[str], question: IO[bytes], errors: IO[bytes], seconds: 
         )
     except OSError as exc:
         raise InterpreterError(
-            text("cannot run the Python {path}: {reason}", path=command[0], reason=exc.strerror)
+            text("Cannot run the Python {path}: {reason}.", path=command[0], reason=exc.strerror)
         ) from exc
 
 

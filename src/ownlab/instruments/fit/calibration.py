@@ -124,13 +124,13 @@ def _read(path: Path) -> Calibration:
         calibration = msgspec.json.decode(path.read_bytes(), type=Calibration)
     except (OSError, msgspec.DecodeError) as exc:
         raise RecordError(
-            text("the calibration {path} cannot be read: {reason}", path=path, reason=exc),
+            text("The calibration {path} cannot be read: {reason}.", path=path, reason=exc),
             hint=text("Remove it, or calibrate again: ownlab fit --calibrate"),
         ) from exc
     if calibration.version != 1:
         raise RecordError(
             text(
-                "the calibration {path} was made by a newer ownlab (format {format})",
+                "The calibration {path} was made by a newer ownlab (format {format}).",
                 path=path,
                 format=calibration.version,
             )

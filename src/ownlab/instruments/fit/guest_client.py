@@ -81,7 +81,7 @@ def ask_guest(
             )
         except DeadlineError as exc:
             raise DeadlineError(
-                text("{target} did not finish within {seconds} s", target=request.target, seconds=f"{deadline:g}"),
+                text("{target} did not finish within {seconds} s.", target=request.target, seconds=f"{deadline:g}"),
                 hint=_MORE_TIME,
             ) from exc
 

@@ -82,7 +82,7 @@ def explain_oom(data: bytes | str, *, name: str = "pasted text") -> OomExplanati
     messages = parse_messages(lines)
     if not messages:
         raise NotRecognised(
-            text("{source} has no message about memory that ran out", source=name), hint=_KNOWN_MESSAGES
+            text("{source} has no message about memory that ran out.", source=name), hint=_KNOWN_MESSAGES
         )
     message = max(messages, key=lambda candidate: candidate.figure_count)  # the first of those with most figures
     location = find_location(lines)

@@ -116,7 +116,7 @@ def parse_batch(written: str | None, start: int) -> tuple[int | None, BatchRange
     match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", written)
     if match is None or int(match[1]) < 1 or (match[2] and int(match[2]) < int(match[1])):
         raise UsageError(
-            text("--batch {batch} is neither a number nor a range", batch=written),
+            text("--batch {batch} is neither a number nor a range.", batch=written),
             hint=text("Write 8, 8..512 or max."),
         )
     if match[2] is None:

@@ -301,7 +301,7 @@ def _last_sample(source: Source, window: Window) -> Sample:
             window.add(sample)
     except StreamEnded:
         if sample is None:
-            raise InputError(text("the recording contains no sample")) from None
+            raise InputError(text("The recording contains no sample.")) from None
         return sample
 
 
@@ -358,7 +358,7 @@ def _csv_printer(options: Options) -> Callable[[TopReading], None]:
     flags = {word.strip() for word in (options.form or "csv").split(",")}
     if not flags <= {"csv", "noheader", "nounits"}:
         raise UsageError(
-            text("unknown format {format!r}", format=options.form),
+            text("Unknown format {format!r}.", format=options.form),
             hint=text("Use csv, csv,noheader or csv,noheader,nounits."),
         )
     fields = parse_fields(options.query or "")

@@ -85,12 +85,12 @@ def list_environments(environ: Mapping[str, str] = os.environ) -> tuple[Environm
     except FileNotFoundError:
         return ()
     except OSError as exc:
-        raise LabError(text("{path} cannot be read: {reason}", path=path, reason=exc.strerror)) from exc
+        raise LabError(text("{path} cannot be read: {reason}.", path=path, reason=exc.strerror)) from exc
     try:
         environments = msgspec.json.decode(data, type=EnvironmentList).environments
     except msgspec.DecodeError as exc:
         raise RecordError(
-            text("{path} is damaged: {error}", path=path, error=exc),
+            text("{path} is damaged: {error}.", path=path, error=exc),
             hint=text("Remove it, then add your environments again: ownlab env add"),
         ) from exc
     return tuple(sorted(environments, key=lambda environment: environment.name))
@@ -101,7 +101,7 @@ def find_python(asked: str | None, environ: Mapping[str, str] = os.environ) -> s
     options = resolve_machine_options(python=asked, environ=environ)
     if asked is None and (options.python_origin == OWN_PYTHON or _is_own(options.python)):
         raise UsageError(
-            text("the only active environment is ownlab's own, which is always available"),
+            text("The only active environment is ownlab's own, which is always available."),
             hint=text(
                 "Name an interpreter or an environment's folder (--python PATH), or activate an environment first."
             ),
@@ -124,7 +124,7 @@ def add_environment(name: str, python: str, environ: Mapping[str, str] = os.envi
     """Add an interpreter under a name, after checking that it can run a kernel."""
     if _NAME.fullmatch(name) is None or name == DEFAULT:
         raise UsageError(
-            text("{name!r} is not a valid name for an environment", name=name),
+            text("{name!r} is not a valid name for an environment.", name=name),
             hint=text("Use at most 40 lower-case letters, digits and hyphens, and not {reserved!r}.", reserved=DEFAULT),
         )
     _check_new(name, list_environments(environ))
@@ -146,7 +146,7 @@ def remove_environment(name: str, environ: Mapping[str, str] = os.environ) -> En
                 if known
                 else text("None has been added yet.")
             )
-            raise UsageError(text("there is no environment named {name!r}", name=name), hint=hint)
+            raise UsageError(text("There is no environment named {name!r}.", name=name), hint=hint)
         removed = known.pop(name)
         _write(tuple(known.values()), environ)
     return removed
@@ -156,7 +156,7 @@ def _check_new(name: str, known: tuple[Environment, ...]) -> None:
     for environment in known:
         if environment.name == name:
             raise UsageError(
-                text("there is already an environment named {name!r}: {python}", name=name, python=environment.python),
+                text("There is already an environment named {name!r}: {python}.", name=name, python=environment.python),
                 hint=text("Choose another name, or remove it first: ownlab env remove {name}", name=name),
             )
 
@@ -207,7 +207,7 @@ def _write(environments: tuple[Environment, ...], environ: Mapping[str, str]) ->
     try:
         replace_file(str(path), content + "\n")
     except OSError as exc:
-        raise LabError(text("{path} cannot be written: {reason}", path=path, reason=exc.strerror)) from exc
+        raise LabError(text("{path} cannot be written: {reason}.", path=path, reason=exc.strerror)) from exc
 
 
 @contextlib.contextmanager
@@ -217,7 +217,7 @@ def _locked(environ: Mapping[str, str]) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise LabError(text("{path} cannot be created: {reason}", path=path, reason=exc.strerror)) from exc
+        raise LabError(text("{path} cannot be created: {reason}.", path=path, reason=exc.strerror)) from exc
     try:
         message = text("Another ownlab process has locked {path} for {seconds:g} s.", path=path, seconds=LOCK_SECONDS)
         wait_for_lock(descriptor, LabError(message))

@@ -79,7 +79,7 @@ def write_chunk(runtime: str, folder: str, number: int, offset: int, data: bytes
             raise Elsewhere(text("{folder} is not an upload folder of this runtime", folder=folder)) from exc
         if exc.errno == errno.ENOENT:
             raise Gone(text("the notebook no longer waits for this upload")) from exc
-        raise LabError(text("the upload cannot be written: {reason}", reason=exc.strerror)) from exc
+        raise LabError(text("The upload cannot be written: {reason}.", reason=exc.strerror)) from exc
 
 
 def download_folders(runtime: str, lab: str, environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -91,7 +91,7 @@ def download_folders(runtime: str, lab: str, environ: Mapping[str, str] = os.env
 def open_download(path: str, folders: Sequence[str]) -> OpenFile:
     """Open a file in one of these folders. A link that leads out of them is refused."""
     if not os.path.isabs(path) or "\0" in path:
-        raise UsageError(text("the path of a file must be absolute"))
+        raise UsageError(text("The path of a file must be absolute."))
     real = os.path.realpath(path)
     root = next((each for each in map(os.path.realpath, folders) if real.startswith(os.path.join(each, ""))), None)
     if root is None:
@@ -109,7 +109,7 @@ def open_download(path: str, folders: Sequence[str]) -> OpenFile:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise UsageError(text("{path} is not a file", path=path))
+        raise UsageError(text("{path} is not a file.", path=path))
     return OpenFile(descriptor, real, status.st_size)
 
 
@@ -160,7 +160,7 @@ def _write_at(descriptor: int, offset: int, data: bytes) -> int:
         raise Elsewhere(text("the upload's path is not a regular file"))
     if status.st_size < offset:
         raise UsageError(
-            text("{count} bytes are missing before this chunk of the upload", count=offset - status.st_size)
+            text("{count} bytes are missing before this chunk of the upload.", count=offset - status.st_size)
         )
     os.ftruncate(descriptor, offset)
     view = memoryview(data)

@@ -48,7 +48,7 @@ def find_runtime(store: Store, name: str) -> RuntimeRow:
         listed = listing(f"{row.id[:8]} ({row.person}, {row.notebook or row.label})" for row in matches)
         message = text("{name} matches several runtimes: {runtimes}", name=name, runtimes=listed)
         raise LabError(message, hint=text("Use the first characters of an id."))
-    raise LabError(text("there is no runtime {name}", name=name), hint=text("`ownlab runtimes` lists them."))
+    raise LabError(text("There is no runtime {name}.", name=name), hint=text("`ownlab runtimes` lists them."))
 
 
 def stop_runtime(store: Store, runtime_id: str, *, now: bool = False, why: str = "it was stopped") -> RuntimeRow:

@@ -148,7 +148,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         home = provisioner_info.get("home") or str(state.runtime_folder(str(self.kernel_id)))
         now = state.read_state(home)
         if now is None or not state.is_alive(now.get("supervisor")):
-            raise LabError(text("runtime {id} has ended", id=self.kernel_id))
+            raise LabError(text("Runtime {id} has ended.", id=self.kernel_id))
         self.plan = read_plan(os.path.join(home, "plan.json"))
         self.connection_info = _to_jupyter(now["connection"])
         self.managed = True

@@ -125,7 +125,7 @@ def find_type(name: str, types: Sequence[RuntimeType]) -> RuntimeType:
     known = {each.name: each for each in types}
     if name not in known:
         raise LabError(
-            text("there is no runtime type {name}", name=name),
+            text("There is no runtime type {name}.", name=name),
             hint=text("Available types: {types}.", types=listing(sorted(known)))
             if known
             else text("`ownlab up` writes the list for this machine."),
@@ -134,7 +134,7 @@ def find_type(name: str, types: Sequence[RuntimeType]) -> RuntimeType:
     if not os.access(kind.python, os.X_OK):
         raise InterpreterError(
             text(
-                "{python}, the interpreter of {label}, is missing or not executable",
+                "{python}, the interpreter of {label}, is missing or not executable.",
                 python=kind.python,
                 label=kind.label,
             ),
@@ -237,7 +237,7 @@ def _failure(plan: Plan, child: subprocess.Popen[bytes] | None, now: Mapping[str
     if now.get("state") == "refused":
         error = CardsTaken(reason, hint=text("`ownlab runtimes` shows who holds which card."))
     else:
-        error = LabError(text("the runtime {label} did not start: {reason}", label=plan.label, reason=reason))
+        error = LabError(text("The runtime {label} did not start: {reason}.", label=plan.label, reason=reason))
     end_runtime(plan, child, "it did not start")
     return error
 

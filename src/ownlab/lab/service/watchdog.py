@@ -199,7 +199,7 @@ def _spawn(start: Start, arguments: tuple[str, ...], descriptors: tuple[int, ...
     try:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise LabError(text("Cannot write the log of the lab: {reason}", reason=exc)) from exc
+        raise LabError(text("Cannot write the log of the lab: {reason}.", reason=exc)) from exc
     try:
         return subprocess.Popen(
             [sys.executable, *arguments],

@@ -81,7 +81,7 @@ def update(source: str, *, today: date | None = None) -> CatalogUpdate:
     if problems:
         shown, more = listing(problems[:_SHOWN_PROBLEMS], "{items}; {last}"), len(problems) - _SHOWN_PROBLEMS
         template = (
-            "the table is not used: {problems}; and {more} more" if more > 0 else "the table is not used: {problems}"
+            "The table is not used: {problems}; and {more} more." if more > 0 else "The table is not used: {problems}."
         )
         raise InputError(text(template, problems=shown, more=more), hint=text("The current figures are kept."))
     _save(source)

@@ -197,8 +197,10 @@ def current_tables() -> tuple[CardTable, ...]:
         return (shipped,)
     except OSError as exc:
         raise InputError(text("Cannot read {path}: {cause}.", path=path, cause=exc.strerror), hint=hint) from exc
-    except (UnicodeDecodeError, RecordError) as exc:
+    except UnicodeDecodeError as exc:
         raise RecordError(text("Cannot use {path}: {cause}.", path=path, cause=exc), hint=hint) from exc
+    except RecordError as exc:
+        raise RecordError(text("Cannot use {path}. {cause}", path=path, cause=exc.message), hint=hint) from exc
     return tuple(sorted((shipped, updated), key=lambda table: table.as_of))
 
 

@@ -262,7 +262,7 @@ def _finish(report: BenchReport, options: Options) -> None:
         failure = exc
     _show(report, options.plot, as_json=options.as_json)
     for path in saved:
-        click.echo(text("Saved as {path}", path=path), err=True)
+        click.echo(text("Saved as {path}.", path=path), err=True)
     if failure is not None:
         raise failure
 
@@ -278,7 +278,7 @@ def _save(report: BenchReport, options: Options) -> list[Path]:
             save_report(report, path)
             saved.append(path)
         except OwnlabError as exc:  # not an error: this file was not requested
-            click.echo(text("ownlab: the result was not saved: {reason}", reason=exc.message), err=True)
+            click.echo(text("ownlab: The result was not saved. {reason}", reason=exc.message), err=True)
     if options.save is not None:
         save_report(report, options.save)
         saved.append(options.save)

@@ -157,7 +157,11 @@ def run_guest(
             if not done:
                 child.wait()
                 ending = _describe_end(child, errors.fileno())
-                raise GuestDied(ending) if answered else InterpreterError(f"{python}: {ending}")
+                raise (
+                    GuestDied(ending)
+                    if answered
+                    else InterpreterError(text("{python}: {ending}.", python=python, ending=ending))
+                )
         finally:
             _end(child)
 

@@ -166,18 +166,18 @@ def _probe(name: str, python: str) -> Environment:
     answer = guest_client.ask(python, "probe.ipykernel_check", answer=_Answer, deadline=_PROBE_SECONDS)
     if tuple(int(part) for part in re.findall(r"\d+", answer.version)[:2]) < _OLDEST:
         message = text(
-            "{python} is Python {version}; a runtime needs 3.9 or newer", python=python, version=answer.version
+            "{python} is Python {version}; a runtime needs 3.9 or newer.", python=python, version=answer.version
         )
         raise EnvironmentUnfit(message)
     if answer.ipykernel is None:
         pip = f"{shlex.quote(python)} -m pip install"
         if answer.missing:
             raise EnvironmentUnfit(
-                text("{python} has no ipykernel, so it cannot run notebooks", python=python),
+                text("{python} has no ipykernel, so it cannot run notebooks.", python=python),
                 hint=text("Install it, then add the environment again: {pip} ipykernel", pip=pip),
             )
         raise EnvironmentUnfit(
-            text("{python} has an ipykernel that does not work: {error}", python=python, error=answer.error),
+            text("{python} has an ipykernel that does not work: {error}.", python=python, error=answer.error),
             hint=text("Fix it, then add the environment again: {pip} --force-reinstall ipykernel", pip=pip),
         )
     return Environment(name, python, answer.version, answer.ipykernel)
@@ -185,14 +185,14 @@ def _probe(name: str, python: str) -> Environment:
 
 def _check_interpreter(python: str) -> None:
     if os.path.isdir(python):
-        message = text("the folder {python} does not contain bin/python", python=python)
+        message = text("The folder {python} does not contain bin/python.", python=python)
         raise EnvironmentUnfit(message, hint=text("Name an environment's folder."))
     if not os.path.exists(python):
-        message = text("{python} does not exist", python=python)
+        message = text("{python} does not exist.", python=python)
         raise EnvironmentUnfit(message, hint=text("Name an interpreter, or an environment's folder."))
     if not os.access(python, os.X_OK):
         raise EnvironmentUnfit(
-            text("{python} is not executable: it is not a Python interpreter", python=python),
+            text("{python} is not executable: it is not a Python interpreter.", python=python),
             hint=text("Name an interpreter, or an environment's folder."),
         )
 

@@ -108,7 +108,7 @@ def _unknown(name: str, known: list[str]) -> UsageError:
     hint = text("`ownlab run NOTEBOOK --help` lists the parameters.")
     close = closest_match(name, known)
     if close:
-        message = text("the notebook has no parameter {name}. Did you mean {close}?", name=name, close=close)
+        message = text("The notebook has no parameter {name}. Did you mean {close}?", name=name, close=close)
         return UsageError(message, hint=hint)
     return UsageError(text("The notebook has no parameter {name}.", name=name), hint=hint)
 

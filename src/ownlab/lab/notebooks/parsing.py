@@ -59,7 +59,7 @@ def parse_current_notebook(data: bytes, name: str) -> dict[str, Any]:
     version = notebook["nbformat"]
     if version > _FORMAT:
         message = text(
-            "{name} has notebook format {version}; the newest format supported is {newest}",
+            "{name} has notebook format {version}; the newest format supported is {newest}.",
             name=name,
             version=version,
             newest=_FORMAT,
@@ -125,7 +125,7 @@ def _convert(data: bytes, name: str) -> dict[str, Any]:
         notebook: dict[str, Any] = json.loads(json.dumps(parse_with_nbformat(data)))
     except Exception as exc:  # nbformat raises many kinds for a damaged file
         message = text(
-            "{name} has an old notebook format and cannot be converted to format {newest}: {error}",
+            "{name} has an old notebook format and cannot be converted to format {newest}: {error}.",
             name=name,
             newest=_FORMAT,
             error=exc,

@@ -124,7 +124,7 @@ def _write_spec(kind: RuntimeType, path: Path) -> bool:
     if os.path.lexists(path / _SPEC):
         there = _read(path)
         if there is None:
-            message = text("{path} is a kernelspec that ownlab did not write", path=path)
+            message = text("{path} is a kernelspec that ownlab did not write.", path=path)
             raise LabError(message, hint=text("Move it away, then try again."))
         if there == spec and _read_text(path / _LOGO) == logo:
             return False

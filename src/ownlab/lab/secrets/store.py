@@ -202,7 +202,7 @@ def read_secret(name: str, notebooks: Iterable[str], environ: Mapping[str, str] 
     keyring = find_keyring(_service(environ))
     if keyring is None:
         raise KeyringTrouble(
-            text("the secret {name!r} is in the system keyring, which is not available here", name=name),
+            text("The secret {name!r} is in the system keyring, which is not available here.", name=name),
             hint=text(
                 "Set it again to store it where that is possible: ownlab secrets set {name}", name=shlex.quote(name)
             ),
@@ -210,7 +210,7 @@ def read_secret(name: str, notebooks: Iterable[str], environ: Mapping[str, str] 
     value = keyring.get(name)
     if value is None:
         raise SecretNotFound(
-            text("the secret {name!r} is missing from the system keyring", name=name),
+            text("The secret {name!r} is missing from the system keyring.", name=name),
             hint=text("Set it again: ownlab secrets set {name}", name=shlex.quote(name)),
         )
     return SecretValue(value)
@@ -220,12 +220,12 @@ def _not_granted(name: str, paths: list[str]) -> NotGranted:
     quoted = shlex.quote(name)
     if not paths:
         return NotGranted(
-            text("the secret {name!r} is not granted to a kernel without a notebook", name=name),
+            text("The secret {name!r} is not granted to a kernel without a notebook.", name=name),
             hint=text("Grant it: ownlab secrets grant {name} NOTEBOOK", name=quoted),
         )
     path = _printable(paths[0])
     return NotGranted(
-        text("the secret {name!r} is not granted to {path}", name=name, path=path),
+        text("The secret {name!r} is not granted to {path}.", name=name, path=path),
         hint=text("Grant it: ownlab secrets grant {name} {path}", name=quoted, path=shlex.quote(path)),
     )
 
@@ -250,7 +250,7 @@ def _find(name: str, entries: Mapping[str, _Entry]) -> _Entry:
             else text("No secret has been set yet.")
         )
         raise SecretNotFound(
-            text("there is no secret named {name!r}", name=name),
+            text("There is no secret named {name!r}.", name=name),
             hint=sentences(existing, text("Set it: ownlab secrets set NAME")),
         )
     return entry

@@ -203,7 +203,7 @@ def test_prices_grow_old() -> None:
         (Options(hours=3), "need --on"),
         (Options(on="T4"), "--on needs the duration"),
         (Options(hours=3, on="A100"), "is ambiguous"),
-        (Options(hours=3, on="T5"), "unknown card"),
+        (Options(hours=3, on="T5"), "Unknown card"),
         (Options(hours=3, step_seconds=1, steps=2, on="T4"), "both give the duration"),
         (Options(step_seconds=1, on="T4"), "--step-seconds needs --steps"),
         (Options(step_seconds=0, steps=3, on="T4"), "--step-seconds 0 is not a valid duration"),

@@ -113,10 +113,10 @@ def test_a_python_without_torch(ownlab: Ownlab, model: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 2, "missing argument: the model to fit"),
+        ([], 2, "Missing argument: the model to fit"),
         (["net.py"], 2, "does not name a function"),
-        (["nowhere/net.py:build"], 3, "there is no file"),
-        (["hf:nowhere.json"], 3, "there is no file"),
+        (["nowhere/net.py:build"], 3, "There is no file"),
+        (["hf:nowhere.json"], 3, "There is no file"),
         (["package.net:build", "--batch", "9..3"], 2, "neither a number nor a range"),
         (["package.net:build", "--cards", "h900"], 2, "H200"),
         (["package.net:build", "--allocator", "backend:cudaMallocAsync"], 2, "not modelled"),

@@ -184,7 +184,7 @@ def test_other_file_extensions_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot record to .*: No such file or directory"):
+    with pytest.raises(InputError, match=r"Cannot record to .*: No such file or directory"):
         Recorder(tmp_path / "none" / "run.csv")
 
 

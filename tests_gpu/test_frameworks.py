@@ -1,6 +1,6 @@
 """On a real NVIDIA card: every framework of this interpreter sees it, and computes right on it.
 
-Needs nothing but the standard library: the guest code is started as the host starts it.
+Needs only the standard library: the guest code is started as the host starts it.
 """
 
 import importlib.util

@@ -39,7 +39,7 @@ VERDICTS = {
 
 @contextlib.contextmanager
 def load(name: str) -> Iterator[int]:
-    """The work goes on in a process of its own; its number."""
+    """Start the work in its own process and return its pid."""
     command = [sys.executable, "-m", "tests_gpu.loads", name]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as working:
         try:

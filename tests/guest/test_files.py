@@ -95,4 +95,4 @@ def test_without_folders_the_error_names_the_option(notebook: Notebook) -> None:
     notebook.environ["OWNLAB_UPLOADS"] = ""
     assert "ownlab run NOTEBOOK --uploads DIR" in notebook.run("files.upload()")
     del notebook.environ["OWNLAB_OUTPUTS"]
-    assert "No module named" in notebook.run("0"), "a plain kernel is no Colab"
+    assert "No module named" in notebook.run("0"), "a plain kernel is not Colab"

@@ -79,7 +79,7 @@ def test_the_front_end_has_the_version_of_the_package() -> None:
 
 
 def test_the_lock_names_no_registry() -> None:
-    """Whoever builds uses the registry that is set up there."""
+    """A build uses the registry that is configured on its machine."""
     lock = json.loads((LABEXTENSION / "package-lock.json").read_text())
     assert [name for name, package in lock["packages"].items() if "resolved" in package] == []
     assert all("integrity" in package for name, package in lock["packages"].items() if name)

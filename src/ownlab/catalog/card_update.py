@@ -203,7 +203,7 @@ def _figure_problems(table: CardTable) -> Iterator[str]:
 
 
 def _change_problems(table: CardTable, shipped: CardTable) -> Iterator[str]:
-    """Known figures may be corrected a little, or withdrawn; those of the reference card may not be withdrawn."""
+    """Known figures may be corrected a little, or withdrawn; those of the reference card must stay."""
     rows = {row.name: row for row in table.cards}
     for before in shipped.cards:
         row = rows.get(before.name)

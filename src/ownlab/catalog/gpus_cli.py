@@ -155,7 +155,7 @@ def update(source: str | None, reset: bool, as_json: bool) -> None:
 
     if reset == (source is not None):
         raise UsageError(
-            text("Give either a file or address, or --reset."), hint=text("For example: ownlab gpus update cards.toml")
+            text("Give a file, an address or --reset."), hint=text("For example: ownlab gpus update cards.toml")
         )
     done = card_update.reset() if source is None else card_update.update(_read(source))
     if as_json:

@@ -130,7 +130,7 @@ class Host(Struct, frozen=True):
         NOT_READ  # loaded kernel modules that matter: nvidia, nvidia_uvm, nouveau, amdgpu, …
     )
     secure_boot: Fact[bool] = NOT_READ
-    kernel_log: Fact[tuple[str, ...]] = NOT_READ  # lines of NVRM, Xid, amdgpu; Unknown where the log may not be read
+    kernel_log: Fact[tuple[str, ...]] = NOT_READ  # lines of NVRM, Xid, amdgpu; Unknown if the log is not readable
 
 
 # --- accelerators -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Stands in for the Python in which `ownlab bench` measures: says the lines of a script, and does what stands between them.
 
 The script (OWNLAB_FAKE_BENCH) is NDJSON. A line with "do" is not said: `wait` waits to be ended, after it has written that it
-does so; `die` ends by a signal; `say` writes text that is no event; `request` copies the request into a file; `remove` takes a folder away.
+does so; `die` ends by a signal; `say` writes text that is not an event; `request` copies the request into a file; `remove` takes a folder away.
 """
 
 import array

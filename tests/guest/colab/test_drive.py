@@ -1,4 +1,4 @@
-"""google.colab.drive: Colab's words and errors over the person's own folder, or over a remote of rclone."""
+"""google.colab.drive: Colab's words and errors over the user's own folder, or over a remote of rclone."""
 
 from __future__ import annotations
 

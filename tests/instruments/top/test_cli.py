@@ -93,7 +93,7 @@ def test_a_query_of_card_fields_fails_without_a_card(ownlab: Ownlab, machines: P
 def test_a_query_of_a_missing_card_prints_no_header(top: Top) -> None:
     ran = top("--query", "index", "-i", "9")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "No card 9" in ran.stderr
+    assert "There is no card 9" in ran.stderr
 
 
 def test_a_single_reading_takes_as_long_as_its_interval(top: Top) -> None:
@@ -181,7 +181,7 @@ def test_only_some_cards(ownlab: Ownlab, tmp_path: Path) -> None:
     assert [process["pid"] for process in reading["sample"]["processes"]] == [4711, 815, 99_999_999]
     ran = ownlab("top", "--json", "--cards", "0,7", env=env)
     assert ran.returncode == 2
-    assert "No card 7" in ran.stderr
+    assert "There is no card 7" in ran.stderr
     assert "Available cards: 0, 1" in ran.stderr
 
 

@@ -31,7 +31,7 @@ class Scene:
         self._add(event(self._number, self._at, "kernel", launch=self.launch), [])
 
     def event(self, what: str, **more: object) -> None:
-        """Something that is no message."""
+        """Something that is not a message."""
         self._add(event(self._number, self._at, what, **more), [])
 
     def execute(self, cell: str | None, **more: Any) -> str:

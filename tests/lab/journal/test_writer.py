@@ -191,7 +191,7 @@ def test_the_last_events_are_written_to_a_full_disk(small_disk: Path) -> None:
         while file.write(bytes(512)):  # the last bit, too
             pass
     writer.write([said(lost_from + 1), event(lost_from + 2, 0.0, "kernel-ended", why="it died"), said(lost_from + 3)])
-    assert writer.trouble, "an event is no sign that there is room again"
+    assert writer.trouble, "an event does not show that there is space again"
     writer.write([event(lost_from + 4, 0.0, "ended", why="stopped")])
     writer.close()
     told = events(list(records_after(small_disk / "journal", lost_from - 1)))

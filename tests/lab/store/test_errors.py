@@ -18,7 +18,7 @@ from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 
-# Adds usage until the disk takes no more, prints the error, then has room again and goes on.
+# Adds usage until the disk is full, prints the error, then gets space again and continues.
 FULL = """
 import json, resource, sys
 sys.path.insert(0, sys.argv[2])
@@ -78,7 +78,7 @@ def test_a_read_only_store_raises_a_store_error(open_folder: Path, someone: Call
             os.chown(path, uid, uid)
         path.chmod(mode)
     try:
-        with pytest.raises(refused, match=r"may not be written|cannot be opened") as raised:
+        with pytest.raises(refused, match=r"is not writable|cannot be opened") as raised:
             someone("ann", uid=uid, at=place).ask("come", runtime="a", want=CardRequest())
         assert raised.value.kind == "StoreError"
         assert raised.value.hint

@@ -89,7 +89,7 @@ def _rate(card: catalog.Card, name: FigureName) -> float | None:
     figure = card.figure(name)
     if isinstance(figure, Unstated):
         return card.value("fp32_tflops") if card.lacks(name) else None
-    # A tensor rate below that of the fp32 units (tf32 on GeForce) is no limit.
+    # A tensor rate below that of the fp32 units (tf32 on GeForce) is not a limit.
     return max(figure.value, card.value("fp32_tflops") or 0)
 
 

@@ -126,7 +126,7 @@ def command(**given: Any) -> None:
     if options.target is None:
         raise UsageError(
             text("Missing argument: the model to fit."),
-            hint=text("ownlab fit FILE.py:build, or ownlab fit hf:config.json"),
+            hint=text("For example: ownlab fit FILE.py:build, or ownlab fit hf:config.json"),
         )
     from ownlab.instruments.fit.records import MeasuredAlone
 

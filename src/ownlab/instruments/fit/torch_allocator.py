@@ -210,7 +210,7 @@ class Allocator:
 
     def _collect_garbage(self) -> None:
         """Above the threshold, release whole segments that were unused for longer than the average, until there is room
-        (`garbage_collect_cached_blocks`: a pass does not stop early, so that it is seldom needed)."""
+        (`garbage_collect_cached_blocks`: a pass does not stop early, so it is seldom needed)."""
         share = self.settings.garbage_collection_threshold
         if self.capacity is None or share <= 0:
             return

@@ -106,7 +106,7 @@ class CardFilter:
             if not any(_matches(card, name) for card in cards):
                 indices = ", ".join(str(index) for index in dict.fromkeys(card.index for card in cards))
                 raise UsageError(
-                    text("No card {name}.", name=name), hint=text("Available cards: {cards}", cards=indices)
+                    text("There is no card {name}.", name=name), hint=text("Available cards: {cards}", cards=indices)
                 )
         self._checked = True
 

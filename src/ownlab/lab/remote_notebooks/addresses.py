@@ -58,7 +58,7 @@ def _split(address: str) -> SplitResult:
     if not valid:
         raise UsageError(
             text("This is not a web address."),
-            hint=text("An address begins with https://, for example {example}.", example=_EXAMPLE),
+            hint=text("An address begins with https://, for example: {example}", example=_EXAMPLE),
         )
     if parts.username or parts.password:
         raise UsageError(

@@ -168,7 +168,7 @@ def _read_text(path: Path) -> str | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove kernel.json first: without it the folder is no kernelspec, even if the rest cannot be removed."""
+    """Remove kernel.json first: without it the folder is not a kernelspec, even if the rest cannot be removed."""
     os.unlink(path / _SPEC)
     shutil.rmtree(path)
 

@@ -99,7 +99,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         return code
 
     async def send_signal(self, signum: int) -> None:
-        """Called to interrupt, and before each shutdown, when the kernel may be gone, which is no error."""
+        """Called to interrupt, and before each shutdown, when the kernel may already have ended, which is not an error."""
         await self._command("signal", signum, signum=signum)
 
     async def kill(self, restart: bool = False) -> None:

@@ -49,7 +49,7 @@ __all__ = [
 # Who holds a lock: the server, or the watchdog that starts it again.
 Role = Literal["server", "watchdog"]
 
-# Testing a lock takes it for a moment: whoever wants to keep it tries again for this long.
+# Testing a lock takes it for a moment, so a process that wants to keep it retries for this long.
 _RETRY_SECONDS = 0.5
 
 

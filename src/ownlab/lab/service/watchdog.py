@@ -70,7 +70,7 @@ class Watchdog:
     def run(self, announce: Callable[[], None] = lambda: None) -> None:
         """Run until a signal (Ctrl-C, SIGTERM, SIGHUP) arrives, or the server cannot be kept alive.
 
-        `announce` is called first, after signals are handled: whoever reads what it prints may send one at once.
+        `announce` is called first, after signals are handled: a reader of its output may send one at once.
         """
         with _signals() as received:
             announce()

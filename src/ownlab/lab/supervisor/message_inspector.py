@@ -79,7 +79,7 @@ class MessageInspector:
         state = content.get("execution_state")
         request = parent.get("msg_id", "")
         if parent.get("msg_type") == "kernel_info_request":
-            # A page reconnected, or checked that the kernel is alive: that is no activity, and idle time goes on.
+            # A page reconnected, or checked that the kernel is alive: this is not activity, and idle time continues.
             if state == "idle" and not self._working:
                 self.execution_state = "idle"
             return

@@ -63,7 +63,7 @@ echo '{{"type": "authorized_user"}}' > "{config}/application_default_credentials
 
 
 class Ran(NamedTuple):
-    """What became of a run."""
+    """The outcome of a run."""
 
     code: int
     report: dict[str, Any]  # {} where none was printed
@@ -75,7 +75,7 @@ class Ran(NamedTuple):
 
 
 class Suite:
-    """Where notebooks are run."""
+    """Runs the notebooks of the suite."""
 
     def __init__(self, base: Path) -> None:
         self.base, self.folder, self.drive = base, base / "work", base / "drive"

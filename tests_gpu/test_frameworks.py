@@ -19,7 +19,7 @@ ENVIRONMENT = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE
 
 
 def ask(module, *arguments):
-    """What a guest module answers in this interpreter."""
+    """Return the answer of a guest module in this interpreter."""
     command = [sys.executable, LAUNCH, module, *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -27,7 +27,7 @@ def ask(module, *arguments):
 
 
 def probe(name):
-    """What a framework's probe answers, with a transcript, as the host asks for it."""
+    """Return the answer of a framework's probe, with a transcript, as the host requests it."""
     with tempfile.TemporaryDirectory() as folder:
         return ask("probe.frameworks", name, os.path.join(folder, "transcript"), "300")
 

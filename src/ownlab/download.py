@@ -27,7 +27,7 @@ _CHUNK_BYTES = 2**16
 
 
 class Downloaded(NamedTuple):
-    """What a server answered."""
+    """The response of a server."""
 
     data: bytes
     url: str  # after all redirects

@@ -30,7 +30,7 @@ def test_generated_types_are_those_of_the_records() -> None:
 
 
 class Inner(Struct, frozen=True):
-    """What is inside."""
+    """A nested record."""
 
     kind: Literal["a", "b"]
 

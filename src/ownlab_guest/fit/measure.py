@@ -1,6 +1,6 @@
 """Runs the real step on a card or processor: `launch.py fit.measure REQUEST.json SETTINGS.json` prints what it took.
 
-On a processor only time is measured: its memory does not tell what a step takes on a card.
+On a processor only time is measured: its memory does not show what a step takes on a card.
 """
 
 import json

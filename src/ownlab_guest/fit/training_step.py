@@ -14,7 +14,7 @@ Tree = Any  # tensors in dicts, lists and tuples
 
 
 class Built(NamedTuple):
-    """What `build()` returned."""
+    """The values that `build()` returned."""
 
     model: Any
     inputs: Tree

@@ -1,4 +1,4 @@
-"""What each framework says about itself: its build, the devices it sees, and its own error where it sees none.
+"""What each framework reports: its build, the devices it sees, and its own error if it sees none.
 
 The host starts one child process per framework: `probe.frameworks torch TRANSCRIPT SECONDS`.
 """

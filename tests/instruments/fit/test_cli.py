@@ -111,7 +111,7 @@ def test_a_python_without_torch(ownlab: Ownlab, model: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "answer"),
     [
         ([], 2, "Missing argument: the model to fit"),
         (["net.py"], 2, "does not name a function"),
@@ -123,10 +123,10 @@ def test_a_python_without_torch(ownlab: Ownlab, model: Path, tmp_path: Path) -> 
         (["package.net:build", "--steps", "1"], 2, "--steps"),
     ],
 )
-def test_wrong_usage_fails_at_once(ownlab: Ownlab, arguments: list[str], code: int, said: str) -> None:
+def test_wrong_usage_fails_at_once(ownlab: Ownlab, arguments: list[str], code: int, answer: str) -> None:
     ran = ownlab("fit", *arguments)
     assert ran.returncode == code
-    assert said in ran.stderr
+    assert answer in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

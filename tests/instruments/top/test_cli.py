@@ -86,7 +86,7 @@ def test_a_query_of_card_fields_fails_without_a_card(ownlab: Ownlab, machines: P
     env = {"OWNLAB_MACHINE": str(machines / "cpu.json")}
     ran = ownlab("top", "--query", "index,utilization.gpu,host.cpu", env=env)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert "no GPU to query: " in ran.stderr
+    assert "No GPU to query: " in ran.stderr
     assert ownlab("top", "--query", "count,host.cores", "--format", "noheader", env=env).stdout.startswith("0, ")
 
 

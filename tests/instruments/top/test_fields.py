@@ -113,7 +113,7 @@ def test_every_field_can_be_read_from_any_sample() -> None:
         ("compute_cap", "is a field of nvidia-smi that ownlab does not sample"),
         ("serial", "is a field of nvidia-smi that ownlab does not sample"),
         ("power.draw.instant", "is a field of nvidia-smi that ownlab does not sample"),
-        ("frame.rate", "Unknown field frame.rate All fields"),
+        ("frame.rate", "Unknown field frame.rate. All fields"),
         ("§", "Unknown field §"),
     ],
 )

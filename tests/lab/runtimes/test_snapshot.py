@@ -280,11 +280,11 @@ def test_a_runtime_that_cannot_write_its_journal_gives_a_notice(
     store.enqueue(row("a", uid=os.geteuid(), lab="somewhere", notebook="/work/train.ipynb"))
     folder = journal_folder("a")
     make_journal_folder(folder)
-    for words, told in (
+    for words, reported in (
         ("", ()),
         ("its output cannot be saved: No space left on device", ("train.ipynb: its output",)),
     ):
         write_trouble(folder, words)
         notices = take_snapshot(store, CARDS, LabOptions(), TYPES, NOTHING).notices
-        assert tuple(notice[:23] for notice in notices) == told
+        assert tuple(notice[:23] for notice in notices) == reported
     os.close(lock)

@@ -26,7 +26,7 @@ PERSON = Path(__file__).with_name("person.py")
 
 
 class Refused(Exception):
-    """What the other process raised."""
+    """The error that the other process raised."""
 
     def __init__(self, kind: str, message: str, hint: str) -> None:
         super().__init__(message)

@@ -30,20 +30,20 @@ one.come("a", ["X", 1])
 one.acquire("a")
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
-added, said = 0, []
+added, errors = 0, []
 for _ in range(400):
     try:
         one.use("a", 1.0)
         added += 1
     except StoreError as exc:
-        said.append(exc.message)
+        errors.append(exc.message)
 try:
     one.come("b", ["X", 1])
 except StoreError as exc:
-    said.append(exc.message)
+    errors.append(exc.message)
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 one.use("a", 1.0)
-print(json.dumps([added + 1, said]))
+print(json.dumps([added + 1, errors]))
 one.store.close()
 """
 
@@ -52,9 +52,9 @@ def test_a_full_disk_loses_nothing(folder: Path) -> None:
     argv = [sys.executable, "-c", FULL, str(folder), str(Path(__file__).parent)]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stderr
-    added, said = json.loads(ran.stdout)
-    assert said
-    assert all("cannot be used" in message for message in said), said
+    added, answer = json.loads(ran.stdout)
+    assert answer
+    assert all("cannot be used" in message for message in answer), answer
     with Store.open(folder) as store:
         assert store.usage("0000-00-00")[0].card_seconds == added
         assert store.reap() == ["a"]

@@ -121,7 +121,7 @@ def test_our_own_process_is_never_killed_but_counts() -> None:
 
 
 def _all_but_me() -> set[int]:
-    """Where pytest leads its session, what else stands in it must not be ended by a test."""
+    """If pytest leads its session, a test must not end the other processes in it."""
     return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()} - {os.getpid()}
 
 

@@ -1,4 +1,4 @@
-"""What CUDA takes on a card besides tensors: its context, the kernels it loads, the handles of its libraries.
+"""Calibrations: the memory that CUDA takes on a card besides tensors (context, loaded kernels, library handles).
 
 The built-in figures were measured on an H200. `ownlab fit --calibrate` (calibration_run.py) measures them on the user's own
 card; calibrations are stored in the state folder, and every prediction for that card uses them (pipeline.py).

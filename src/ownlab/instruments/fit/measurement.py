@@ -66,7 +66,7 @@ class TokenTimes(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What the guest answers."""
+    """The answer of the guest."""
 
     torch: str = ""
     cuda: str | None = None

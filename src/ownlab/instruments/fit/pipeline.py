@@ -34,7 +34,7 @@ Working = Callable[[str], AbstractContextManager[None]]
 
 
 class Goals(NamedTuple):
-    """What to find out beside the figures of the step itself."""
+    """What to find out in addition to the figures of the step itself."""
 
     cards: tuple[Card, ...]
     batches: BatchRange | None = None  # where to search for the biggest batch
@@ -128,7 +128,7 @@ def parse_batch(written: str | None, start: int) -> tuple[int | None, BatchRange
 
 
 class DecodingAnswer(Struct, frozen=True):
-    """What the guest answers: the step of the last token, and the sizes of the cache."""
+    """The answer of the guest: the step of the last token, and the sizes of the cache."""
 
     trace: Trace = Trace()
     batch: int = 0

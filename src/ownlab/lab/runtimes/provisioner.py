@@ -135,7 +135,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
     # --- for servers that start later ---------------------------------------------------------------------------------
 
     async def get_provisioner_info(self) -> dict[str, Any]:
-        """What another process needs to take over this runtime; can be written as JSON."""
+        """Return what another process needs to take over this runtime, as JSON values."""
         info = await super().get_provisioner_info()
         key = self.connection_info.get("key", b"")
         info["connection_info"] = {**self.connection_info, "key": key.decode() if isinstance(key, bytes) else key}

@@ -66,7 +66,7 @@ class Holder(NamedTuple):
 
 
 class Lab(Struct, frozen=True):
-    """The last known state of a lab; `is_up` tells whether it runs now."""
+    """The last known state of a lab; `is_up` checks whether it runs now."""
 
     id: str
     folder: str

@@ -41,7 +41,7 @@ _PATHS = ("OWNLAB_CONFIG", "OWNLAB_HOME", "OWNLAB_KERNELS", "OWNLAB_MACHINE", "O
 
 
 class Start(NamedTuple):
-    """What a lab's server is started with. The token goes through the environment, since others can read arguments."""
+    """The arguments of a lab's server. The token goes through the environment, since others can read arguments."""
 
     folder: str
     port: int

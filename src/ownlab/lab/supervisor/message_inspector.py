@@ -1,4 +1,4 @@
-"""What a supervisor reads of the messages that it forwards: as little as it needs, as cheaply as possible.
+"""Inspection of the messages that a supervisor forwards: as little as it needs, as cheaply as possible.
 
 `PendingInputs` holds what a kernel asks people (`input`, `getpass`) or their page (google.colab) until it is answered.
 Each request is answered once, by the first client that replies. google.colab asks with a message `colab_request` on

@@ -103,10 +103,10 @@ def test_products_are_right_on_every_card_in_every_framework():
 
 
 def why_numba_fails():
-    """What numba raises for the smallest kernel; None where it runs.
+    """Return the error of numba for the smallest kernel; None if it runs.
 
-    numba-cuda 0.30.4 beside numpy 2.5.2 (the H200 of 2026-11-15) sees the card and compiles nothing at all: then the
-    product has to fail, with just these words.
+    numba-cuda 0.30.4 beside numpy 2.5.2 (the H200 of 2026-11-15) sees the card and compiles nothing: then the
+    product must fail with exactly this message.
     """
     code = (
         "import numpy\n"

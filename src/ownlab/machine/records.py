@@ -89,7 +89,7 @@ class RaidArray(Struct, frozen=True):
 
 
 class Network(Struct, frozen=True):
-    """Facts that let GPUs transfer data to storage and to other machines without the CPU."""
+    """Features that let GPUs transfer data to storage and to other machines without the CPU."""
 
     rdma_devices: Fact[tuple[str, ...]] = NOT_READ  # /sys/class/infiniband
     gpudirect_rdma: Fact[bool] = (

@@ -48,7 +48,7 @@ class Outer(Struct, frozen=True, rename={"inner": "within"}):
 
 def test_a_record_comes_after_what_it_is_made_of() -> None:
     assert declarations([Outer]).partition("\n\n")[2] == (
-        "/** What is inside. */\n"
+        "/** A nested record. */\n"
         "export interface Inner {\n"
         "  readonly kind: 'a' | 'b';\n"
         "}\n"

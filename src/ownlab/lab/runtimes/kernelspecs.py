@@ -58,7 +58,7 @@ def write_specs(types: Sequence[RuntimeType], folder: Path) -> bool:
             _remove(path)
             changed = True
     except OSError as exc:
-        raise _failure("the kernelspecs in {folder} cannot be written: {reason} ({path})", folder, exc) from exc
+        raise _failure("The kernelspecs in {folder} cannot be written: {reason} ({path}).", folder, exc) from exc
     return changed
 
 
@@ -69,7 +69,7 @@ def remove_specs(folder: Path) -> int:
         for path in paths:
             _remove(path)
     except OSError as exc:
-        raise _failure("the kernelspecs in {folder} cannot be removed: {reason} ({path})", folder, exc) from exc
+        raise _failure("The kernelspecs in {folder} cannot be removed: {reason} ({path}).", folder, exc) from exc
     return len(paths)
 
 
@@ -78,7 +78,7 @@ def read_specs(folder: Path) -> tuple[RuntimeType, ...]:
     try:
         specs = [spec for _, spec in _ours(folder)]
     except OSError as exc:
-        raise _failure("the kernelspecs in {folder} cannot be read: {reason} ({path})", folder, exc) from exc
+        raise _failure("The kernelspecs in {folder} cannot be read: {reason} ({path}).", folder, exc) from exc
     return tuple(sorted(filter(None, map(_type_of, specs)), key=_sort_key))
 
 

@@ -16,7 +16,7 @@ PROTOCOL = "v1.kernel.websocket.jupyter.org"
 
 
 class Channel:
-    """What is received is counted, and of each message the header alone is read: the same work on both sides."""
+    """Counts received messages and reads only the header of each: the same work on both sides."""
 
     def __init__(self, server: Server, kernel: str, after: str | None = None) -> None:
         """`after`: a number, or "now"; None for Jupyter's own behaviour."""
@@ -31,7 +31,7 @@ class Channel:
         )
 
     def run(self, code: str, cell: str = "cell-0") -> None:
-        """Run a cell, and receive all that it says."""
+        """Run a cell and receive all its messages."""
         header = {"msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "session": self.session, "username": "",
                   "date": "2026-01-01T00:00:00Z", "version": "5.3"}  # fmt: skip
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}

@@ -25,11 +25,11 @@ def clocks_rows(rounds: int) -> list[dict[str, Any]]:
     return rows_of(json.loads(ran.stdout))
 
 
-def rows_of(said: dict[str, Any]) -> list[dict[str, Any]]:
+def rows_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
     """The pairs, in milliseconds."""
 
     def pairs(what: str) -> list[tuple[float, float]]:
-        both = zip(said[what]["ours"], said[what]["theirs"], strict=True)
+        both = zip(answer[what]["ours"], answer[what]["theirs"], strict=True)
         return [(1000 * ours, 1000 * theirs) for ours, theirs in both]
 
     return [

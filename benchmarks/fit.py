@@ -82,12 +82,12 @@ def _spent(command: list[str]) -> tuple[float, int]:
     code = (
         "import resource, subprocess, sys, time\n"
         "begin = time.perf_counter()\n"
-        "said = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, check=True).stdout\n"
-        "assert not said.startswith(b'{\"error'), said\n"
+        "output = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, check=True).stdout\n"
+        "assert not output.startswith(b'{\"error'), output\n"
         "print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True).stdout
-    seconds, size = said.split()
+    answer = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True).stdout
+    seconds, size = answer.split()
     return float(seconds), int(size)
 
 
@@ -95,24 +95,28 @@ def _spent(command: list[str]) -> tuple[float, int]:
 
 
 def count(peers: str) -> Told:
-    """By hand, by us and by the peers."""
+    """Count by hand, with ownlab and with the other tools."""
     from ownlab.instruments.fit.guest_client import ask_trace
     from ownlab.instruments.fit.records import Request
 
-    told = _ask(peers, "counts")
+    reported = _ask(peers, "counts")
     models = {}
     for name, (title, by_hand) in BY_HAND.items():
         request = Request(target=f"{HERE / 'fit_models.py'}:{name}", train=False)
         trace = ask_trace(request, peers, deadline=300)
         ours = {"parameters": trace.parameters.total, "flops": trace.flops.forward}
-        models[name] = {"title": title, "hand": by_hand()._asdict(), "tools": {"ownlab": ours, **told["models"][name]}}
-    return {"versions": told["versions"], "models": models}
+        models[name] = {
+            "title": title,
+            "hand": by_hand()._asdict(),
+            "tools": {"ownlab": ours, **reported["models"][name]},
+        }
+    return {"versions": reported["versions"], "models": models}
 
 
 def _ask(peers: str, *arguments: str) -> Told:
     command = [peers, str(HERE / "fit_peers.py"), *arguments]
-    told: Told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-    return told
+    reported: Told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    return reported
 
 
 # -- memory
@@ -125,16 +129,16 @@ def compare_memory(peers: str, before: Told | None) -> Told:
     sys.path.insert(0, str(CONFIGURATIONS))
     known = importlib.import_module("configurations").BY_NAME
     if before is None:
-        told = _ask(peers, "memory", str(CONFIGURATIONS), *taken)
+        reported = _ask(peers, "memory", str(CONFIGURATIONS), *taken)
     else:
-        told = {"versions": before["versions"], "configurations": before["rows"]}
+        reported = {"versions": before["versions"], "configurations": before["rows"]}
     with ThreadPoolExecutor(2) as pool:
         ours = dict(zip(taken, pool.map(lambda name: _predicted(known[name], peers), taken), strict=True))
     rows = {
-        name: {"measured": real, "ownlab": ours[name], **{way: told["configurations"][name][way] for way in WAYS}}
+        name: {"measured": real, "ownlab": ours[name], **{way: reported["configurations"][name][way] for way in WAYS}}
         for name, real in taken.items()
     }
-    return {"versions": told["versions"], **measured, "rows": rows}
+    return {"versions": reported["versions"], **measured, "rows": rows}
 
 
 def _predicted(one: Any, python: str) -> Told:
@@ -217,9 +221,9 @@ def _memory_lines(memory: Told) -> list[str]:
             if "bytes" in found[way]:
                 off.setdefault(way, []).append(abs(found[way]["bytes"] / real["allocated"] - 1))
         lines.append(f"| {name}{MARKS[ours['look']]} | {' | '.join(cells)} |")
-    said = [f"{way} {_percent(statistics.median(found))} and {_percent(max(found))}" for way, found in off.items()]
+    answer = [f"{way} {_percent(statistics.median(found))} and {_percent(max(found))}" for way, found in off.items()]
     widest = max(high / low for low, high in (found["ownlab"]["band"] for found in memory["rows"].values()))
-    return [*lines, "", f"Off at the median and at most: {'; '.join(said)}. Widest band: {_percent(widest - 1)}."]
+    return [*lines, "", f"Off at the median and at most: {'; '.join(answer)}. Widest band: {_percent(widest - 1)}."]
 
 
 def _percent(share: float) -> str:
@@ -230,15 +234,15 @@ def _versions(versions: dict[str, str]) -> str:
     return ", ".join(f"{tool} {version}" for tool, version in versions.items())
 
 
-def _apart(told: Told, part: str, real: float) -> str:
-    if "error" in told:
+def _apart(reported: Told, part: str, real: float) -> str:
+    if "error" in reported:
         return "fails"
-    apart = 100 * (told[part] / real - 1)
-    return "0" if told[part] == real else f"{apart:+.2f}"
+    apart = 100 * (reported[part] / real - 1)
+    return "0" if reported[part] == real else f"{apart:+.2f}"
 
 
 def main() -> None:
-    """Ask everybody, and keep what they said."""
+    """Query all tools and keep their answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", default=TORCH, help="a Python with torch and the peers")
     parser.add_argument("--only", choices=("counts", "memory", "ours"), help="the rest stays as it was")

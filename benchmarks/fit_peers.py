@@ -81,12 +81,12 @@ def counts() -> Told:
     """Every tool on every model; a new model for each, since some leave things in it."""
     found: Told = {"versions": {tool: version(tool) for tool in TOOLS} | {"torch": torch.__version__}, "models": {}}
     for name in fit_models.MODELS:
-        told = found["models"][name] = {}
+        answer = found["models"][name] = {}
         for tool, count in TOOLS.items():
             model, inputs = getattr(fit_models, name)()
             model.eval()
             with torch.no_grad():
-                told[tool] = _tried(count, model, inputs)
+                answer[tool] = _tried(count, model, inputs)
     return found
 
 
@@ -162,5 +162,5 @@ def _tried(call: Callable[..., Told], *args: Any) -> Told:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    told = counts() if sys.argv[1] == "counts" else memory(sys.argv[2], sys.argv[3:])
-    print(json.dumps(told))
+    answer = counts() if sys.argv[1] == "counts" else memory(sys.argv[2], sys.argv[3:])
+    print(json.dumps(answer))

@@ -1,4 +1,4 @@
-"""What the journal costs, beside plain JupyterLab in one run: prints, pictures, reopening a notebook, standing idle.
+"""The cost of the journal compared with plain JupyterLab in one run: prints, pictures, reopening a notebook, idling.
 
 Both are driven by the same client (`channel.py`). Jupyter's limit of 1000 messages a second is off on its side: with it, it
 drops what it is measured by.

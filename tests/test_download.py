@@ -51,7 +51,7 @@ def test_other_schemes_are_refused(address: str) -> None:
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (404, "there is nothing at"),
+        (404, "There is nothing at"),
         (403, "is not public"),
         (401, "is not public"),
         (429, "too many requests"),
@@ -106,7 +106,7 @@ def test_a_refused_connection_is_explained_without_the_token() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}/n.txt?token=geheim"
-        with pytest.raises(InputError, match=r"cannot reach .*: Connection refused") as refused:
+        with pytest.raises(InputError, match=r"Cannot reach .*: Connection refused") as refused:
             download(address)
     assert "geheim" not in refused.value.message
 
@@ -115,7 +115,7 @@ def test_an_answer_that_is_not_http_is_an_error(web: Web) -> None:
     def chat(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"hello\r\n\r\n")
 
-    with pytest.raises(InputError, match="cannot reach"):
+    with pytest.raises(InputError, match="Cannot reach"):
         download(web.respond_with("/n.txt", chat))
 
 

@@ -65,7 +65,7 @@ def test_a_file_without_read_permission_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("x")
     path.chmod(0)
-    with pytest.raises(InputError, match="no permission to read"):
+    with pytest.raises(InputError, match="No permission to read"):
         read_file(str(path))
 
 

@@ -14,7 +14,7 @@ Responder = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Web(ThreadingHTTPServer):
-    """Answers each path as the test said."""
+    """Answers each path as the test requires."""
 
     daemon_threads = True
 

@@ -29,7 +29,7 @@ _failed = pytest.StashKey[bool]()
 
 
 def chromium() -> str:
-    """Return the path of the system's Chromium: Playwright's own may not be downloaded."""
+    """Return the path of the system's Chromium: Playwright's own cannot be downloaded everywhere."""
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     assert path, f"none of {', '.join(CHROMIUM)} is on PATH: `scripts/setup test` installs Chromium"
     return path

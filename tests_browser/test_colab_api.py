@@ -1,4 +1,4 @@
-"""What google.colab shows in the page, for each row of the table in docs/COLAB.md.
+"""The output of google.colab in the page, for each row of the table in docs/COLAB.md.
 
 | row | tested here, or where |
 |---|---|

@@ -219,7 +219,7 @@ def test_the_server_is_killed_and_nothing_is_missing(page: LabPage, lab: Lab, st
 
 
 def test_the_network_is_cut(page: LabPage, lab: Lab, stop: Path) -> None:
-    name = lab.write("cut.ipynb", CPU, STREAM, "print('said meanwhile')")
+    name = lab.write("cut.ipynb", CPU, STREAM, "print('printed meanwhile')")
     with Network(int(lab.state["port"])) as network:
         notebook = page.notebook(name, network.url).ready()
         notebook.run(0)
@@ -232,7 +232,7 @@ def test_the_network_is_cut(page: LabPage, lab: Lab, stop: Path) -> None:
         wait_for(lambda: last_line(notebook) > before + 5, "later lines appear")
         stop.touch()
         expect(notebook.prompt(1)).to_have_text("[2]:")
-        expect(notebook.output(1)).to_have_text("said meanwhile")
+        expect(notebook.output(1)).to_have_text("printed meanwhile")
         expect(page.dialog).to_have_count(0)
         assert_complete(notebook)
 

@@ -63,7 +63,7 @@ echo '{{"type": "authorized_user"}}' > "{config}/application_default_credentials
 
 
 class Ran(NamedTuple):
-    """What became of a run."""
+    """The outcome of a run."""
 
     code: int
     report: dict[str, Any]  # {} where none was printed
@@ -75,7 +75,7 @@ class Ran(NamedTuple):
 
 
 class Suite:
-    """Where notebooks are run."""
+    """Runs the notebooks of the suite."""
 
     def __init__(self, base: Path) -> None:
         self.base, self.folder, self.drive = base, base / "work", base / "drive"
@@ -118,7 +118,7 @@ class Suite:
             assert ran.returncode == 0, ran.stderr
 
     def take(self, name: str) -> Path:
-        """A notebook of the suite, in the person's folder."""
+        """A notebook of the suite, in the user's folder."""
         path = self.folder / f"{name}.ipynb"
         if not path.exists():
             shutil.copyfile(NOTEBOOKS / path.name, path)
@@ -152,7 +152,7 @@ class Suite:
         )
 
     def files(self) -> list[Path]:
-        """Every file that the runs have left, with the person's notebooks."""
+        """Every file that the runs left, with the user's notebooks."""
         return [path for path in self.base.rglob("*") if path.is_file() and not path.is_symlink()]
 
     def processes(self) -> list[int]:

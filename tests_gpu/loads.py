@@ -1,6 +1,6 @@
 """Kinds of work that a card can be given, each in a process of its own: `python -m tests_gpu.loads NAME`.
 
-Prints "ready" once it goes on steadily, and goes on until it is ended.
+Prints "ready" once the load is steady, and runs until it is stopped.
 """
 
 from __future__ import annotations

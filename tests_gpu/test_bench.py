@@ -37,14 +37,14 @@ def asked(seconds=300, **request):
         began = time.monotonic()
         command = [sys.executable, str(LAUNCH), "bench.run", str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as guest:
-            said = [{**json.loads(line), "at": time.monotonic() - began} for line in guest.stdout]
+            answer = [{**json.loads(line), "at": time.monotonic() - began} for line in guest.stdout]
             assert guest.wait(timeout=seconds) == 0
-    assert said[-1]["event"] == "done", said[-3:]
-    return said
+    assert answer[-1]["event"] == "done", answer[-3:]
+    return answer
 
 
-def results(said):
-    return {one["name"]: one for one in said if one["event"] == "result"}
+def results(answer):
+    return {one["name"]: one for one in answer if one["event"] == "result"}
 
 
 def rate(result):
@@ -99,7 +99,7 @@ def test_a_copy_is_within_3_percent_of_one_timed_by_hand():
 
 
 def benched(name, *arguments):
-    """What `ownlab bench` reports, as a person starts it; and its wall time. The report is left as NAME in $OUT."""
+    """Run `ownlab bench` as a user does; return its report and wall time. The report is left as NAME in $OUT."""
     with tempfile.TemporaryDirectory(dir=ROOT) as home:
         path = Path(home, name)
         command = [sys.executable, "-m", "ownlab", "bench", "--python", sys.executable, "--no-keep"]
@@ -121,7 +121,7 @@ def benched(name, *arguments):
 
 
 def test_the_default_profile_measures_everything_in_its_time_and_below_what_is_possible():
-    """What it leaves in $OUT may be put into the library, if nothing else ran."""
+    """The report in $OUT may be added to the library, if nothing else ran."""
     report, seconds = benched("h200.json")
     for one in report["results"]:
         state = one["after"] or {}
@@ -141,9 +141,9 @@ def test_the_default_profile_measures_everything_in_its_time_and_below_what_is_p
 
 
 def test_a_product_that_is_not_waited_for_seems_faster_than_any_card():
-    said = results(asked(profile="default", groups=["products", "launch"]))
-    true = statistics.median(said["batch matmul fp32 800"]["seconds"])
-    returned = statistics.median(said["launch of batch matmul fp32 800"]["seconds"])
+    answer = results(asked(profile="default", groups=["products", "launch"]))
+    true = statistics.median(answer["batch matmul fp32 800"]["seconds"])
+    returned = statistics.median(answer["launch of batch matmul fp32 800"]["seconds"])
     say(f"800×800×800: {true * 1e3:.1f} ms, and {returned * 1e6:.0f} µs until the call returns")
     assert returned < true / 20
 
@@ -156,10 +156,10 @@ def test_the_quick_profile_takes_less_than_half_a_minute():
 
 
 def test_with_little_memory_smaller_sizes_are_measured():
-    said = asked(profile="quick", groups=["training"], memory_bytes=4 * GIB)
-    skipped = [one["name"] for one in said if one.get("reason") == "out-of-memory"]
-    smaller = [name for name in results(said) if name.startswith("resnet50 training bf16")]
-    say(f"with 4 GiB: no {skipped}, but {sorted(results(said))}")
+    answer = asked(profile="quick", groups=["training"], memory_bytes=4 * GIB)
+    skipped = [one["name"] for one in answer if one.get("reason") == "out-of-memory"]
+    smaller = [name for name in results(answer) if name.startswith("resnet50 training bf16")]
+    say(f"with 4 GiB: no {skipped}, but {sorted(results(answer))}")
     assert "resnet50 training bf16 128" in skipped
     assert smaller
 

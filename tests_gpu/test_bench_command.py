@@ -1,4 +1,4 @@
-"""`ownlab bench` on a real NVIDIA card, from outside: what a person is told. The report is left in $OUT where that is set."""
+"""`ownlab bench` on a real NVIDIA card, as a user runs it. The report is left in $OUT if that is set."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ INSIDE = """
 import json, os, subprocess, sys
 sys.path.insert(0, os.environ["SOURCE"])
 from ownlab_guest.colab import content
-said = content.enter()
-if said:
-    print(json.dumps({"skip": said}))
+error = content.enter()
+if error:
+    print(json.dumps({"skip": error}))
     sys.exit()
 sys.path.append(os.path.join(os.environ["SOURCE"], "ownlab_guest", "colab", "site"))
 import torch

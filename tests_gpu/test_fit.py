@@ -71,7 +71,7 @@ def device() -> Device:
 
 @lru_cache(maxsize=1)
 def side_by_side() -> dict[str, Future[Any]]:
-    """All that may share the card, at once: starting programs takes most of the time, and memory is counted by process."""
+    """Run everything that may share the card at once: starting programs takes most of the time, and memory is counted by process."""
     tasks: dict[str, Callable[[], Any]] = {"examined": lambda: check(chosen(), device(), PYTHON, RESULTS)}
     if not PART:
         tasks |= {"decoded": decoded, "calibrated": lambda: calibrate(PYTHON, deadline=SECONDS)}
@@ -155,7 +155,7 @@ def test_as_a_cap_the_prediction_suffices() -> None:
 
 @needs_card
 def test_parts_at_the_peak_are_those_of_the_prediction() -> None:
-    """Of what the allocator's history tells apart; they add up to what the counters say."""
+    """The parts that the allocator's history separates add up to the counters."""
     off: dict[str, object] = {}
     for one in examined():
         memory = one.measured.memory if one.measured else None
@@ -246,7 +246,7 @@ def test_the_cache_of_decoding_is_as_large_as_predicted() -> None:
 
 @needs_traces
 def test_calibration() -> None:
-    """What is measured on an H200 is what predictions take it to be; small models that show hidden memory agree."""
+    """Measurements on an H200 equal what predictions assume; small models that show hidden memory agree."""
     found: Calibration = side_by_side()["calibrated"].result()
     RESULTS.say("calibration", found)
     with tempfile.TemporaryDirectory() as folder:

@@ -49,7 +49,7 @@ def test_traces_choose_the_kernel_that_torch_chooses() -> None:
 
 
 def test_the_kernel_that_runs_is_the_one_that_was_chosen() -> None:
-    """Torch may choose one kernel and compute with another: told by what it leaves behind for the gradients."""
+    """Torch may choose one kernel and compute with another: recognised by what it leaves behind for the gradients."""
     import torch
 
     attention, wrong = attention_on(capability()), {}

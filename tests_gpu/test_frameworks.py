@@ -1,6 +1,6 @@
 """On a real NVIDIA card: every framework of this interpreter sees it, and computes right on it.
 
-Needs nothing but the standard library: the guest code is started as the host starts it.
+Needs only the standard library: the guest code is started as the host starts it.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ ENVIRONMENT = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE
 
 
 def ask(module, *arguments):
-    """What a guest module answers in this interpreter."""
+    """Return the answer of a guest module in this interpreter."""
     command = [sys.executable, LAUNCH, module, *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -27,7 +27,7 @@ def ask(module, *arguments):
 
 
 def probe(name):
-    """What a framework's probe answers, with a transcript, as the host asks for it."""
+    """Return the answer of a framework's probe, with a transcript, as the host requests it."""
     with tempfile.TemporaryDirectory() as folder:
         return ask("probe.frameworks", name, os.path.join(folder, "transcript"), "300")
 
@@ -103,10 +103,10 @@ def test_products_are_right_on_every_card_in_every_framework():
 
 
 def why_numba_fails():
-    """What numba raises for the smallest kernel; None where it runs.
+    """Return the error of numba for the smallest kernel; None if it runs.
 
-    numba-cuda 0.30.4 beside numpy 2.5.2 (the H200 of 2026-11-15) sees the card and compiles nothing at all: then the
-    product has to fail, with just these words.
+    numba-cuda 0.30.4 beside numpy 2.5.2 (the H200 of 2026-11-15) sees the card and compiles nothing: then the
+    product must fail with exactly this message.
     """
     code = (
         "import numpy\n"

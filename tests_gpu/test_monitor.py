@@ -39,7 +39,7 @@ VERDICTS = {
 
 @contextlib.contextmanager
 def load(name: str) -> Iterator[int]:
-    """The work goes on in a process of its own; its number."""
+    """Start the work in its own process and return its pid."""
     command = [sys.executable, "-m", "tests_gpu.loads", name]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as working:
         try:
@@ -68,7 +68,7 @@ def follow(sampler: Sampler, seconds: int = SECONDS) -> list[Sample]:
 
 
 def smi(*fields: str) -> list[list[str]]:
-    """By card, what nvidia-smi says of these."""
+    """Return the values of these fields by card, as nvidia-smi reports them."""
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return [line.split(", ") for line in ran.stdout.splitlines()]
@@ -104,14 +104,14 @@ def test_saturation_is_what_dmon_measures() -> None:
             dmon = ["nvidia-smi", "dmon", "-i", "0", "--gpm-metrics", "2,3,5,10", "-d", "1", "-c", str(SECONDS + 2)]
             with subprocess.Popen(dmon, stdout=subprocess.PIPE, text=True) as beside:
                 samples = follow(sampler)
-                said, _ = beside.communicate(timeout=60)
+                output, _ = beside.communicate(timeout=60)
         ours = [sample.cards[0].saturation for sample in samples]
-        rows = [line.split()[-4:] for line in said.splitlines() if not line.startswith("#")]
+        rows = [line.split()[-4:] for line in output.splitlines() if not line.startswith("#")]
         theirs = [[float(word) for word in row] for row in rows if "-" not in row]
-        assert theirs, said
+        assert theirs, output
         for place, figure in enumerate(("sm", "occupancy", "tensor", "dram")):
             mine = statistics.median(getattr(each, figure) or 0.0 for each in ours if each is not None)
-            assert abs(mine - statistics.median(row[place] for row in theirs)) < 3, (name, figure, said)
+            assert abs(mine - statistics.median(row[place] for row in theirs)) < 3, (name, figure, output)
 
 
 def test_each_kind_of_work_gets_its_verdict() -> None:

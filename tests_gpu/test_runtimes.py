@@ -135,7 +135,7 @@ def execute(client: BlockingKernelClient, code: str) -> str:
 
 
 def nvml_memory_of(pid: int) -> int | None:
-    """What nvidia-smi says of a process, in bytes; None where it does not know it by this number."""
+    """Return the memory of a process in bytes according to nvidia-smi; None if it does not list this pid."""
     query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
     listed = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True).stdout
     found = [line.split(", ") for line in listed.splitlines()]

@@ -115,7 +115,7 @@ class Run:
         (system.folder / path).write_text(json.dumps(script.notebook(system.kernel)), encoding="utf-8")
 
     def undisturbed(self) -> tuple[Shown, float]:
-        """What the file holds after a run with a page that stays open, and the duration of the run."""
+        """Return the file's content after a run with a page that stays open, and the duration of the run."""
         page = self._open()
         began = self._run_all(page)
         took = self._until_idle([page]) - began
@@ -125,7 +125,7 @@ class Run:
         return found, took
 
     def disturbed(self, kind: str, moment: float) -> Shown:
-        """What the file holds after a run with one interruption, a reopened page and a save."""
+        """Return the file's content after a run with one interruption, a reopened page and a save."""
         pages = [self._open()]
         began = self._run_all(pages[0])
         time.sleep(max(0.0, began + moment - time.monotonic()))

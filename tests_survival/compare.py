@@ -22,7 +22,7 @@ Shown = list[dict[str, Any]]
 
 
 def shown(notebook: dict[str, Any]) -> Shown:
-    """What a person sees of each code cell, without ids and times."""
+    """Return what a user sees of each code cell, without ids and times."""
     known: dict[str, str] = {}
     cells: Shown = []
     for cell in notebook["cells"]:
@@ -50,7 +50,7 @@ def widget_states(states: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _drawn(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What an Output shows: adjacent streams look like one."""
+    """Return what an Output shows: adjacent streams look like one."""
     area = OutputList()
     area.load([_text_joined(output) for output in outputs])
     return area.as_json()

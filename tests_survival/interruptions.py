@@ -1,4 +1,4 @@
-"""What happens to the pages of one notebook, and when, derived from a seed."""
+"""Interruptions of the pages of one notebook, derived from a seed."""
 
 from __future__ import annotations
 

@@ -190,11 +190,11 @@ class Kernel:
 
     def restore(self, states: dict[str, dict[str, Any]]) -> None:
         """Handle the answer to request_states: create missing models, update the others."""
-        for comm, told in states.items():
+        for comm, reported in states.items():
             if comm not in self.widgets:
                 self.widgets[comm] = Widget(comm, {}, self._send)
             widget = self.widgets[comm]
             before = widget.state.get("msg_id")
-            widget.state.update(told["state"])
+            widget.state.update(reported["state"])
             widget.outputs.load(widget.state.get("outputs") or [])
             self.hook(widget, before)

@@ -29,7 +29,7 @@ AWAY = (OSError, HTTPClientError, httpx.TransportError, StreamClosedError, WebSo
 
 
 def answer_to(prompt: str) -> str:
-    """What a person types into a box."""
+    """Return what a user types into a box."""
     return f"an answer to {prompt}"
 
 
@@ -149,7 +149,7 @@ class Page:
     # --- attaching -----------------------------------------------------------------------------------------------------
 
     async def executions(self, after: int) -> dict[str, Any]:
-        """What the server knows about the kernel's cells."""
+        """Return what the server knows about the kernel's cells."""
         found = await self.site.ask("GET", f"/ownlab/api/runtimes/{self.kernel_id}/attach?after={after}")
         answer: dict[str, Any] = found.json()
         return answer
@@ -249,7 +249,7 @@ class Page:
         elif kind == "behind":
             self._begin_attach("behind")
         elif kind != "hello":
-            self.faults.append(f"the server said {word}")
+            self.faults.append(f"the server answered {word}")
 
     def _begin_attach(self, why: str) -> None:
         self._held = []
@@ -348,7 +348,7 @@ class Page:
         return conflict
 
     def as_notebook(self) -> dict[str, Any]:
-        """What this page shows."""
+        """Return what this page shows, as a notebook."""
         for area in self.areas.values():
             area.cell["outputs"] = area.outputs.as_json()
         return copy.deepcopy(self.notebook)

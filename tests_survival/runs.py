@@ -190,8 +190,8 @@ class Run:
         for patience in (0.0, 1.0):  # messages in flight when the page was closed may still arrive
             await asyncio.sleep(patience if unsure else 0.0)
             found = (await page.executions(0))["executions"]
-            unsure = [one for one in unsure if one not in {told["msg_id"] for told in found}]
-            self.ended |= {told["msg_id"] for told in found if told["state"] in ("done", "aborted")}
+            unsure = [one for one in unsure if one not in {reported["msg_id"] for reported in found}]
+            self.ended |= {reported["msg_id"] for reported in found if reported["state"] in ("done", "aborted")}
         for cell in [self.sent[message] for message in unsure if message in self.sent]:
             self.happened.append(f"{cell} had not left its page: run again")
             self._run(page, cell)
@@ -233,8 +233,8 @@ class Run:
         await self._leave()
         deadline = time.monotonic() + (2.0 if self.script.asks or self.script.gates else PATIENCE)
         while time.monotonic() < deadline:
-            told = (await page.executions(0))["executions"]
-            if all(each["state"] in ("done", "aborted") for each in told):
+            reported = (await page.executions(0))["executions"]
+            if all(each["state"] in ("done", "aborted") for each in reported):
                 break
             await asyncio.sleep(0.3)
         await self._come()
@@ -271,7 +271,7 @@ class Run:
         fresh = self.page = await Page(self.site, self.path).open()
         self._compare(expected.cells, shown(fresh.as_notebook()), "in a page that was just opened")
         wrong = unlike(expected.widgets, widget_states(await fresh.widgets()))
-        self.faults += [f"{one} (told by {fresh.widgets_by})" for one in wrong]
+        self.faults += [f"{one} (reported by {fresh.widgets_by})" for one in wrong]
         for each in (fresh, self.second):
             if each is not None:
                 await each.close()

@@ -177,7 +177,7 @@ def _thread(make: _Maker) -> str:
 
 
 def _background(make: _Maker) -> str:
-    """A thread that goes on printing into its cell while later ones run, as an asyncio task does; the last cell waits."""
+    """A thread that keeps printing into its cell while later ones run, as an asyncio task does; the last cell waits."""
     name = make.name("behind")
     make.threads.append(name)
     return (

@@ -21,8 +21,8 @@ def add_up(text: str) -> dict[str, dict[str, dict[str, int]]]:
     """System -> kind of interruption -> how many runs were right, wrong, or could not be judged."""
     last: dict[tuple[str, str], tuple[str, str]] = {}  # a repeated run counts once, with its last result
     for line in text.splitlines():
-        if told := LINE.match(line):
-            last[told["system"], told["seed"]] = told["kind"], told["word"]
+        if answer := LINE.match(line):
+            last[answer["system"], answer["seed"]] = answer["kind"], answer["word"]
     found = Counter((system, kind, word) for (system, _), (kind, word) in last.items())
     systems = dict.fromkeys(system for system, _, _ in found)
     words = ("right", "wrong", "not judged")

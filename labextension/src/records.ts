@@ -234,7 +234,7 @@ export interface FailureDetails {
   readonly exit_code: number;
 }
 
-/** What any command prints with --json where it fails. */
+/** The document that every command prints with --json if it fails. */
 export interface Failure {
   readonly error: FailureDetails;
 }

@@ -27,7 +27,7 @@ _CHUNK_BYTES = 2**16
 
 
 class Downloaded(NamedTuple):
-    """What a server answered."""
+    """The response of a server."""
 
     data: bytes
     url: str  # after all redirects
@@ -50,7 +50,7 @@ def download(url: str, *, seconds: float = DEADLINE_SECONDS, max_bytes: int = MA
     thread.join(seconds)
     if not results:
         raise DeadlineError(
-            text("{address} did not arrive within {seconds:g} s", address=without_secrets(url), seconds=seconds)
+            text("{address} did not arrive within {seconds:g} s.", address=without_secrets(url), seconds=seconds)
         )
     if isinstance(results[0], BaseException):
         raise results[0]
@@ -77,7 +77,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             fp.close()
             raise InputError(
                 text(
-                    "{address} redirects to {target}, which is not safe",
+                    "{address} redirects to {target}, which is not safe.",
                     address=without_secrets(req.full_url),
                     target=without_secrets(newurl),
                 )
@@ -89,7 +89,7 @@ def _download(url: str, end: float, max_bytes: int) -> Downloaded:
     shown = without_secrets(url)
     headers = {"User-Agent": f"ownlab/{__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
     if urlsplit(url).scheme not in ("http", "https"):
-        raise InputError(text("{address} is not an http or https address", address=shown))
+        raise InputError(text("{address} is not an http or https address.", address=shown))
     try:
         request = urllib.request.Request(url, headers=headers)  # noqa: S310  # the scheme is checked above
         with urllib.request.build_opener(_Redirects).open(request, timeout=_SILENCE_SECONDS) as response:
@@ -107,14 +107,14 @@ def _download(url: str, end: float, max_bytes: int) -> Downloaded:
             raise _silent(shown) from exc
         cause = getattr(reason, "strerror", None) or type(reason).__name__
         raise InputError(
-            text("cannot reach {address}: {cause}", address=shown, cause=cause),
+            text("Cannot reach {address}: {cause}.", address=shown, cause=cause),
             hint=text("Check the address and the network connection."),
         ) from exc
 
 
 def _silent(shown: str) -> DeadlineError:
     return DeadlineError(
-        text("{address} sent nothing for {seconds:g} s", address=shown, seconds=_SILENCE_SECONDS),
+        text("{address} sent nothing for {seconds:g} s.", address=shown, seconds=_SILENCE_SECONDS),
     )
 
 
@@ -125,13 +125,13 @@ def _read(response: Any, end: float, max_bytes: int, shown: str) -> bytes:
         size += len(chunk)
         if size > max_bytes:
             raise InputError(
-                text("{address} is larger than the limit of {limit:g} MB", address=shown, limit=max_bytes / 2**20)
+                text("{address} is larger than the limit of {limit:g} MB.", address=shown, limit=max_bytes / 2**20)
             )
         if time.monotonic() > end:
-            raise DeadlineError(text("{address} did not arrive in time", address=shown))
+            raise DeadlineError(text("{address} did not arrive in time.", address=shown))
     if response.length:  # bytes that the headers promised and that did not come
         raise InputError(
-            text("the download of {address} was cut off", address=shown),
+            text("The download of {address} was cut off.", address=shown),
             hint=text("Try again."),
         )
     return b"".join(chunks)
@@ -147,7 +147,7 @@ def _filename(response: Any) -> str | None:
 def _http_error(status: int, shown: str) -> InputError:
     if status in (404, 410):
         return InputError(
-            text("there is nothing at {address} (status {status})", address=shown, status=status),
+            text("There is nothing at {address} (status {status}).", address=shown, status=status),
             hint=text(
                 "Check the spelling. Private repositories answer the same way: download the file in a browser, then pass "
                 "its path."
@@ -155,23 +155,23 @@ def _http_error(status: int, shown: str) -> InputError:
         )
     if status in (401, 403, 407, 451):
         return InputError(
-            text("{address} is not public (status {status})", address=shown, status=status),
+            text("{address} is not public (status {status}).", address=shown, status=status),
             hint=text("Sign in there with a browser, download the file, then pass its path."),
         )
     if 300 <= status < 400:
         return InputError(
             text(
-                "{address} redirects in a circle, or to an address that is not safe (status {status})",
+                "{address} redirects in a circle, or to an address that is not safe (status {status}).",
                 address=shown,
                 status=status,
             )
         )
     if status == 429:
         return InputError(
-            text("{address} refused the request: too many requests (status 429)", address=shown),
+            text("{address} refused the request: too many requests (status 429).", address=shown),
             hint=text("Try again in a few minutes."),
         )
     return InputError(
-        text("{address} answered with status {status}", address=shown, status=status),
+        text("{address} answered with status {status}.", address=shown, status=status),
         hint=text("Try again later, or with a browser."),
     )

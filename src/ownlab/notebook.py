@@ -1,4 +1,4 @@
-"""What a notebook calls and what belongs to no single feature: `ownlab.on_end` and `%load_ext ownlab`. Runs in the kernel."""
+"""Functions for notebooks that belong to no single feature: `ownlab.on_end` and `%load_ext ownlab`. Runs in the kernel."""
 
 from __future__ import annotations
 

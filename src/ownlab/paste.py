@@ -141,25 +141,25 @@ def read_file(path: str) -> bytes:
             with Path(path).open("rb") as file:
                 data = file.read(LIMIT + 1)
     except IsADirectoryError as exc:
-        raise InputError(text("{path} is a folder, not a file", path=path)) from exc
+        raise InputError(text("{path} is a folder, not a file.", path=path)) from exc
     except FileNotFoundError as exc:
-        raise InputError(text("{path} does not exist", path=path)) from exc
+        raise InputError(text("{path} does not exist.", path=path)) from exc
     except PermissionError as exc:
-        raise InputError(text("no permission to read {path}", path=path)) from exc
+        raise InputError(text("No permission to read {path}.", path=path)) from exc
     except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
-        raise InputError(text("{path!r} cannot be read: {error}", path=path, error=exc)) from exc
+        raise InputError(text("{path!r} cannot be read: {error}.", path=path, error=exc)) from exc
     if len(data) > LIMIT:
-        raise InputError(text("{name} is longer than {limit}", name=path, limit=format_bytes(LIMIT)), hint=_SHORTEN)
+        raise InputError(text("{name} is longer than {limit}.", name=path, limit=format_bytes(LIMIT)), hint=_SHORTEN)
     return data
 
 
 def decode(data: bytes | str, name: str) -> str:
     """Decode UTF-8, UTF-16 with or without a byte order mark, or an old Windows code page. Raises InputError if binary."""
     if len(data) > LIMIT:
-        raise InputError(text("{name} is longer than {limit}", name=name, limit=format_bytes(LIMIT)), hint=_SHORTEN)
+        raise InputError(text("{name} is longer than {limit}.", name=name, limit=format_bytes(LIMIT)), hint=_SHORTEN)
     content = data if isinstance(data, str) else _decode_bytes(data, name)
     if "\x00" in content:
-        raise InputError(text("{name} is not text: it contains NUL bytes", name=name), hint=_NOT_TEXT)
+        raise InputError(text("{name} is not text: it contains NUL bytes.", name=name), hint=_NOT_TEXT)
     return content
 
 
@@ -176,7 +176,7 @@ def _decode_bytes(data: bytes, name: str) -> str:
     except UnicodeDecodeError:
         sample = data[:_SAMPLE]
         if len(_CONTROL.findall(sample)) * 100 > len(sample):
-            raise InputError(text("{name} is not text", name=name), hint=_NOT_TEXT) from None
+            raise InputError(text("{name} is not text.", name=name), hint=_NOT_TEXT) from None
     try:
         return data.decode("gb18030")
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
 """Starts a guest module by path: `python launch.py probe.torch ARGUMENTS…`, and prints its answer as JSON on stdout.
 
-A module with `stream(arguments)` instead of `answer(arguments)` says one JSON object a line, as it comes to know it.
+A module with `stream(arguments)` instead of `answer(arguments)` prints one JSON object per line as soon as it is known.
 
 The interpreter may know nothing of ownlab, so the package is registered from this file's folder without touching
 sys.path (a folder of ours on it could lend our libraries to a foreign interpreter). Whatever libraries print goes to
@@ -42,9 +42,9 @@ def set_alarm() -> None:
         signal.alarm(math.ceil(float(seconds)) + ORPHAN_SECONDS)
 
 
-def encoded(said: object) -> bytes:
+def encoded(output: object) -> bytes:
     """Names of files and variables may be no UTF-8: Python keeps such bytes as lone surrogates, which no JSON may hold."""
-    return json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(output, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def main(argv: List[str]) -> None:

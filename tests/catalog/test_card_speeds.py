@@ -80,7 +80,7 @@ class Study:
         return int(np.argmin(np.round(total, 9)))
 
     def leave_one_out(self) -> list[LeftOutError]:
-        """What would be computed for each card if nobody had measured it."""
+        """Compute the speed of each card as if it had not been measured."""
         found = []
         for measured, cards, values, logs in self.sets:
             for number, card in enumerate(cards):

@@ -118,7 +118,7 @@ def test_rates_are_dense_and_in_proportion() -> None:
 def test_known_pitfalls_are_in_the_table() -> None:
     assert CARDS["V100 SXM2 16GB"].lacks("bf16_tflops")
     assert CARDS["GTX 1080 Ti"].lacks("fp16_tflops")
-    assert not CARDS["A10G"].lacks("fp16_tflops")  # it has them; how fast they are is not agreed upon
+    assert not CARDS["A10G"].lacks("fp16_tflops")  # it has them; sources disagree on their speed
     assert CARDS["K80"].devices == CARDS["MI250X"].devices == 2
     assert "3A090" in " ".join(CARDS["H20"].notes)
     assert "NVLink" in " ".join(CARDS["A800 80GB SXM"].notes + CARDS["H800 SXM"].notes)

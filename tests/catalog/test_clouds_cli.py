@@ -48,7 +48,7 @@ def test_a_report_from_stdin(ownlab: Ownlab) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("cost",), 2, "missing option: the duration of the job"),
+        (("cost",), 2, "Missing option: the duration of the job"),
         (("cost", "--hours", "9", "--on", "T4", "--platforms", "kagle"), 2, "Did you mean Kaggle?"),
         (("cost", "--hours", "9", "--on", "T4", "--platforms", "floydhub"), 1, ""),
     ],

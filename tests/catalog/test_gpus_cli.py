@@ -136,10 +136,10 @@ def test_a_state_folder_that_cannot_be_used(ownlab: Ownlab, env: dict[str, str],
     there = env | {"OWNLAB_HOME": str(tmp_path / "file")}
     ran = ownlab("gpus", "update", str(shipped), env=there)
     assert ran.returncode == 3
-    assert "cannot create" in ran.stderr
+    assert "Cannot create" in ran.stderr
     assert "Not a directory" in ran.stderr
     assert ownlab("gpus", "t4", env=there).returncode == 0
     (tmp_path / "home" / "catalog" / "cards.toml").mkdir(parents=True)
     ran = ownlab("gpus", "update", "--reset", env=env)
     assert ran.returncode == 3
-    assert "cannot remove" in ran.stderr
+    assert "Cannot remove" in ran.stderr

@@ -27,7 +27,7 @@ Ownlab = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def on_a_terminal(arguments: Sequence[str], columns: int, env: dict[str, str] | None = None) -> str:
-    """What a person sees in a terminal of this width."""
+    """Return what a user sees in a terminal of this width."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "ownlab", *arguments],
@@ -233,7 +233,7 @@ def test_bytes_that_are_no_text_can_be_shown_and_saved(tmp_path: Path) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_children_end_with_us(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    """A Python that hangs holds one end of a named pipe: the other end is told when it, and its child, are gone."""
+    """A Python that hangs holds one end of a named pipe: the other end is closed when it and its child have ended."""
     pipe, python = tmp_path / "pipe", tmp_path / "python"
     os.mkfifo(pipe)
     python.write_text(f"#!/bin/sh\nexec 9>{pipe}\necho started >&9\nsleep 100\n")

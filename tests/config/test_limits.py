@@ -1,4 +1,4 @@
-"""Of each limit the stricter holds."""
+"""The stricter value of each limit applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lab's configuration: what counts, where it came from, and what is no configuration at all."""
+"""The lab's configuration: precedence, the origin of each value, and invalid configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are kept."""
+"""The folders in which ownlab keeps its files."""
 
 from __future__ import annotations
 

@@ -208,8 +208,8 @@ def nvmlDeviceGetGpuFabricInfo(device, gpuFabricInfo):
     _fill_fabric(_ask(device, "nvmlDeviceGetGpuFabricInfo"), gpuFabricInfo)
 
 
-def _fill_fabric(said, reference):
-    reference._obj.state, reference._obj.status = said.state, said.status
+def _fill_fabric(output, reference):
+    reference._obj.state, reference._obj.status = output.state, output.status
 
 
 def nvmlDeviceGetPcieThroughput(device, counter):

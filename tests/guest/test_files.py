@@ -51,8 +51,8 @@ def test_upload_saves_every_file_and_gives_its_content(notebook: Notebook) -> No
     (notebook.uploads / "b.txt").write_text("two")
     (notebook.uploads / "a.txt").write_text("one")
     (notebook.uploads / "folder").mkdir()
-    said = notebook.run("print(files.upload())")
-    assert said == "Saving a.txt to a.txt\nSaving b.txt to b.txt\n{'a.txt': b'one', 'b.txt': b'two'}\n"
+    answer = notebook.run("print(files.upload())")
+    assert answer == "Saving a.txt to a.txt\nSaving b.txt to b.txt\n{'a.txt': b'one', 'b.txt': b'two'}\n"
     assert (notebook.folder / "b.txt").read_text() == "two"
 
 
@@ -95,4 +95,4 @@ def test_without_folders_the_error_names_the_option(notebook: Notebook) -> None:
     notebook.environ["OWNLAB_UPLOADS"] = ""
     assert "ownlab run NOTEBOOK --uploads DIR" in notebook.run("files.upload()")
     del notebook.environ["OWNLAB_OUTPUTS"]
-    assert "No module named" in notebook.run("0"), "a plain kernel is no Colab"
+    assert "No module named" in notebook.run("0"), "a plain kernel is not Colab"

@@ -16,7 +16,7 @@ LAUNCH = GUEST / "kernel" / "launch.py"
 
 
 def run(code: str, python: str = sys.executable) -> str:
-    """What a script prints that the launcher's own preparation comes before."""
+    """Return what a script prints after the launcher's preparation."""
     prepared = f"import sys\nsys.path.insert(0, {str(LAUNCH.parent)!r})\nimport launch\nlaunch.prepare_path()\n{code}"
     ran = subprocess.run([python, "-c", prepared], capture_output=True, text=True, timeout=60, check=True)
     return ran.stdout

@@ -28,14 +28,14 @@ class Told:
         self._client = client
 
     def run(self, code: str) -> list[dict[str, Any]]:
-        told: list[dict[str, Any]] = []
+        answer: list[dict[str, Any]] = []
 
         def hear(message: dict[str, Any]) -> None:
             if message["msg_type"] == "ownlab_packages":
-                told.append(message["content"])
+                answer.append(message["content"])
 
         self._client.execute_interactive(code, output_hook=hear, timeout=SECONDS)
-        return told
+        return answer
 
 
 @contextmanager
@@ -61,16 +61,16 @@ def test_installed_packages_are_reported_with_exact_versions(tmp_path: Path, col
     wheels = tmp_path / "wheels"
     make_wheel(wheels, "1.0", "first_thing", requires="Second.Thing")
     make_wheel(wheels, "2.1", "second_thing")
-    with kernel(tmp_path, colab) as told:
-        assert told.run("'nothing to install'") == []
-        assert told.run(f"!{PIP} install no-such-thing") == []
+    with kernel(tmp_path, colab) as answer:
+        assert answer.run("'nothing to install'") == []
+        assert answer.run(f"!{PIP} install no-such-thing") == []
         both = {"first-thing": "first-thing==1.0", "second-thing": "second-thing==2.1"}
-        assert told.run("%pip -q install first-thing") == [{"pip": both, "apt": {}}]
+        assert answer.run("%pip -q install first-thing") == [{"pip": both, "apt": {}}]
         make_wheel(wheels, "2.2", "second_thing")
         script = f"%%bash\nset -e\n{PIP} install second-thing\nfalse"
-        assert told.run(script) == [{"pip": {"second-thing": "second-thing==2.2"}, "apt": {}}]
+        assert answer.run(script) == [{"pip": {"second-thing": "second-thing==2.2"}, "apt": {}}]
         gone = f"import shutil, glob  # uninstall: pip does not from a --target\n[shutil.rmtree(each) for each in glob.glob({str(tmp_path / 'place' / 'second*info')!r})];"
-        assert told.run(gone) == [{"pip": {"second-thing": None}, "apt": {}}]
+        assert answer.run(gone) == [{"pip": {"second-thing": None}, "apt": {}}]
 
 
 def test_origins_are_reported_without_passwords(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ for name, origin in {origins!r}.items():
     folder.mkdir()
     (folder / "direct_url.json").write_text(json.dumps(origin))
 """
-    with kernel(tmp_path) as told:
-        (found,) = told.run(code)
+    with kernel(tmp_path) as answer:
+        (found,) = answer.run(code)
     assert found["pip"] == {
         "by-key": "by-key==1.0",
         "by-name": "by-name @ hg+ssh://example.org/a@b.git@0a1",
@@ -117,11 +117,11 @@ def test_packages_of_debian(tmp_path: Path) -> None:
     (admin / "status").write_text("")
     deb = make_deb(tmp_path, "ownlab-test-package")
     dpkg = f"dpkg --admindir={admin} --instdir={tmp_path} --force-not-root --force-bad-path --log=/dev/null"
-    with kernel(tmp_path, DPKG_ADMINDIR=str(admin)) as told:
+    with kernel(tmp_path, DPKG_ADMINDIR=str(admin)) as answer:
         name = "ownlab-test-package"
-        assert told.run(f"!{dpkg} --install {deb}") == [{"pip": {}, "apt": {name: name}}]
-        assert told.run(f"!{dpkg} --install {deb}") == []
-        assert told.run(f"!{dpkg} --remove {name}") == [{"pip": {}, "apt": {name: None}}]
+        assert answer.run(f"!{dpkg} --install {deb}") == [{"pip": {}, "apt": {name: name}}]
+        assert answer.run(f"!{dpkg} --install {deb}") == []
+        assert answer.run(f"!{dpkg} --remove {name}") == [{"pip": {}, "apt": {name: None}}]
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "apt-get").write_text(f'#!/bin/sh\necho "$@"\n[ "$1" = update ] || {dpkg} --install {deb}\n')

@@ -26,7 +26,7 @@ def make_wheel(folder: Path, version: str, name: str = "replaced_thing", require
 
 
 def pip_variables(place: Path, wheels: Path) -> dict[str, str]:
-    """By which pip installs into a folder that is on the path, from another folder, and nothing else."""
+    """Variables with which pip installs into a folder on the path, only from another folder."""
     place.mkdir(exist_ok=True)
     return {
         "PYTHONPATH": str(place),

@@ -122,7 +122,7 @@ def test_bytes_that_json_cannot_represent_are_replaced_everywhere() -> None:
         interpreter=Interpreter(path=Known("/env\udcff/python", "PATH\udcff")),
         environment=Known((Variable("LD_LIBRARY_PATH", "/lib\udcff", "é \udcff"),), "environment"),
     )
-    mended = encodable(spoilt)
-    assert mended.interpreter.path == Known("/env?/python", "PATH?")
-    assert mended.environment == Known((Variable("LD_LIBRARY_PATH", "/lib?", "é ?"),), "environment")
+    repaired = encodable(spoilt)
+    assert repaired.interpreter.path == Known("/env?/python", "PATH?")
+    assert repaired.environment == Known((Variable("LD_LIBRARY_PATH", "/lib?", "é ?"),), "environment")
     assert encodable(MACHINE) is MACHINE

@@ -1,4 +1,4 @@
-"""What people see, kept as files: read them as a newcomer would. `make golden` rewrites them."""
+"""Outputs that users see, kept as files: read them as a newcomer would. `make golden` rewrites them."""
 
 from __future__ import annotations
 

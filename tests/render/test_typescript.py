@@ -30,7 +30,7 @@ def test_generated_types_are_those_of_the_records() -> None:
 
 
 class Inner(Struct, frozen=True):
-    """What is inside."""
+    """A nested record."""
 
     kind: Literal["a", "b"]
 
@@ -48,7 +48,7 @@ class Outer(Struct, frozen=True, rename={"inner": "within"}):
 
 def test_a_record_comes_after_what_it_is_made_of() -> None:
     assert declarations([Outer]).partition("\n\n")[2] == (
-        "/** What is inside. */\n"
+        "/** A nested record. */\n"
         "export interface Inner {\n"
         "  readonly kind: 'a' | 'b';\n"
         "}\n"
@@ -79,7 +79,7 @@ def test_the_front_end_has_the_version_of_the_package() -> None:
 
 
 def test_the_lock_names_no_registry() -> None:
-    """Whoever builds uses the registry that is set up there."""
+    """A build uses the registry that is configured on its machine."""
     lock = json.loads((LABEXTENSION / "package-lock.json").read_text())
     assert [name for name, package in lock["packages"].items() if "resolved" in package] == []
     assert all("integrity" in package for name, package in lock["packages"].items() if name)

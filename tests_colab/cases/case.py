@@ -37,5 +37,5 @@ class Case(NamedTuple):
 
 
 def like(pattern: str) -> re.Pattern[str]:
-    """Return a pattern for a text of which not every character is known."""
+    """Return a pattern for a text that is only partly known."""
     return re.compile(pattern, re.DOTALL)

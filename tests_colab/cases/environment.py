@@ -1,4 +1,4 @@
-"""Where a notebook finds itself, and what it has there."""
+"""The environment of a notebook: folders, files, variables."""
 
 from __future__ import annotations
 

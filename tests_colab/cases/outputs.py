@@ -1,4 +1,4 @@
-"""What cells show, and how they talk to a page that is not there."""
+"""Outputs of cells, and calls to a page that is missing."""
 
 from __future__ import annotations
 

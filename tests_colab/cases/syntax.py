@@ -1,4 +1,4 @@
-"""What cells are written in: commands, magics, comments."""
+"""The syntax of cells: commands, magics, comments."""
 
 from __future__ import annotations
 

@@ -32,8 +32,10 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         rows, columns = self.lengths
-        said = f"{self.dtype} {self.width} wide, {self.key_heads} of {HEADS} heads, {rows}x{columns}"
-        return f"{said}, {self.mask or 'no'} mask, dropout {self.dropout}, {'training' if self.learns else 'inference'}"
+        answer = f"{self.dtype} {self.width} wide, {self.key_heads} of {HEADS} heads, {rows}x{columns}"
+        return (
+            f"{answer}, {self.mask or 'no'} mask, dropout {self.dropout}, {'training' if self.learns else 'inference'}"
+        )
 
 
 def cases() -> Iterator[Case]:
@@ -77,7 +79,7 @@ def given(case: Case, device: str) -> dict[str, Any]:
 
 
 def attention_on(capability: float) -> Any:
-    """What decides in traces for such a card."""
+    """Return the choice of kernels in traces for such a card."""
     card = importlib.import_module("ownlab_guest.fit.request").Card(capability=capability)
     return importlib.import_module("ownlab_guest.fit.attention").Attention(card)
 
@@ -89,7 +91,7 @@ def taken(attention: Any, arguments: dict[str, Any]) -> str:
 
 
 def off(capability: float, kernels: list[str]) -> dict[str, tuple[str, str]]:
-    """Where traces take another kernel than the one that was chosen: that one, and theirs."""
+    """Return the cases in which a trace uses another kernel than torch chose, with both kernels."""
     attention, wrong = attention_on(capability), {}
     for case, kernel in zip(cases(), kernels, strict=True):
         expected = taken(attention, given(case, "meta"))
@@ -99,12 +101,12 @@ def off(capability: float, kernels: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def main(launch: str, recorded: str) -> None:
-    """By the recording."""
+    """Compare with the recording."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "guest" / "fit"))
     importlib.import_module("guest_import").register_guest(launch)
-    said = json.loads(Path(recorded).read_text())
-    kernels = [next(name for name in KERNELS if name.startswith(letter)) for letter in said["kernels"]]
-    sys.stdout.write(json.dumps({"cases": len(kernels), "off": off(said["capability"], kernels)}))
+    answer = json.loads(Path(recorded).read_text())
+    kernels = [next(name for name in KERNELS if name.startswith(letter)) for letter in answer["kernels"]]
+    sys.stdout.write(json.dumps({"cases": len(kernels), "off": off(answer["capability"], kernels)}))
 
 
 if __name__ == "__main__":

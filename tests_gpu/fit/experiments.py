@@ -134,7 +134,7 @@ def look(python: str) -> Device:
 
 
 class Results:
-    """What is known so far; written at each turn, so that what breaks later loses nothing."""
+    """The results so far; written after each experiment, so that a later failure loses nothing."""
 
     def __init__(self, path: Path | None) -> None:
         self._path, self._lock = path, Lock()
@@ -207,7 +207,7 @@ def _measured(one: Examined, what: str, request: Request, python: str, settings:
 def _tried(one: Examined, what: str, run: Callable[[], T]) -> T | None:
     try:
         return run()
-    except Exception as exc:  # noqa: BLE001  # whatever it is, it is said in this configuration's row
+    except Exception as exc:  # noqa: BLE001  # whatever it is, it is reported in this configuration's row
         one.failures[what] = f"{type(exc).__name__}: {exc}"[:2000]
         return None
 
@@ -218,24 +218,24 @@ def kept_predictions() -> dict[str, Prediction]:
 
 
 def row(one: Examined) -> dict[str, Any]:
-    """What is written of it."""
-    said: dict[str, Any] = {"name": one.name, "held_back": one.configuration.held_back}
-    said |= {"failures": one.failures, "seconds": round(one.seconds, 1)}
+    """Return the row that is written for it."""
+    answer: dict[str, Any] = {"name": one.name, "held_back": one.configuration.held_back}
+    answer |= {"failures": one.failures, "seconds": round(one.seconds, 1)}
     if one.here is not None:
-        said["predicted"] = to_builtins(one.here)
+        answer["predicted"] = to_builtins(one.here)
     if one.kept is not None:
-        said["kept"] = to_builtins(one.kept)
+        answer["kept"] = to_builtins(one.kept)
     if one.measured is not None:
-        said |= {"torch": one.measured.torch, "cudnn": one.measured.cudnn}
-        said["card"] = one.measured.device.name if one.measured.device else ""
-        said["measured"] = to_builtins(one.measured.memory)
-        said["out_of_memory"] = to_builtins(one.measured.out_of_memory)
-        said["errors"] = one.errors()
-        said["errors_of_kept"] = one.errors(one.kept) if one.kept is not None else {}
-    said["predictions_apart"] = one.apart()
+        answer |= {"torch": one.measured.torch, "cudnn": one.measured.cudnn}
+        answer["card"] = one.measured.device.name if one.measured.device else ""
+        answer["measured"] = to_builtins(one.measured.memory)
+        answer["out_of_memory"] = to_builtins(one.measured.out_of_memory)
+        answer["errors"] = one.errors()
+        answer["errors_of_kept"] = one.errors(one.kept) if one.kept is not None else {}
+    answer["predictions_apart"] = one.apart()
     if one.capped is not None:
-        said["capped"] = "ran" if one.capped.out_of_memory is None else one.capped.out_of_memory.message
-    return said
+        answer["capped"] = "ran" if one.capped.out_of_memory is None else one.capped.out_of_memory.message
+    return answer
 
 
 def table(all_of_them: list[Examined]) -> str:
@@ -252,23 +252,23 @@ def table(all_of_them: list[Examined]) -> str:
 def _line(one: Examined) -> str:
     memory = None if one.measured is None else one.measured.memory
     predicted, errors = one.predicted, one.errors()
-    said = "; ".join(f"{what}: {why}" for what, why in one.failures.items())[:300]
+    answer = "; ".join(f"{what}: {why}" for what, why in one.failures.items())[:300]
     apart = " ".join(f"{100 * share:+.2f}" for share in one.apart().values())
     if predicted is None or memory is None:
         out = one.measured and one.measured.out_of_memory
-        return f"{one.name:32} {said or (out.message[:200] if out else 'predicted only')}  {apart}  {one.seconds:.0f}"
+        return f"{one.name:32} {answer or (out.message[:200] if out else 'predicted only')}  {apart}  {one.seconds:.0f}"
     sizes = {"allocated": memory.allocated_bytes, "reserved": memory.reserved_bytes, "device": memory.device_bytes}
     cells = [
         f"{size / MIB:9.0f} {100 * errors[name]:+7.2f}%" if size is not None else "?" for name, size in sizes.items()
     ]
     inside = predicted.band[0] <= memory.reserved_bytes <= predicted.band[1]
     ran = one.capped is not None and one.capped.out_of_memory is None
-    end = f"{'holds' if inside else 'MISSES':6} {'ran' if ran else 'FAILED':9}  {apart:13}  {one.seconds:.0f} {said}"
+    end = f"{'holds' if inside else 'MISSES':6} {'ran' if ran else 'FAILED':9}  {apart:13}  {one.seconds:.0f} {answer}"
     return f"{one.name:32}{''.join(cell.rjust(18) for cell in cells)}  {end}"
 
 
 def main(*arguments: str) -> None:
-    """By hand."""
+    """Run experiments by hand."""
     python = os.environ.get("OWNLAB_TORCH_PYTHON", sys.executable)
     if arguments[0] == "--keep":
         keep(python)

@@ -224,12 +224,12 @@ class Gan(nn.Module):
         loss = nn.functional.binary_cross_entropy_with_logits
         fake = self.generator(noise)
         for images, label in ((real, 1.0), (fake.detach(), 0.0)):
-            said = self.discriminator(images)
-            loss(said, torch.full_like(said, label)).backward()
+            answer = self.discriminator(images)
+            loss(answer, torch.full_like(answer, label)).backward()
         optimizers[1].step()
         optimizers[1].zero_grad()
-        said = self.discriminator(fake)
-        loss(said, torch.ones_like(said)).backward()
+        answer = self.discriminator(fake)
+        loss(answer, torch.ones_like(answer)).backward()
         optimizers[0].step()
         optimizers[0].zero_grad()
         optimizers[1].zero_grad()

@@ -126,7 +126,7 @@ const SIGNS: Record<string, Token> = {
 };
 
 /**
- * Return whether a text may stand after `name =` on one line: one complete expression, as far as can be told without Python.
+ * Return whether a text may stand after `name =` on one line: one complete expression, as far as can be checked without Python.
  *
  * Incomplete input such as `[1, 2` must not be written: its bracket would swallow the comment that defines the field.
  */

@@ -46,7 +46,7 @@ class Architectures(Struct, frozen=True):
 
 
 # Jetson parts: code for them runs only on themselves, and other code of their major version does not run on them (torch's own
-# table, DEVICE_REQUIREMENT in torch/cuda/__init__.py of 2.11 to 2.15). Wheels from CUDA 13.2 on are said to support Orin with
+# table, DEVICE_REQUIREMENT in torch/cuda/__init__.py of 2.11 to 2.15). Wheels from CUDA 13.2 on reportedly support Orin with
 # server code as well; their arch list does not show it.
 _ONLY_ON_ITSELF = {(5, 3), (6, 2), (7, 2), (8, 7), (11, 0)}
 # Thor was 10.1 up to CUDA 12.9 and is 11.0 since.

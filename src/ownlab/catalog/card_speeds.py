@@ -319,7 +319,7 @@ def _imbalance(card: Card, other: Card) -> float:
 
 
 def _caveat(card: Card, *, has_siblings: bool) -> str:
-    """What is known about errors of the formula for such cards."""
+    """Return what is known about errors of the formula for such cards."""
     if card.vendor == "AMD":
         return text("AMD cards reach two thirds of the share of their rates that NVIDIA cards reach, which is included")
     if card.architecture == "Ada":

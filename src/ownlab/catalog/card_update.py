@@ -81,7 +81,7 @@ def update(source: str, *, today: date | None = None) -> CatalogUpdate:
     if problems:
         shown, more = listing(problems[:_SHOWN_PROBLEMS], "{items}; {last}"), len(problems) - _SHOWN_PROBLEMS
         template = (
-            "the table is not used: {problems}; and {more} more" if more > 0 else "the table is not used: {problems}"
+            "The table is not used: {problems}; and {more} more." if more > 0 else "The table is not used: {problems}."
         )
         raise InputError(text(template, problems=shown, more=more), hint=text("The current figures are kept."))
     _save(source)
@@ -98,7 +98,7 @@ def reset() -> CatalogUpdate:
     except NotADirectoryError:
         pass  # there is no update
     except OSError as exc:
-        raise InputError(text("cannot remove {path}: {cause}", path=path, cause=exc.strerror)) from exc
+        raise InputError(text("Cannot remove {path}: {cause}.", path=path, cause=exc.strerror)) from exc
     return CatalogUpdate(str(path), None, 0, (), ())
 
 
@@ -114,7 +114,7 @@ def _save(source: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as exc:
-        raise InputError(text("cannot create {path}: {cause}", path=path.parent, cause=exc.strerror)) from exc
+        raise InputError(text("Cannot create {path}: {cause}.", path=path.parent, cause=exc.strerror)) from exc
     write_file(path, source.encode())
 
 
@@ -203,7 +203,7 @@ def _figure_problems(table: CardTable) -> Iterator[str]:
 
 
 def _change_problems(table: CardTable, shipped: CardTable) -> Iterator[str]:
-    """Known figures may be corrected a little, or withdrawn; those of the reference card may not be withdrawn."""
+    """Known figures may be corrected a little, or withdrawn; those of the reference card must stay."""
     rows = {row.name: row for row in table.cards}
     for before in shipped.cards:
         row = rows.get(before.name)

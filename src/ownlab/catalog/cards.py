@@ -196,9 +196,11 @@ def current_tables() -> tuple[CardTable, ...]:
     except (FileNotFoundError, NotADirectoryError):
         return (shipped,)
     except OSError as exc:
-        raise InputError(text("cannot read {path}: {cause}", path=path, cause=exc.strerror), hint=hint) from exc
-    except (UnicodeDecodeError, RecordError) as exc:
-        raise RecordError(text("cannot use {path}: {cause}", path=path, cause=exc), hint=hint) from exc
+        raise InputError(text("Cannot read {path}: {cause}.", path=path, cause=exc.strerror), hint=hint) from exc
+    except UnicodeDecodeError as exc:
+        raise RecordError(text("Cannot use {path}: {cause}.", path=path, cause=exc), hint=hint) from exc
+    except RecordError as exc:
+        raise RecordError(text("Cannot use {path}. {cause}", path=path, cause=exc.message), hint=hint) from exc
     return tuple(sorted((shipped, updated), key=lambda table: table.as_of))
 
 
@@ -207,14 +209,14 @@ def parse_table(source: str) -> CardTable:
     try:
         table = msgspec.convert(tomllib.loads(source), CardTable)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as exc:
-        raise RecordError(text("this is not a table of cards: {cause}", cause=exc)) from exc
+        raise RecordError(text("This is not a table of cards: {cause}.", cause=exc)) from exc
     except RecursionError:
-        raise RecordError(text("this is not a table of cards: its lists are nested too deeply")) from None
+        raise RecordError(text("This is not a table of cards: its lists are nested too deeply.")) from None
     for card, figure, (_, key) in figures_in(table):
         if key not in table.sources:
             raise RecordError(
                 text(
-                    "{card}: {figure} names the source {key!r}, which is not in the table of sources",
+                    "{card}: {figure} names the source {key!r}, which is not in the table of sources.",
                     card=card,
                     figure=figure,
                     key=key,
@@ -271,12 +273,12 @@ def choose_cards(names: str, *, sizes: bool = True) -> tuple[Card, ...]:
     words = [word.strip() for word in names.split(",") if word.strip()]
     if not words:
         hint = text("Write names: h200,4090,24GiB") if sizes else text("Write names: h200,4090")
-        raise UsageError(text("no card is named"), hint=hint)
+        raise UsageError(text("No card is named."), hint=hint)
     cards = [card for word in words for card in (_card_of_size(word) or _cards_named(word))]
     if not sizes and any(not card.vendor for card in cards):
         size = next(word for word in words if _card_of_size(word))
         raise UsageError(
-            text("{size} is a memory size, not a card", size=size),
+            text("{size} is a memory size, not a card.", size=size),
             hint=text("To find the cards that are large enough: ownlab gpus advise --model-memory {size}", size=size),
         )
     return tuple({card.name: card for card in cards}.values())
@@ -319,7 +321,7 @@ def _cards_named(word: str) -> list[Card]:
     close = [names[name] for name in difflib.get_close_matches(word.lower(), names, n=3, cutoff=0.4)]
     suggestion = text("Did you mean {names}?", names=listing(close, "{items} or {last}")) if close else None
     raise UsageError(
-        text("unknown card {name!r}", name=word),
+        text("Unknown card {name!r}.", name=word),
         hint=sentences(suggestion, text("All names: ownlab gpus")),
     )
 
@@ -334,8 +336,8 @@ def _card_of_size(word: str) -> list[Card]:
     try:
         size = parse_bytes(word)
     except ValueError as exc:
-        raise UsageError(text("{size!r} is not a memory size: {cause}", size=word, cause=exc)) from exc
+        raise UsageError(text("{size!r} is not a memory size: {cause}.", size=word, cause=exc)) from exc
     if size < GIB:
-        raise UsageError(text("{size} is too small for a card: the least is 1 GiB", size=format_bytes(size)))
+        raise UsageError(text("{size} is too small for a card: the least is 1 GiB.", size=format_bytes(size)))
     size_gib = Figure(size / GIB, "as requested", "")
     return [Card(name=f"any with {format_bytes(size)}", memory_gib=size_gib)]

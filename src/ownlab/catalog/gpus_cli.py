@@ -122,7 +122,7 @@ def ladder(
     if not ranked.rungs:
         first = ranked.left_out[0]
         raise UsageError(
-            text("none of these cards can be ranked; {card}: {reason}", card=first.card, reason=first.reason)
+            text("None of these cards can be ranked; {card}: {reason}.", card=first.card, reason=first.reason)
         )
     if plot is not None:
         from ownlab.catalog.ladder_chart import ladder_chart
@@ -155,7 +155,7 @@ def update(source: str | None, reset: bool, as_json: bool) -> None:
 
     if reset == (source is not None):
         raise UsageError(
-            text("give either a file or address, or --reset"), hint=text("For example: ownlab gpus update cards.toml")
+            text("Give a file, an address or --reset."), hint=text("For example: ownlab gpus update cards.toml")
         )
     done = card_update.reset() if source is None else card_update.update(_read(source))
     if as_json:
@@ -192,7 +192,7 @@ def _read(source: str) -> str:
         if "://" in source:
             if not source.lower().startswith("https://"):
                 raise UsageError(
-                    text("only https addresses are accepted"), hint=text("Or download the file and pass its path.")
+                    text("Only https addresses are accepted."), hint=text("Or download the file and pass its path.")
                 )
             from ownlab.download import download
 
@@ -201,10 +201,10 @@ def _read(source: str) -> str:
             data = file.read(MAX_BYTES + 1)  # a pipe or a device has no size to check first
         if len(data) > MAX_BYTES:
             raise InputError(
-                text("{source} is larger than the limit of {limit:g} MB", source=source, limit=MAX_BYTES / 2**20)
+                text("{source} is larger than the limit of {limit:g} MB.", source=source, limit=MAX_BYTES / 2**20)
             )
         return data.decode("utf-8-sig")
     except OSError as exc:
-        raise InputError(text("cannot read {source}: {cause}", source=source, cause=exc.strerror)) from exc
+        raise InputError(text("Cannot read {source}: {cause}.", source=source, cause=exc.strerror)) from exc
     except UnicodeDecodeError as exc:
-        raise InputError(text("{source} is not a text file", source=source)) from exc
+        raise InputError(text("{source} is not a text file.", source=source)) from exc

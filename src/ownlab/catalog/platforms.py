@@ -158,10 +158,10 @@ def parse_platforms(source: str) -> tuple[tuple[Platform, ...], dict[str, Platfo
         table = msgspec.convert(tomllib.loads(source), _Table)
         return tuple(_platform(row, table.sources) for row in table.platforms), table.sources
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as exc:
-        raise RecordError(text("this is not a table of platforms: {cause}", cause=exc)) from exc
+        raise RecordError(text("This is not a table of platforms: {cause}.", cause=exc)) from exc
     except KeyError as exc:
         raise RecordError(
-            text("a figure names the source {key}, which is not in the table of sources", key=exc)
+            text("A figure names the source {key}, which is not in the table of sources.", key=exc)
         ) from exc
 
 
@@ -253,14 +253,14 @@ def find_platform(name: str) -> Platform:
     if matches:
         names = listing([each.name for each in matches], "{items} or {last}")
         raise UsageError(
-            text("the platform {name!r} is ambiguous: it may be {names}", name=name, names=names),
+            text("The platform {name!r} is ambiguous: it may be {names}.", name=name, names=names),
             hint=text("Write more of the name."),
         )
     known = {_normalised(word): each.name for each in platforms for word in (each.name, *each.aliases)}
     close = dict.fromkeys(known[word] for word in difflib.get_close_matches(wanted, known, n=3, cutoff=0.5))
     suggestion = text("Did you mean {names}?", names=listing(close, "{items} or {last}")) if close else None
     raise UsageError(
-        text("unknown platform {name!r}", name=name), hint=sentences(suggestion, text("All names: ownlab clouds"))
+        text("Unknown platform {name!r}.", name=name), hint=sentences(suggestion, text("All names: ownlab clouds"))
     )
 
 
@@ -268,7 +268,7 @@ def choose_platforms(names: str) -> tuple[Platform, ...]:
     """ "kaggle,colab" -> both platforms, each once."""
     words = [word for word in names.split(",") if word.strip()]
     if not words:
-        raise UsageError(text("no platform is named"), hint=text("Write names: --platforms kaggle,colab"))
+        raise UsageError(text("No platform is named."), hint=text("Write names: --platforms kaggle,colab"))
     return tuple({platform.name: platform for platform in map(find_platform, words)}.values())
 
 

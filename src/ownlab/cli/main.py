@@ -86,8 +86,8 @@ class LazyGroup(click.Group):
 
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
             if close:
-                ctx.fail(text("unknown command {name!r}. Did you mean: ownlab {near}?", name=args[0], near=close[0]))
-            ctx.fail(text("unknown command {name!r}. See: ownlab --help", name=args[0]))
+                ctx.fail(text("Unknown command {name!r}. Did you mean: ownlab {near}?", name=args[0], near=close[0]))
+            ctx.fail(text("Unknown command {name!r}. See: ownlab --help", name=args[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -125,7 +125,7 @@ def main() -> NoReturn:
         ):  # errors of a named file are reported where it is written
             raise
         _discard_stdout()
-        click.echo(text("ownlab: cannot write the output: {reason}", reason=exc.strerror or exc), err=True)
+        click.echo(text("ownlab: Cannot write the output: {reason}.", reason=exc.strerror or exc), err=True)
         code = OwnlabError.exit_code
     sys.exit(code if isinstance(code, int) else 0)
 

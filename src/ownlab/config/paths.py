@@ -70,7 +70,7 @@ def missing_config(environ: Mapping[str, str] = os.environ) -> str:
 def kernels_folder(environ: Mapping[str, str] = os.environ, *, prefix: str = sys.prefix) -> Path:
     """Return the folder of our kernelspecs: share/jupyter of this environment.
 
-    Where that is not writable, a folder in the state folder, which Jupyter must be told about (`kernels_export`).
+    If that is not writable, a folder in the state folder, which Jupyter has to be pointed to (`kernels_export`).
     """
     if environ.get("OWNLAB_KERNELS"):
         return _path(environ["OWNLAB_KERNELS"])

@@ -25,7 +25,7 @@ _FOLDERS_DEADLINE = 2.0  # seconds for all folders of a path together: one may l
 
 
 class _Context(Struct, frozen=True):
-    """What the meaning of a value may depend on."""
+    """Facts that the meaning of a value may depend on."""
 
     environ: Mapping[str, str]
     cards: tuple[Card, ...]

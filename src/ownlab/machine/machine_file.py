@@ -50,7 +50,7 @@ def load_machine(path: str | Path) -> Machine:
         data = Path(path).read_bytes()
     except OSError as exc:
         raise InputError(
-            text("the saved machine {path} cannot be read: {error}", path=path, error=exc.strerror),
+            text("The saved machine {path} cannot be read: {error}.", path=path, error=exc.strerror),
             hint=text("Save one with: ownlab machine --save FILE"),
         ) from exc
     return decode_machine(data, str(path))
@@ -63,7 +63,7 @@ def decode_machine(data: bytes | str, name: str) -> Machine:
         if version > FORMAT:
             raise RecordError(
                 text(
-                    "{name} has format {version}; this version of ownlab reads formats up to {newest}",
+                    "{name} has format {version}; this version of ownlab reads formats up to {newest}.",
                     name=name,
                     version=version,
                     newest=FORMAT,
@@ -73,7 +73,7 @@ def decode_machine(data: bytes | str, name: str) -> Machine:
         return msgspec.json.decode(data, type=Machine)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise RecordError(
-            text("{name} is not a saved machine: {error}", name=name, error=exc),
+            text("{name} is not a saved machine: {error}.", name=name, error=exc),
             hint=text("Save one with: ownlab machine --save FILE"),
         ) from exc
 

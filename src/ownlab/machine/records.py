@@ -89,7 +89,7 @@ class RaidArray(Struct, frozen=True):
 
 
 class Network(Struct, frozen=True):
-    """What lets GPUs transfer data to storage and to other machines without the CPU."""
+    """Features that let GPUs transfer data to storage and to other machines without the CPU."""
 
     rdma_devices: Fact[tuple[str, ...]] = NOT_READ  # /sys/class/infiniband
     gpudirect_rdma: Fact[bool] = (
@@ -130,7 +130,7 @@ class Host(Struct, frozen=True):
         NOT_READ  # loaded kernel modules that matter: nvidia, nvidia_uvm, nouveau, amdgpu, …
     )
     secure_boot: Fact[bool] = NOT_READ
-    kernel_log: Fact[tuple[str, ...]] = NOT_READ  # lines of NVRM, Xid, amdgpu; Unknown where the log may not be read
+    kernel_log: Fact[tuple[str, ...]] = NOT_READ  # lines of NVRM, Xid, amdgpu; Unknown if the log is not readable
 
 
 # --- accelerators -----------------------------------------------------------------------------------------------------

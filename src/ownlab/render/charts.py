@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ownlab.errors import InputError, UsageError
+from ownlab.text import text
 
 __all__ = ["MIME", "SCHEMA", "Spec", "drawn_kind", "save_chart"]
 
@@ -18,15 +19,15 @@ _VERSION = "5.21"
 
 
 def drawn_kind(path: Path) -> str:
-    """What a file is drawn as; UsageError where its name says nothing that can be drawn."""
+    """Return the suffix that decides the format of a chart file; UsageError if it is not a known one."""
     kind = path.suffix.lower()
     if kind not in (".png", ".svg", ".html", ".htm"):
-        raise UsageError(f"cannot draw into {path}: its name must end in .png, .svg or .html")
+        raise UsageError(text("Cannot draw into {path}: its name must end in .png, .svg or .html.", path=path))
     return kind
 
 
 def save_chart(chart: Spec, path: Path) -> None:
-    """Draw it into a .png, .svg or .html file."""
+    """Draw a chart into a .png, .svg or .html file."""
     kind = drawn_kind(path)
     import vl_convert
 
@@ -39,7 +40,7 @@ def save_chart(chart: Spec, path: Path) -> None:
     try:
         path.write_bytes(drawn)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
+        raise InputError(text("Cannot write {path}: {reason}.", path=path, reason=error.strerror)) from error
 
 
 def _page(title: str, svg: str) -> str:

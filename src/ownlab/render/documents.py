@@ -70,7 +70,7 @@ class FailureDetails(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """What any command prints with --json where it fails."""
+    """The document that every command prints with --json if it fails."""
 
     error: FailureDetails
 

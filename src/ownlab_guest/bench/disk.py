@@ -192,7 +192,7 @@ def _drop_cache(file: TestFile) -> None:
     try:
         cached = is_cached(file.descriptor, file.bytes // 2 // PAGE * PAGE)
     except OSError as exc:
-        raise Skipped("cache-cannot-be-avoided", f"the system cannot tell what is cached: {exc.strerror}") from exc
+        raise Skipped("cache-cannot-be-avoided", f"the system does not report what is cached: {exc.strerror}") from exc
     if cached:
         message = "this file system has no direct I/O, and keeps pages in its cache"
         raise Skipped("cache-cannot-be-avoided", message)

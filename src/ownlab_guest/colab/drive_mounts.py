@@ -1,4 +1,4 @@
-"""The mounts of google.colab.drive: the person's own folder (OWNLAB_DRIVE), or an rclone remote (OWNLAB_DRIVE_REMOTE).
+"""The mounts of google.colab.drive: the user's own folder (OWNLAB_DRIVE), or an rclone remote (OWNLAB_DRIVE_REMOTE).
 
 In a private /content these are real mounts, so that `find`, `du` and os.path.ismount behave as on Colab; elsewhere links.
 """
@@ -123,7 +123,7 @@ def restore() -> None:
 
 
 def _folder() -> str:
-    """Return the person's folder; create it where it is missing."""
+    """Return the user's folder; create it if it is missing."""
     folder = os.environ.get("OWNLAB_DRIVE", "")
     if not folder:
         raise ValueError("mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)")

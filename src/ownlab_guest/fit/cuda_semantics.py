@@ -1,4 +1,4 @@
-"""What CUDA does differently from the CPU, for tensors without data that are on the CPU.
+"""Behaviour of CUDA that differs from the CPU, for tensors without data that are on the CPU.
 
 Tensors without data cannot be on a CUDA device if torch was built without CUDA: autograd would abort the process. So they are
 on the CPU, and operations that differ on a card are replaced here.

@@ -22,7 +22,7 @@ def choose_device(wanted: Optional[str]) -> str:
         return "cpu"
     device = torch.device(wanted or "cuda:0")
     if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
-        raise FitError("no-card", f"this torch ({torch.__version__}) sees no {wanted}")
+        raise FitError("no-card", f"This torch ({torch.__version__}) sees no {wanted}")
     return f"cuda:{device.index or 0}"
 
 

@@ -16,7 +16,7 @@ FREED = -1
 
 
 class Tag(NamedTuple):
-    """What memory is for, and what allocated it."""
+    """The purpose of a piece of memory, and what allocated it."""
 
     kind: str  # weights gradients optimizer activations inputs temporary workspace
     phase: str  # setup forward backward optimizer

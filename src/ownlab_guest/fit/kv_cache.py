@@ -20,7 +20,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
         try:
             import torch  # noqa: F401
         except ImportError as exc:
-            raise FitError("no-torch", f"this Python has no torch: {exc}") from exc
+            raise FitError("no-torch", f"This Python has no torch: {exc}") from exc
         with before_deadline(request.target):
             return trace_step(request, count)
     except FitError as exc:
@@ -70,7 +70,7 @@ def make_prompt(inputs: Any) -> Prompt:
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.is_floating_point():
         raise FitError(
             "no-decoding",
-            f"the inputs have no {tokens} with tokens of the shape (batch, length): nothing can be decoded",
+            f"The inputs have no {tokens} with tokens of the shape (batch, length): nothing can be decoded",
         )
     return Prompt({**kept, "use_cache": True}, tokens)
 
@@ -79,7 +79,7 @@ def find_cache(output: Any) -> Any:
     """Return the cache of an output."""
     cache = output.get("past_key_values") if isinstance(output, dict) else getattr(output, "past_key_values", None)
     if cache is None:
-        raise FitError("no-decoding", "the model returns no past_key_values: it has no cache for decoding")
+        raise FitError("no-decoding", "The model returns no past_key_values: it has no cache for decoding")
     return cache
 
 
@@ -138,7 +138,7 @@ def _check_length(model: Any, length: int) -> None:
     config = getattr(model, "config", None)
     most = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     if isinstance(most, int) and length > most:
-        raise FitError("too-long", f"prompt and new tokens are {length}, and the model has {most} positions")
+        raise FitError("too-long", f"Prompt and new tokens are {length}, and the model has {most} positions")
 
 
 def _output(built: Any, given: Dict[str, Any], request: Request) -> Any:

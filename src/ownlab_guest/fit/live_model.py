@@ -67,9 +67,9 @@ def prepare(live: LiveModel, request: Request) -> Tuple[LiveModel, Request]:
     """Return the model without wrappers, its inputs as specs, and a request with batch, length and precision."""
     model, _ = training_step.unwrap(live.model)
     if not isinstance(model, torch.nn.Module):
-        raise FitError("bad-model", f"the model must be a torch.nn.Module, not {type(model).__name__}")
+        raise FitError("bad-model", f"The model must be a torch.nn.Module, not {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
-        raise FitError("bad-model", "a TorchScript model cannot be traced: give the module that it was made from")
+        raise FitError("bad-model", "A TorchScript model cannot be traced: give the module that it was made from")
     dtype = _dtype_of(model)
     precision = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype)
     if request.precision == "fp32" and precision is not None:
@@ -79,7 +79,7 @@ def prepare(live: LiveModel, request: Request) -> Tuple[LiveModel, Request]:
         inputs = (inputs,)
     if not isinstance(inputs, (tuple, list)) and not hasattr(inputs, "keys"):
         raise FitError(
-            "bad-inputs", f"the inputs are {type(inputs).__name__}; expected tensors, shapes, a tuple or a dict"
+            "bad-inputs", f"The inputs are {type(inputs).__name__}; expected tensors, shapes, a tuple or a dict"
         )
     inputs = _to_specs(dict(inputs) if hasattr(inputs, "keys") else tuple(inputs), dtype)
     batch, seq = _batch_and_length(inputs)
@@ -156,7 +156,7 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not there whe
         if id(tensor) not in self._stand_ins:
             if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
                 raise FitError(
-                    "bad-model", "the model has layers without sizes (LazyLinear and similar): call it once first"
+                    "bad-model", "The model has layers without sizes (LazyLinear and similar): call it once first"
                 )
             new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
             if isinstance(tensor, torch.nn.Parameter):
@@ -260,7 +260,7 @@ def _to_specs(tree: Any, dtype: Any) -> Any:
         typed = isinstance(tree[-1], torch.dtype)
         shape = tuple(tree[:-1] if typed else tree)
         if min(shape) < 1:
-            raise FitError("bad-inputs", f"invalid shape {shape}: sizes must be positive")
+            raise FitError("bad-inputs", f"Invalid shape {shape}: sizes must be positive")
         return TensorSpec(shape, tree[-1] if typed else dtype)
     if isinstance(tree, dict):
         return {key: _to_specs(value, dtype) for key, value in tree.items()}
@@ -310,5 +310,5 @@ def _example_inputs(model: Any, request: Request) -> Any:
             return _to_specs(model_loader.make_transformers_inputs(model, model.config, request), None)
     raise FitError(
         "no-inputs",
-        f"missing inputs of {type(model).__name__}. Give tensors or shapes: ownlab.fit(model, (16, 3, 224, 224))",
+        f"Missing inputs of {type(model).__name__}. Give tensors or shapes: ownlab.fit(model, (16, 3, 224, 224))",
     )

@@ -1,6 +1,6 @@
 """Runs the real step on a card or processor: `launch.py fit.measure REQUEST.json SETTINGS.json` prints what it took.
 
-On a processor only time is measured: its memory does not tell what a step takes on a card.
+On a processor only time is measured: its memory does not show what a step takes on a card.
 """
 
 import json
@@ -40,7 +40,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
         try:
             import torch
         except ImportError as exc:
-            raise FitError("no-torch", f"this Python has no torch: {exc}") from exc
+            raise FitError("no-torch", f"This Python has no torch: {exc}") from exc
         from ownlab_guest.fit import device as on_device
 
         device = on_device.choose_device(settings.device)

@@ -37,12 +37,12 @@ def find_function(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
         raise FitError("no-target", f"{target}: expected FILE.py:build, package.module:build or hf:CONFIG.json")
     file = os.path.abspath(place) if place.endswith(".py") else None
     if file is not None and not os.path.isfile(file):
-        raise FitError("no-file", f"there is no file {place}", file)
+        raise FitError("no-file", f"There is no file {place}", file)
     try:
         module = importlib.import_module(place) if file is None else _load(file)
     except ModuleNotFoundError as exc:
         if file is None and exc.name is not None and (place == exc.name or place.startswith(exc.name + ".")):
-            raise FitError("no-module", f"this Python has no module {exc.name}") from exc
+            raise FitError("no-module", f"This Python has no module {exc.name}") from exc
         raise error_from(exc, "import-raised", f"importing {place}", file) from exc
     except (Exception, SystemExit) as exc:
         if is_fatal(exc):

@@ -55,8 +55,8 @@ def parse_request(fields: Dict[str, Any]) -> Request:
     """Check the fields of a request."""
     unknown = sorted(set(fields) - set(Request._fields))
     if unknown or "target" not in fields:
-        raise FitError("bad-request", f"the request has no target, or unknown fields: {', '.join(unknown)}")
+        raise FitError("bad-request", f"The request has no target, or unknown fields: {', '.join(unknown)}")
     request = Request(**{**fields, "card": Card(**(fields.get("card") or {}))})
     if request.precision not in PRECISIONS:
-        raise FitError("bad-request", f"unknown precision {request.precision}; known are {', '.join(PRECISIONS)}")
+        raise FitError("bad-request", f"Unknown precision {request.precision}; known are {', '.join(PRECISIONS)}")
     return request

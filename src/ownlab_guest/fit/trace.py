@@ -20,7 +20,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
         try:
             import torch  # noqa: F401
         except ImportError as exc:
-            raise FitError("no-torch", f"this Python has no torch: {exc}") from exc
+            raise FitError("no-torch", f"This Python has no torch: {exc}") from exc
         with before_deadline(request.target):
             try:
                 return trace_step(request)

@@ -14,7 +14,7 @@ Tree = Any  # tensors in dicts, lists and tuples
 
 
 class Built(NamedTuple):
-    """What `build()` returned."""
+    """The values that `build()` returned."""
 
     model: Any
     inputs: Tree
@@ -71,7 +71,7 @@ def make_optimizer(model: Any, request: Request) -> Any:
     """Make the optimizer of this name, with torch's defaults."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
-        raise FitError("nothing-to-train", "no parameter of the model requires a gradient")
+        raise FitError("nothing-to-train", "No parameter of the model requires a gradient")
     kinds: Dict[str, Callable[..., Any]] = {
         "sgd": lambda **more: torch.optim.SGD(parameters, 1e-3, momentum=0.9, **more),
         "sgd-plain": lambda **more: torch.optim.SGD(parameters, 1e-3, **more),
@@ -93,7 +93,7 @@ def make_optimizer(model: Any, request: Request) -> Any:
         if hasattr(torch.optim, name):  # Adafactor came with torch 2.5
             kinds[name.lower()] = lambda name=name, **more: getattr(torch.optim, name)(parameters, 1e-4, **more)
     if request.optimizer not in kinds:
-        raise FitError("no-optimizer", f"unknown optimizer {request.optimizer}; known are {', '.join(sorted(kinds))}")
+        raise FitError("no-optimizer", f"Unknown optimizer {request.optimizer}; known are {', '.join(sorted(kinds))}")
     more: Dict[str, bool] = {"fused": True} if request.fused else {}
     if request.foreach is not None:
         more["foreach"] = request.foreach

@@ -1,4 +1,4 @@
-"""What runs in the process of a notebook's kernel.
+"""Code that runs in the process of a notebook's kernel.
 
 launch          starts ipykernel: sys.path, signals, the runtime's lock, output without loss
 startup         start-up scripts of the lab and of notebooks

@@ -99,7 +99,7 @@ class LiveTracer:
 
 
 def _with_cell_number(answer: Dict[str, Any]) -> Dict[str, Any]:
-    """Where code of a cell failed, name the cell by its number instead of by IPython's file name."""
+    """If code of a cell failed, name the cell by its number instead of by IPython's file name."""
     error = answer.get("error") or {}
     get_ipython: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
     cell = getattr(getattr(get_ipython(), "compile", None), "format_code_name", lambda _: None)(error.get("file"))
@@ -112,7 +112,7 @@ def strip_colours(text: str) -> str:
 
 
 class Prediction:
-    """What `ownlab.fit` returns. `record` holds the figures of `ownlab fit --json`; a notebook shows text and a chart."""
+    """The result of `ownlab.fit`. `record` holds the figures of `ownlab fit --json`; a notebook shows text and a chart."""
 
     def __init__(self, record: Any, text: str, plot: str, chart: Dict[str, Any]) -> None:
         self.record = record

@@ -166,7 +166,7 @@ def watch_cells(shell: Any, log: int) -> None:
 def watch_end() -> None:
     """On SIGTERM, call the functions of on_end in the main thread, even in the middle of a cell; then end the process.
 
-    Not by SystemExit: IPython catches it in a cell, and goes on.
+    Not by SystemExit: IPython catches it in a cell and continues.
     """
     from ownlab_guest.kernel.on_end import run_on_end
 

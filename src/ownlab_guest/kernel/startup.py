@@ -75,7 +75,7 @@ def _run_python(path: str, log: int, namespace: Any) -> None:
                 with open(path, "rb") as source:
                     code = compile(source.read(), path, "exec")
                 exec(code, namespace)  # noqa: S102  # the user's own script
-        except BaseException as exc:  # also exit() and interrupts: the kernel goes on
+        except BaseException as exc:  # also exit() and interrupts: the kernel continues
             traceback.print_exc(file=file)
             file.flush()
             lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == path]

@@ -165,7 +165,7 @@ def _describe_end(child: "subprocess.Popen[bytes]", errors: bytes) -> bytes:
 
 
 class HostResult:
-    """What the child has measured."""
+    """The measurements of the child process."""
 
     def __init__(self, answer: Dict[str, Any]) -> None:
         self.samples = decode_record(answer["samples"])

@@ -1,4 +1,4 @@
-"""What each framework says about itself: its build, the devices it sees, and its own error where it sees none.
+"""What each framework reports: its build, the devices it sees, and its own error if it sees none.
 
 The host starts one child process per framework: `probe.frameworks torch TRANSCRIPT SECONDS`.
 """
@@ -197,7 +197,7 @@ def read_jax(jax: Any, facts: Facts) -> Iterable[str]:
     facts["nccl"] = unknown("JAX does not report its NCCL")
     try:
         devices = [_jax_device(device, build) for device in jax.devices() if device.platform != "cpu"]
-    except Exception as exc:  # a plug-in is there and fails; without one JAX goes on with the CPU
+    except Exception as exc:  # an installed plug-in fails; without one JAX continues on the CPU
         facts["devices"] = known([], "jax.devices()")
         return [exception_text(exc)]
     facts["devices"] = known(devices, "jax.devices()")

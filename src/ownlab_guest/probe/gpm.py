@@ -1,7 +1,7 @@
 """GPM: how busy the parts of a card were between two samples (NVML, Hopper and newer; nvml.h of driver 580 and later).
 
 The previous sample is kept, and each reading is the difference to it: a figure is the mean of the whole interval, and
-only the first reading has to wait. Two samples must be more than 100 ms apart, says the header; until then the older
+only the first reading has to wait. According to the header, two samples must be more than 100 ms apart; until then the older
 one is kept.
 """
 

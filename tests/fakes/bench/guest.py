@@ -1,7 +1,7 @@
 """Stands in for the Python in which `ownlab bench` measures: says the lines of a script, and does what stands between them.
 
-The script (OWNLAB_FAKE_BENCH) is NDJSON. A line with "do" is not said: `wait` waits to be ended, after it has written that it
-does so; `die` ends by a signal; `say` writes text that is no event; `request` copies the request into a file; `remove` takes a folder away.
+The script (OWNLAB_FAKE_BENCH) is NDJSON. A line with "do" is not printed: `wait` waits to be ended, after it has written that it
+does so; `die` ends by a signal; `say` writes text that is not an event; `request` copies the request into a file; `remove` takes a folder away.
 """
 
 import array
@@ -22,7 +22,7 @@ def main() -> None:
     for line in lines:
         wish = json.loads(line)
         if wish.get("do") == "wait":
-            # Read twice: what was said before the first of these is not only read by then, but taken in.
+            # Read twice: what was printed before the first of these is then not only read, but processed.
             for _ in range(2):
                 say(sys.stdout, '{"event": "begin", "name": "what never ends"}')
                 until_read()
@@ -47,7 +47,7 @@ def say(stream: TextIO, text: str) -> None:
 
 
 def until_read() -> None:
-    """Until the host has taken from the pipe all that was said."""
+    """Wait until the host has read everything from the pipe."""
     left = array.array("i", [1])
     while left[0]:
         time.sleep(0.01)

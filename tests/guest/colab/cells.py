@@ -17,7 +17,7 @@ from tests.guest.colab.kernel_process import PYTHON, SECONDS, started
 
 @dataclass
 class Ran:
-    """What became of a cell."""
+    """The outcome of a cell."""
 
     text: str = ""  # stdout and stderr
     result: str = ""

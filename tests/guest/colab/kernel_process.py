@@ -25,7 +25,7 @@ def started(
     folder: Path, changes: Mapping[str, str], python: str
 ) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
     """One that works in a folder, with changes to the environment."""
-    # Not TCP: ports that are free when a test asks for them may not be so any more when its kernel binds them.
+    # Not TCP: a port that is free when a test asks for it may be taken when its kernel binds it.
     sockets = tempfile.mkdtemp(prefix="ownlab-")  # short, as their names have to be
     manager = KernelManager(transport="ipc", ip=f"{sockets}/k")
     argv = [python, str(LAUNCH), "-f", "{connection_file}"]

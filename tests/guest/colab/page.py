@@ -31,7 +31,7 @@ class Request:
 
 @dataclass
 class Ran:
-    """What became of a cell."""
+    """The outcome of a cell."""
 
     outputs: list[dict[str, Any]] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)

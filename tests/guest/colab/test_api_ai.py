@@ -95,15 +95,15 @@ def test_a_prompt_must_be_text(page: Page) -> None:
 
 
 def test_server_errors_are_explained_without_the_key(page: Page, address: str) -> None:
-    def said(changes: str, code: str = "ai.generate_text('x', 'm')") -> str:
+    def error_text(changes: str, code: str = "ai.generate_text('x', 'm')") -> str:
         restored = f"os.environ.update({changes})\ntry: {code}\nfinally: os.environ.update(old)"
         return page.headless(f"import os; old = dict(os.environ)\n{AI}{restored}").error
 
-    refused = said("OPENAI_API_KEY='sk-wrong'")
+    refused = error_text("OPENAI_API_KEY='sk-wrong'")
     assert refused.startswith(f"ModelProxyServiceError: {address}/v1/chat/completions answered 401")
     assert "wrong key" in refused
     assert "sk-wrong" not in refused
-    assert "cannot reach" in said("OPENAI_BASE_URL='http://127.0.0.1:9/v1'")
-    assert "is not a server address" in said("OPENAI_BASE_URL='file:///etc/passwd'")
-    assert "is not JSON" in said(f"OPENAI_BASE_URL='{address}/html'", "ai.list_models()")
-    assert "RuntimeManagementError: google.colab.ai needs a server" in said("OPENAI_BASE_URL=''")
+    assert "cannot reach" in error_text("OPENAI_BASE_URL='http://127.0.0.1:9/v1'")
+    assert "is not a server address" in error_text("OPENAI_BASE_URL='file:///etc/passwd'")
+    assert "is not JSON" in error_text(f"OPENAI_BASE_URL='{address}/html'", "ai.list_models()")
+    assert "RuntimeManagementError: google.colab.ai needs a server" in error_text("OPENAI_BASE_URL=''")

@@ -22,8 +22,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 def test_an_answer_arrives_unchanged(page: Page) -> None:
     sent: dict[str, Any] = {"data": {"text": "ä", "numbers": [1, 2.5, None]}}
-    said = page.result(ASK + "print(_message.blocking_request('any', {'a': 1}))", {"any": lambda body: sent})
-    assert said == "{'text': 'ä', 'numbers': [1, 2.5, None]}\n"
+    printed = page.result(ASK + "print(_message.blocking_request('any', {'a': 1}))", {"any": lambda body: sent})
+    assert printed == "{'text': 'ä', 'numbers': [1, 2.5, None]}\n"
 
 
 def test_a_request_belongs_to_its_cell_and_states_whether_it_expects_an_answer(page: Page) -> None:

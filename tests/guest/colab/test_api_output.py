@@ -17,7 +17,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 def both(page: Page, code: str) -> list[str]:
-    """What is left of a cell's output, in the page and without one."""
+    """Return what is left of a cell's output, with a page and without one."""
     return [page.result(code), page.headless(code).text]
 
 

@@ -56,6 +56,6 @@ def test_a_notebook_ends_its_own_runtime(tmp_path: Path) -> None:
     assert "The notebook ended its runtime: 1 of 2 cells was not run.\n" in ran.stderr
     assert "Done: 1 cell in" in ran.stdout
     assert not after.exists(), "nothing runs after it"
-    said = json.loads((tmp_path / "ends-run.ipynb").read_text())["cells"][0]["outputs"]
-    assert said[0]["text"] == ["saved\n", "at its end\n"]
+    answer = json.loads((tmp_path / "ends-run.ipynb").read_text())["cells"][0]["outputs"]
+    assert answer[0]["text"] == ["saved\n", "at its end\n"]
     assert json.loads(ownlab("runtimes", "--json").stdout)["runtimes"] == []

@@ -229,11 +229,11 @@ box
     assert asked.text == "now now now\n"
     scripts = [each["script"] for each in asked.asked("cell_javascript_eval")]
     assert [each.partition(")")[2] for each in scripts] == ['.getAttribute("title")', '["value"]', '["focus"](1)']
-    told = page.run(
+    answer = page.run(
         "box.set_attribute('a', 'b'); box.set_property('c', [1]); box.remove_event_listener('click', clicked); box.remove()"
     )
-    assert len(told.requests) == 4
-    assert not any(each.wants_answer for each in told.requests)
+    assert len(answer.requests) == 4
+    assert not any(each.wants_answer for each in answer.requests)
     assert len(called) == 32
 
 

@@ -42,7 +42,7 @@ def user() -> Iterator[User]:
 
 
 def test_the_runtimes_folder_is_content(person: User) -> None:
-    said = person.run(
+    answer = person.run(
         ENTER
         + """
 open('/content/made.txt', 'w').write('in /content')
@@ -50,7 +50,7 @@ print(os.getcwd(), os.environ['PWD'], sorted(os.listdir('/content')), os.path.is
 print(subprocess.check_output('pwd; cat made.txt', shell=True, text=True))
 """
     )
-    assert said.split("\n")[:3] == ["/content /content ['made.txt', 'sample_data'] True", "/content", "in /content"]
+    assert answer.split("\n")[:3] == ["/content /content ['made.txt', 'sample_data'] True", "/content", "in /content"]
     made = person.content / "made.txt"
     assert made.read_text() == "in /content"
     assert made.stat().st_uid == person.uid
@@ -118,8 +118,8 @@ if child == 0:
     if 'BECOMES' in os.environ:
         os.setgroups([]); os.setgid(int(os.environ['BECOMES'])); os.setuid(int(os.environ['BECOMES']))
         ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, as after an exec
-    said = content.enter()
-    assert said == '', said
+    error = content.enter()
+    assert error == '', error
     os.mkdir('/content/below')
     from ownlab_guest.colab import mount_namespace as namespace
     namespace.privileged(lambda: namespace.mount('mine', '/content/below', 'tmpfs'))
@@ -160,8 +160,8 @@ child = os.fork()
 if child == 0:
     os.setsid()
     prctl(1, signal.SIGKILL, 0, 0, 0)
-    said = content.enter()
-    assert said == '', said
+    error = content.enter()
+    assert error == '', error
     os.environ['OWNLAB_MARK'] = 'x'
     interrupted = lambda *_: os.write(tell, b'i')
     signal.signal(signal.SIGINT, interrupted)
@@ -173,7 +173,7 @@ assert os.read(hear, 1) == b'r'
 
 
 def test_its_parent_sees_and_signals_it(any_user: User) -> None:
-    said = any_user.run(
+    answer = any_user.run(
         LIFE
         + """
 print(b'OWNLAB_CONTENT=' in open('/proc/%d/environ' % child, 'rb').read(), len(os.listdir('/proc/%d/fd' % child)) > 2)
@@ -184,7 +184,7 @@ os.kill(child, signal.SIGTERM)
 print(os.WTERMSIG(os.wait()[1]) == signal.SIGTERM)
 """
     )
-    assert said.split("\n") == ["True True", "/content", "b'i'", "True", ""]
+    assert answer.split("\n") == ["True True", "/content", "b'i'", "True", ""]
 
 
 def test_it_ends_with_its_parent(any_user: User) -> None:
@@ -201,7 +201,7 @@ def test_it_ends_with_its_parent(any_user: User) -> None:
 
 def test_an_ordinary_user_gains_no_file_permissions(user: User) -> None:
     """A user namespace comes with all capabilities; they are given up again."""
-    said = user.run(
+    answer = user.run(
         ENTER
         + """
 from pathlib import Path
@@ -217,11 +217,11 @@ except OSError as exc: print('refused')
 print(os.statvfs('/').f_bavail > 2 ** 20 // 4096)
 """
     )
-    assert said.split("\n") == ["refused", "True", "True", "0", "refused", "True", ""]
+    assert answer.split("\n") == ["refused", "True", "True", "0", "refused", "True", ""]
 
 
 def test_locks_and_sockets_of_before_are_kept(any_user: User) -> None:
-    said = any_user.run(
+    answer = any_user.run(
         BEGIN
         + """
 import fcntl, socket
@@ -237,7 +237,7 @@ if os.fork() == 0: os._exit(0)
 os.wait()
 """
     )
-    assert said == "held\n"
+    assert answer == "held\n"
     assert (any_user.home / "late").is_socket()
 
 
@@ -266,7 +266,7 @@ numbers = {'x86_64': {'mount': 165, 'unshare': 272, 'pivot_root': 155}, 'aarch64
 def test_forbidden_mounts_are_explained_and_change_nothing(any_user: User, call: str) -> None:
     if call == "pivot_root" and any_user.name == "root":
         pytest.skip("root needs no new root")
-    said = any_user.run(
+    answer = any_user.run(
         BEGIN
         + FORBID
         + f"forbid(numbers[{call!r}])\n"
@@ -276,7 +276,7 @@ print(content.enter())
 print(before == (os.readlink('/proc/self/ns/mnt'), os.readlink('/proc/self/ns/user'), os.geteuid()), os.getcwd())
 """
     )
-    why, rest, _ = said.split("\n")
+    why, rest, _ = answer.split("\n")
     assert why.startswith("/content is not available: ")
     assert f"{call}: Operation not permitted" in why
     assert why.endswith(f"The notebook works in {any_user.content} instead.")
@@ -308,7 +308,7 @@ def test_root_without_the_right_to_mount_stays_root() -> None:
         code = ENTER + (
             "open('a', 'w').close(); os.chown('a', 1234, 1234); print(os.geteuid(), os.stat('a').st_uid, os.stat('/etc').st_uid)"
         )
-        said = subprocess.run(
+        answer = subprocess.run(
             root.command("setpriv", "--bounding-set", "-sys_admin", root.python, "-c", code),
             env=root.environment(),
             capture_output=True,
@@ -316,10 +316,10 @@ def test_root_without_the_right_to_mount_stays_root() -> None:
             timeout=60,
             check=True,
         ).stdout
-        assert said == "0 1234 0\n"
+        assert answer == "0 1234 0\n"
         assert (root.content / "a").stat().st_uid == 1234
 
 
 def test_without_a_content_folder_nothing_happens(user: User) -> None:
-    said = user.run(BEGIN + "print(content.enter()); print(os.getcwd())", OWNLAB_CONTENT="")
-    assert said == f"this process does not run in Colab mode\n{user.home}\n"
+    answer = user.run(BEGIN + "print(content.enter()); print(os.getcwd())", OWNLAB_CONTENT="")
+    assert answer == f"this process does not run in Colab mode\n{user.home}\n"

@@ -59,14 +59,14 @@ def is_ready(client: BlockingKernelClient, process: subprocess.Popen[bytes]) -> 
 
 
 def printed(client: BlockingKernelClient, code: str) -> str:
-    said: list[str] = []
+    answer: list[str] = []
 
     def hear(message: dict[str, Any]) -> None:
         content = message["content"]
-        said.append(content.get("text", "") or "\n".join(content.get("traceback", ())))
+        answer.append(content.get("text", "") or "\n".join(content.get("traceback", ())))
 
     client.execute_interactive(code, timeout=SECONDS, output_hook=hear, allow_stdin=False)
-    return "".join(said).replace("\r\n", "\n")
+    return "".join(answer).replace("\r\n", "\n")
 
 
 @pytest.fixture(params=["root", "user"])

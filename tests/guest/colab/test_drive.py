@@ -1,4 +1,4 @@
-"""google.colab.drive: Colab's words and errors over the person's own folder, or over a remote of rclone."""
+"""google.colab.drive: Colab's words and errors over the user's own folder, or over a remote of rclone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def person(request: pytest.FixtureRequest) -> Iterator[User]:
 
 
 def test_the_persons_folder_is_my_drive(person: User) -> None:
-    said = person.run(
+    answer = person.run(
         DRIVE
         + """
 drive.mount('/content/drive')
@@ -44,7 +44,7 @@ print(os.listdir('/content/drive'))
 drive.flush_and_unmount()
 """
     )
-    assert said.split("\n") == [
+    assert answer.split("\n") == [
         "Mounted at /content/drive",
         "kept ['.Trash-0', '.file-revisions-by-id', '.shortcut-targets-by-id', 'My Drive', 'MyDrive', 'Shareddrives']",
         "True /content/drive/MyDrive/kept.txt",
@@ -61,7 +61,7 @@ drive.flush_and_unmount()
 
 
 def test_any_mountpoint_also_in_the_root(person: User) -> None:
-    said = person.run(
+    answer = person.run(
         DRIVE
         + """
 drive.mount('/gdrive'); drive.mount('gdrive'); drive.mount('~/mine'); os.mkdir('empty'); drive.mount('/content/../content/empty/')
@@ -74,11 +74,11 @@ drive.flush_and_unmount(); print(os.listdir('/gdrive'), os.listdir('/content/emp
     mounted = "".join(
         f"Mounted at {at}\n" for at in ("/gdrive", "gdrive", f"{home}/mine", "/content/../content/empty/")
     )
-    assert said == mounted + "True\n[] []\n"
+    assert answer == mounted + "True\n[] []\n"
 
 
 def test_colabs_errors(person: User) -> None:
-    said = person.run(
+    answer = person.run(
         DRIVE
         + """
 os.mkdir('full'); open('full/a', 'w').close(); os.symlink('full', 'link'); open('file', 'w').close()
@@ -86,7 +86,7 @@ for at in ('/content/my drive', 'full', 'link', 'file', 'no/such', '/content/ful
 print(os.listdir('full'))
 """
     )
-    assert said.split("\n") == [
+    assert answer.split("\n") == [
         "ValueError Mountpoint must not contain a space",
         "ValueError Mountpoint must not already contain files",
         "ValueError Mountpoint must not be a symlink",
@@ -102,7 +102,7 @@ def test_read_only_and_remounted(person: User) -> None:
     person.drive.mkdir()
     os.chown(person.drive, person.uid, -1)
     (person.drive / "there.txt").write_text("there")
-    said = person.run(
+    answer = person.run(
         DRIVE
         + """
 drive.mount('drive', readonly=True)
@@ -115,7 +115,7 @@ print(os.getcwd()); open('drive/MyDrive/new', 'w').close()
 """
     )
     read_only = "Read-only file system\n"
-    assert said == f"Mounted at drive\nthere\n{read_only}{read_only}Mounted at /content/drive\n/content\n"
+    assert answer == f"Mounted at drive\nthere\n{read_only}{read_only}Mounted at /content/drive\n/content\n"
     assert (person.drive / "new").exists()
 
 
@@ -129,7 +129,7 @@ def test_a_restarted_kernel_still_has_the_drive(person: User) -> None:
 
 def test_a_script_that_a_cell_starts(person: User) -> None:
     script = "import sys; sys.path.append(sys.argv[1]); from google.colab import drive; drive.mount('/content/drive')"
-    said = person.run(
+    answer = person.run(
         DRIVE
         + f"script = [sys.executable, '-c', {script!r}, sys.path[-1]]\n"
         + """
@@ -139,7 +139,7 @@ drive.flush_and_unmount()
 print(subprocess.run(script, text=True, stdout=-1, stderr=-2).stdout.strip().split('\\n')[-1])
 """
     )
-    first, second, third, _ = said.split("\n")
+    first, second, third, _ = answer.split("\n")
     assert (first, second[:37]) == ("Mounted at /content/drive", "Drive already mounted at /content/dri")
     if person.name == "root":
         assert third == "Mounted at /content/drive"
@@ -148,8 +148,8 @@ print(subprocess.run(script, text=True, stdout=-1, stderr=-2).stdout.strip().spl
 
 
 def test_a_missing_drive_folder_is_an_error(person: User) -> None:
-    said = person.run(DRIVE + "tried('drive')", OWNLAB_DRIVE="")
-    assert said == "ValueError mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)\n"
+    answer = person.run(DRIVE + "tried('drive')", OWNLAB_DRIVE="")
+    assert answer == "ValueError mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)\n"
 
 
 @pytest.fixture
@@ -161,9 +161,9 @@ def linked() -> Iterator[User]:
 
 
 def test_links_where_nothing_can_be_mounted(linked: User) -> None:
-    said = linked.run(
+    answer = linked.run(
         BEGIN
-        + "said = content.enter(); from google.colab import drive\n"
+        + "content.enter(); from google.colab import drive\n"
         + TRY
         + """
 drive.mount('/content/drive')
@@ -175,7 +175,7 @@ tried('/srv/drive'); tried('/content/../srv/drive'); os.symlink('/srv', 'out'); 
 drive.flush_and_unmount(); print(os.listdir('drive'), os.listdir('/content/mine'))
 """
     )
-    lines = said.split("\n")
+    lines = answer.split("\n")
     place = linked.content / "drive"
     assert lines[0] == f"Mounted at {place}"
     assert lines[1].startswith("/content is not available (this machine's own /content contains /content/mine")
@@ -202,8 +202,8 @@ def test_missing_rclone_is_an_error(person: User) -> None:
         ("/etc", "must have the form name:path, not '/etc'"),
     ):
         assert why in person.run(DRIVE + "tried('drive'); print(os.listdir('/content'))", OWNLAB_DRIVE_REMOTE=remote)
-    said = person.run(DRIVE + "os.environ['PATH'] = ''; tried('drive')", OWNLAB_DRIVE_REMOTE="mine:")
-    assert "mine: needs rclone, which is not installed" in said
+    answer = person.run(DRIVE + "os.environ['PATH'] = ''; tried('drive')", OWNLAB_DRIVE_REMOTE="mine:")
+    assert "mine: needs rclone, which is not installed" in answer
 
 
 needs_rclone = pytest.mark.skipif(not has("rclone") or not has("fusermount3"), reason="no rclone, or no fuse3")
@@ -232,7 +232,7 @@ def remote(request: pytest.FixtureRequest) -> Iterator[tuple[User, Path, dict[st
 def test_a_remote_and_what_is_written_to_it(remote: tuple[User, Path, dict[str, str]]) -> None:
     person, there, environment = remote
     (there / "old.txt").write_text("old")
-    said = person.run(
+    answer = person.run(
         DRIVE
         + """
 drive.mount('/content/drive')
@@ -246,7 +246,7 @@ except OSError as exc: print('refused')
 """,
         **environment,
     )
-    assert said == "Mounted at /content/drive\nold\n[]\nMounted at /content/drive\nrefused\n"
+    assert answer == "Mounted at /content/drive\nold\n[]\nMounted at /content/drive\nrefused\n"
     assert (there / "new.txt").read_text() == "new" * 1000
 
 
@@ -254,10 +254,10 @@ except OSError as exc: print('refused')
 def test_a_missing_remote(remote: tuple[User, Path, dict[str, str]]) -> None:
     person, _, environment = remote
     environment["OWNLAB_DRIVE_REMOTE"] = "other:"
-    said = person.run(DRIVE + "tried('drive'); print(os.listdir('drive'))", **environment)
-    assert said.startswith("ValueError mount failed: ")
-    assert "didn't find section in config file" in said
-    assert said.endswith("[]\n")
+    answer = person.run(DRIVE + "tried('drive'); print(os.listdir('drive'))", **environment)
+    assert answer.startswith("ValueError mount failed: ")
+    assert "didn't find section in config file" in answer
+    assert answer.endswith("[]\n")
 
 
 @needs_rclone

@@ -1,4 +1,4 @@
-"""What Colab's notebooks write into cells, in a real kernel in Colab mode."""
+"""The syntax of Colab's cells, in a real kernel in Colab mode."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_background_processes_continue_and_can_print(cells: Cells, tmp_path: Pat
 def test_a_command_leaves_no_files_open(cells: Cells) -> None:
     count = "len(os.listdir('/proc/self/fd'))"
     code = f"import os\nbefore = {count}\nfor _ in range(5):\n    !true\n    x = !true\n{count} - before"
-    # What goes on in the background may open or close one meanwhile; ten commands that leave one each are no chance.
+    # Background work may open or close one meanwhile; ten commands that leave one each are not a coincidence.
     assert int(cells.run(code).result) < 5
 
 

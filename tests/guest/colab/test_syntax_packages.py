@@ -12,7 +12,7 @@ from tests.guest.wheels import make_wheel
 
 
 def run(code: str, *folders: Path) -> str:
-    """What a script prints in a process that was prepared as a kernel, with folders first on its path."""
+    """Return what a script prints in a process prepared as a kernel, with folders first on its path."""
     begin = f"import sys\nsys.path[:0] = {[*map(str, folders), str(LAUNCH.parent)]!r}\nimport launch\n"
     environment = {"OWNLAB_COLAB": "1", "PATH": "/usr/bin:/bin"}
     ran = subprocess.run(
@@ -63,7 +63,7 @@ def test_a_plain_kernel_has_no_google_colab() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "answer"),
     [
         ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, "1"),
         ({"CUDA_VISIBLE_DEVICES": ""}, "0"),
@@ -72,9 +72,9 @@ def test_a_plain_kernel_has_no_google_colab() -> None:
         ({"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}, "0"),
     ],
 )
-def test_a_visible_card_is_announced(environ: dict[str, str], told: str) -> None:
+def test_a_visible_card_is_announced(environ: dict[str, str], answer: str) -> None:
     code = f"import os\nos.environ.update({environ!r})\nlaunch.prepare_path()\nprint(os.environ['COLAB_GPU'])"
-    assert run(code) == f"{told}\n"
+    assert run(code) == f"{answer}\n"
 
 
 def test_programs_of_the_kernels_environment_come_first() -> None:

@@ -27,7 +27,7 @@ sys.path.insert(0, {str(ROOT / "src")!r})
 sys.path.append({str(GUEST / "colab" / "site")!r})
 from ownlab_guest.colab import content_folder as content
 """
-ENTER = BEGIN + "said = content.enter()\nassert said == '', said\n"
+ENTER = BEGIN + "error = content.enter()\nassert error == '', error\n"
 
 
 class User:
@@ -64,14 +64,14 @@ class User:
         )
 
     def run(self, code: str, **environment: str) -> str:
-        """What code prints; it has to end well."""
+        """Run code that must succeed, and return what it prints."""
         with self.start(code, **environment) as process:
             try:
-                said = process.communicate(timeout=SECONDS)[0]
+                answer = process.communicate(timeout=SECONDS)[0]
             finally:
                 process.kill()
-        assert process.returncode == 0, said
-        return said
+        assert process.returncode == 0, answer
+        return answer
 
 
 @cache

@@ -15,12 +15,12 @@ def traced(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Askin
     """Answers to requests; a target without a colon is a function of models.py."""
 
     def ask(*requests: dict[str, Any]) -> list[Trace]:
-        said = [
+        answer = [
             {**one, "target": one["target"] if ":" in one["target"] else f"{HERE / 'models.py'}:{one['target']}"}
             for one in requests
         ]
         path = tmp_path_factory.mktemp("fit") / "requests.json"
-        path.write_text(json.dumps(said))
+        path.write_text(json.dumps(answer))
         ran = subprocess.run(
             [torch_python, str(HERE / "trace_requests.py"), str(LAUNCH), str(path)],
             capture_output=True,

@@ -46,7 +46,7 @@ class Skipping(nn.Module):  # type: ignore[misc]
 
 
 def figures(answer: dict[str, Any]) -> dict[str, Any]:
-    """What has to be the same, however the model was given."""
+    """Return the figures that must be the same for every way to give the model."""
     return {key: answer.get(key) for key in ("error", "parameters", "flops", "events", "tags", "marks", "batch")}
 
 
@@ -65,7 +65,7 @@ def untouched(live: Any) -> dict[str, Any]:
     torch.manual_seed(3)
     model, kept = Noted().eval(), []
     model.body(torch.ones(1, 32)).sum().backward()
-    model.body.register_forward_hook(lambda *said: kept.append(said))
+    model.body.register_forward_hook(lambda *output: kept.append(output))
     tensors = [*model.parameters(), *model.buffers(), model.body.weight.grad]
     before = [(id(one), one._version, one.clone()) for one in tensors]
     plain, numbers = random.getstate(), torch.get_rng_state()
@@ -121,7 +121,7 @@ def large(live: Any) -> dict[str, Any]:
 
 
 def refused(live: Any) -> dict[str, str]:
-    """What cannot be done, by the kind that the answer names."""
+    """Return the refused requests by the kind of the error."""
     locked = nn.Linear(4, 4)
     locked.lock = threading.Lock()
     cases = {
@@ -135,10 +135,10 @@ def refused(live: Any) -> dict[str, str]:
         "script": live.LiveModel(torch.jit.script(nn.Linear(4, 4)), (2, 4)),
         "frozen": live.LiveModel(nn.ReLU(), (2, 4)),
     }
-    said = {name: live.answer(one, {"target": ""}) for name, one in cases.items()}
-    said["no length"] = live.answer(live.LiveModel(nn.Linear(4, 4), (2, 4)), {"target": "", "seq": 8})
-    said["precision"] = live.answer(live.LiveModel(nn.Linear(4, 4), (2, 4)), {"target": "", "precision": "fp7"})
-    return {name: one.get("error", {}).get("kind", "") for name, one in said.items()}
+    output = {name: live.answer(one, {"target": ""}) for name, one in cases.items()}
+    output["no length"] = live.answer(live.LiveModel(nn.Linear(4, 4), (2, 4)), {"target": "", "seq": 8})
+    output["precision"] = live.answer(live.LiveModel(nn.Linear(4, 4), (2, 4)), {"target": "", "precision": "fp7"})
+    return {name: one.get("error", {}).get("kind", "") for name, one in output.items()}
 
 
 def main(launch: str) -> None:

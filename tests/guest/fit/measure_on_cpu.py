@@ -153,8 +153,8 @@ def main(launch: str, folder: str) -> None:
     def asked(module: str, settings: Any, **request: Any) -> Any:
         paths = [Path(folder, "request.json"), Path(folder, "settings.json")]
         request["target"] = f"{__file__ if request['target'] in OWN else HERE / 'models.py'}:{request['target']}"
-        for path, said in zip(paths, (request, settings), strict=True):
-            path.write_text(json.dumps(said))
+        for path, output in zip(paths, (request, settings), strict=True):
+            path.write_text(json.dumps(output))
         return guest(module).answer([str(paths[0]), str(paths[1]) if isinstance(settings, dict) else settings])
 
     quick = {"seconds": 0.01, "device": "cpu"}

@@ -58,7 +58,7 @@ def computed_widths() -> Made:
 
 
 def made_of_numbers() -> Made:
-    """What a model may do with small tensors that are made of numbers alone; nothing of it has to do with their values."""
+    """Operations on small tensors made of plain numbers; none of them depends on the values."""
 
     class Net(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
         def __init__(self) -> None:

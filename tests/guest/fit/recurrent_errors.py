@@ -1,4 +1,4 @@
-"""What recurrent layers take beside their tensors: `recurrent_errors.py LAUNCH.py RECORDED.json` prints how far off we are, as JSON.
+"""The memory of recurrent layers besides their tensors: `recurrent_errors.py LAUNCH.py RECORDED.json` prints the errors of our predictions as JSON.
 
 Read by the interpreter that has torch; it needs no card.
 """
@@ -14,8 +14,8 @@ from typing import Any
 
 def matrices_of(row: dict[str, Any], gates: int) -> int:
     """Numbers in the weights, without biases."""
-    said = row["hidden"] * row["directions"]
-    wide = [row["inputs"]] + [said] * (row["layers"] - 1)
+    answer = row["hidden"] * row["directions"]
+    wide = [row["inputs"]] + [answer] * (row["layers"] - 1)
     return sum(row["directions"] * gates * row["hidden"] * (one + row["hidden"]) for one in wide)
 
 
@@ -24,10 +24,10 @@ def main(launch: str, recorded: str) -> None:
     importlib.import_module("guest_import").register_guest(launch)
     recurrent = importlib.import_module("ownlab_guest.fit.recurrent_layers")
     kinds = {"LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.RNN}
-    said = json.loads(Path(recorded).read_text())
+    answer = json.loads(Path(recorded).read_text())
     off = []
-    for values in said["rows"]:
-        row = dict(zip(said["columns"], values, strict=True))
+    for values in answer["rows"]:
+        row = dict(zip(answer["columns"], values, strict=True))
         kind, size = kinds[row["kind"]], 4 if row["dtype"] == "float32" else 2
         shape = recurrent.Shape(
             kind,

@@ -1,4 +1,4 @@
-"""What convolutions in half precision take beside their results, against what an H200 showed (torch 2.11, cuDNN 9.19, 2026-11-15)."""
+"""Workspaces of convolutions in half precision, compared with measurements on an H200 (torch 2.11, cuDNN 9.19, 2026-11-15)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.path.insert(0, sys.argv[1])
 import torch
 from ownlab_guest.fit.convolution_workspaces import backward_workspaces, forward_workspace
 from ownlab_guest.fit.request import Card
-said = []
+rows = []
 for b, ci, co, k, s, hw, g in json.loads(sys.argv[2]):
     x = torch.empty(b, ci, hw, hw, dtype=torch.bfloat16, device="meta")
     w = torch.empty(co, ci // g, k, k, dtype=torch.bfloat16, device="meta")
@@ -37,8 +37,8 @@ for b, ci, co, k, s, hw, g in json.loads(sys.argv[2]):
     y = torch.ops.aten.convolution(x, w, None, *how)
     first, second = backward_workspaces((y, x, w, None, *how, [True, True, False]), Card())
     # The second is taken when both results are there, the first before that of the weight is.
-    said.append([forward_workspace((x, w, None, *how), y, Card()), max(first - w.numel() * 2, second)])
-print(json.dumps(said))
+    rows.append([forward_workspace((x, w, None, *how), y, Card()), max(first - w.numel() * 2, second)])
+print(json.dumps(rows))
 """
 
 

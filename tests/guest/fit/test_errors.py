@@ -74,7 +74,7 @@ def test_each_error_has_a_kind_and_a_line(answers: list[Trace], folder: Path) ->
 
 
 def test_sizes_that_depend_on_data_are_computed(answers: list[Trace]) -> None:
-    """The weaker way: with data, which is said; what the data does not decide is as it was."""
+    """The fallback computes with data and reports it; what the data does not decide stays unchanged."""
     computed, followed = answers[-4:-2]
     assert (
         f"boolean index, nonzero, unique …), which is unknown before the model runs (line {line_of('out[out')})"

@@ -75,7 +75,7 @@ def test_phases_of_a_step(answers: dict[str, Any]) -> None:
 
 
 def test_parts_at_the_peak_of_a_real_step(answers: dict[str, Any]) -> None:
-    """Four layers of 256 × 256 with AdamW: real addresses, many of which come again and again."""
+    """Four layers of 256 × 256 with AdamW: real addresses, many of them reused."""
     parts = answers["followed"]["parts"]
     weights = 4 * (256 * 256 + 256) * 4
     assert parts["weights"] == weights
@@ -87,7 +87,7 @@ def test_parts_at_the_peak_of_a_real_step(answers: dict[str, Any]) -> None:
 
 
 def test_the_memory_of_this_process_is_found(answers: dict[str, Any]) -> None:
-    """By our number, on all cards; by another number only where nobody else is there: a container counts anew."""
+    """By our pid, on all cards; by another pid only if no other process is listed: a container has its own pids."""
     assert [size for size, _ in answers["own"]] == [15, 2, None, None]
 
 

@@ -13,7 +13,7 @@ from tests.guest.fit.paths import HERE, LAUNCH
 FOLDER = HERE.parents[2] / "tests_gpu" / "fit"
 
 
-def told(python: str, script: Path, recorded: str) -> Any:
+def predicted_workspaces(python: str, script: Path, recorded: str) -> Any:
     ran = subprocess.run(
         [python, str(script), str(LAUNCH), str(FOLDER / recorded)],
         capture_output=True,
@@ -26,13 +26,13 @@ def told(python: str, script: Path, recorded: str) -> Any:
 
 
 def test_traces_choose_the_attention_kernel_of_a_card(torch_python: str) -> None:
-    said = told(torch_python, FOLDER / "attention_cases.py", "attention-2.11.json")
-    assert said["cases"] > 5000
-    assert said["off"] == {}
+    answer = predicted_workspaces(torch_python, FOLDER / "attention_cases.py", "attention-2.11.json")
+    assert answer["cases"] > 5000
+    assert answer["off"] == {}
 
 
 def test_workspaces_of_recurrent_layers_are_as_large_as_on_a_card(torch_python: str) -> None:
-    off = [abs(one) for one in told(torch_python, HERE / "recurrent_errors.py", "recurrent-h200.json")]
+    off = [abs(one) for one in predicted_workspaces(torch_python, HERE / "recurrent_errors.py", "recurrent-h200.json")]
     assert len(off) > 200
     assert statistics.median(off) < 0.002
     assert max(off) < 0.04

@@ -43,7 +43,7 @@ def operations(trace: Trace) -> set[str]:
 
 
 def version(trace: Trace) -> tuple[int, ...]:
-    """Of torch."""
+    """The version of torch."""
     return tuple(int(part) for part in trace["torch"].split(".")[:2])
 
 
@@ -121,7 +121,7 @@ def test_gradients_belong_to_their_modules(mlp: Trace) -> None:
     assert {tag["module"] for tag in mlp["tags"] if tag["op"] == "aten.threshold_backward"} == {"1", "3", "5", "7"}
 
 
-# What torch.cuda.max_memory_allocated() said on an H200, torch 2.11.0+cu130, 2026-11-15. The allocator leaves up to a
+# What torch.cuda.max_memory_allocated() returned on an H200, torch 2.11.0+cu130, 2026-11-15. The allocator leaves up to a
 # mebibyte of a block unused, which is counted there and not here.
 @pytest.mark.parametrize(("model", "measured_mib"), [("mlp", 113.5), ("lstm", 987.3), ("encoder", 6571.9)])
 def test_the_peak_is_that_of_a_card(traces: dict[str, Trace], model: str, measured_mib: float) -> None:

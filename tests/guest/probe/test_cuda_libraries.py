@@ -41,7 +41,7 @@ def probe(**env: str) -> Rows:
 
 
 def need_absent(*names: str) -> None:
-    """Where the machine's own loader finds a library, a planted one is rightly not taken."""
+    """If the machine's own loader finds a library, a planted one is rightly not used."""
     found = [name for name, row in probe().items() if name in names and row["path"]]
     if found:
         pytest.skip(f"this machine has its own {', '.join(found)}")

@@ -109,7 +109,7 @@ def test_a_cpu_build_of_torch_has_its_own_error_message(torch_python: str, tmp_p
     torch = guest_client.ask(
         torch_python,
         "probe.frameworks",
-        ["torch", str(tmp_path / "said"), "60"],
+        ["torch", str(tmp_path / "output"), "60"],
         answer=Framework,
         deadline=60,
         env={"PYTHONPATH": ""},

@@ -74,7 +74,7 @@ def test_gpm_is_the_difference_to_the_previous_query(probe: Callable[..., Probe]
     (second,) = asked.cards()
     assert second["saturation"] == {"sm": 0.75, "occupancy": 0.01}
     assert second["pcie_sent"] == 1.5 * 1024**2
-    (third,) = asked.cards()  # too soon for NVML: what was true a moment ago is said again
+    (third,) = asked.cards()  # too soon for NVML: the last values are returned again
     assert third["saturation"] == second["saturation"]
 
 
@@ -116,11 +116,11 @@ def test_fp64_on_tensor_cores_is_the_greater_of_its_two_kinds(probe: Callable[..
 
 
 def test_the_default_power_limit_and_the_free_memory(probe: Callable[..., Probe]) -> None:
-    said = {
+    output = {
         "nvmlDeviceGetEnforcedPowerLimit": 300000,
         "nvmlDeviceGetMemoryInfo": {"total": 80, "reserved": 5, "used": 30},
     }
-    for card in probe(said).cards() + probe(said, missing=["nvmlDeviceGetMemoryInfo_v2"]).cards():
+    for card in probe(output).cards() + probe(output, missing=["nvmlDeviceGetMemoryInfo_v2"]).cards():
         assert (card["power_limit"], card["power_limit_default"]) == (300.0, 700.0)
         assert card["memory_free"] == 45  # without what the driver keeps for itself
 

@@ -69,27 +69,27 @@ def test_ranges_as_text() -> None:
 
 
 def test_other_cards_by_the_ladder() -> None:
-    told = build_question(Options(hours=40, on="V100 SXM2 16GB", workload="transformer"))
+    reported = build_question(Options(hours=40, on="V100 SXM2 16GB", workload="transformer"))
     (a100,) = choose_cards("A100 80GB SXM4")
     speed = speed_of(a100, "transformer")
     assert isinstance(speed, Speed)
-    (judged,) = advise(told, cards=(a100,), today=TODAY).cards
+    (judged,) = advise(reported, cards=(a100,), today=TODAY).cards
     assert judged.hours is not None
     assert judged.hours.low < 40 / speed.relative < judged.hours.high
 
 
 def test_in_fp32_cards_are_compared_by_their_fp32_rates() -> None:
-    told = build_question(Options(hours=10, on="T4", workload="transformer", precision="fp32"))
+    reported = build_question(Options(hours=10, on="T4", workload="transformer", precision="fp32"))
     (a100,) = choose_cards("A100 80GB SXM4")
-    (judged,) = advise(told, cards=(a100,), today=TODAY).cards
+    (judged,) = advise(reported, cards=(a100,), today=TODAY).cards
     assert judged.hours is not None
     assert judged.hours.middle == pytest.approx(10 * 8.1 / 19.5, rel=0.05)
     assert judged.hours.high > 1.5 * judged.hours.low  # no measurement confirms it
 
 
 def test_in_fp32_the_fastest_card_takes_the_least_time() -> None:
-    told = build_question(Options(hours=10, on="T4", workload="transformer", precision="fp32"))
-    advice = advise(told, cards=choose_cards("4090,A100 80GB SXM4"), today=TODAY)
+    reported = build_question(Options(hours=10, on="T4", workload="transformer", precision="fp32"))
+    advice = advise(reported, cards=choose_cards("4090,A100 80GB SXM4"), today=TODAY)
     assert [card.card for card in advice.cards] == ["RTX 4090", "A100 80GB SXM4"]
     assert {recommendation.card for recommendation in advice.recommendations if recommendation.kind == "fastest"} == {
         "RTX 4090"
@@ -203,7 +203,7 @@ def test_prices_grow_old() -> None:
         (Options(hours=3), "need --on"),
         (Options(on="T4"), "--on needs the duration"),
         (Options(hours=3, on="A100"), "is ambiguous"),
-        (Options(hours=3, on="T5"), "unknown card"),
+        (Options(hours=3, on="T5"), "Unknown card"),
         (Options(hours=3, step_seconds=1, steps=2, on="T4"), "both give the duration"),
         (Options(step_seconds=1, on="T4"), "--step-seconds needs --steps"),
         (Options(step_seconds=0, steps=3, on="T4"), "--step-seconds 0 is not a valid duration"),

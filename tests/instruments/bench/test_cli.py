@@ -156,7 +156,7 @@ def test_an_unwritable_state_folder_loses_no_results(ownlab: Ownlab, world: Worl
     world.script(plan(), [*an_h200(), Done()])
     ran = ownlab("bench", env=world.env)
     assert ran.returncode == 0
-    assert "the result was not saved" in ran.stderr
+    assert "The result was not saved" in ran.stderr
     assert "matmul bf16 8192" in ran.stdout
 
 
@@ -174,10 +174,10 @@ def test_an_unwritable_state_folder_loses_no_results(ownlab: Ownlab, world: Worl
         (("--folder", "nowhere"), 2, "does not exist"),
         (("--save", "nowhere/a.json"), 3, "its folder does not exist"),
         (("--plot", "a.jpg"), 2, ".png, .svg or .html"),
-        (("--python", "nowhere/python"), 4, "cannot run the Python"),
-        (("compare", "a.json"), 2, "at least two results"),
-        (("compare", "a.json", "b.json"), 3, "cannot read"),
-        (("show", "h100"), 3, "no result is called 'h100'"),
+        (("--python", "nowhere/python"), 4, "Cannot run the Python"),
+        (("compare", "a.json"), 2, "At least two results"),
+        (("compare", "a.json", "b.json"), 3, "Cannot read"),
+        (("show", "h100"), 3, "No result is called 'h100'"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_runs(

@@ -53,5 +53,5 @@ def test_a_guest_that_dies_is_reported(python: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_python_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InterpreterError, match="cannot run the Python"):
+    with pytest.raises(InterpreterError, match="Cannot run the Python"):
         list(run_guest(Request(), os.fspath(tmp_path / "nothing")))

@@ -56,7 +56,7 @@ def test_an_unknown_name_suggests_the_nearest(home: Path) -> None:
     with pytest.raises(InputError) as raised:
         find_report("2026-11-15T22-40-03-h2O0")
     assert "Did you mean 2026-11-15T22-40-03-h200" in raised.value.hint
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="Cannot read"):
         find_report("elsewhere/a.json")
 
 
@@ -91,7 +91,7 @@ def test_unwritable_folders_are_errors(home: Path, tmp_path: Path) -> None:
         save_report(report([]), tmp_path / "nowhere" / "a.json")
     home.mkdir(mode=0o700)
     (home / "bench").write_text("in the way")
-    with pytest.raises(LabError, match="cannot create"):
+    with pytest.raises(LabError, match="Cannot create"):
         new_report_path(report([]))
 
 

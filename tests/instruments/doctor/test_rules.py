@@ -126,7 +126,7 @@ def test_generated_pages_match_the_rules() -> None:
 
 
 def test_an_unknown_code_suggests_similar_codes() -> None:
-    with pytest.raises(UsageError, match="unknown rule 'driver-odl'") as caught:
+    with pytest.raises(UsageError, match="Unknown rule 'driver-odl'") as caught:
         find_rule("driver-odl")
     assert "driver-old" in caught.value.hint
 

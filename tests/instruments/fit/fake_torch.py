@@ -55,12 +55,12 @@ def measure(request: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]
     reserved = (400 + 50 * batch) * MIB
     most = settings["cap_bytes"] or DEVICE["free_bytes"] - CONTEXT
     if reserved > most:
-        said = f"CUDA out of memory. Tried to allocate {50 * batch} MiB."
+        output = f"CUDA out of memory. Tried to allocate {50 * batch} MiB."
         return {
             **ABOUT,
             "memory": None,
             "batch": batch,
-            "out_of_memory": {"message": said, "phase": "backward", "step": 1},
+            "out_of_memory": {"message": output, "phase": "backward", "step": 1},
         }
     memory = {
         "allocated_bytes": reserved - 10 * MIB,

@@ -111,22 +111,22 @@ def test_a_python_without_torch(ownlab: Ownlab, model: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "answer"),
     [
-        ([], 2, "missing argument: the model to fit"),
+        ([], 2, "Missing argument: the model to fit"),
         (["net.py"], 2, "does not name a function"),
-        (["nowhere/net.py:build"], 3, "there is no file"),
-        (["hf:nowhere.json"], 3, "there is no file"),
+        (["nowhere/net.py:build"], 3, "There is no file"),
+        (["hf:nowhere.json"], 3, "There is no file"),
         (["package.net:build", "--batch", "9..3"], 2, "neither a number nor a range"),
         (["package.net:build", "--cards", "h900"], 2, "H200"),
         (["package.net:build", "--allocator", "backend:cudaMallocAsync"], 2, "not modelled"),
         (["package.net:build", "--steps", "1"], 2, "--steps"),
     ],
 )
-def test_wrong_usage_fails_at_once(ownlab: Ownlab, arguments: list[str], code: int, said: str) -> None:
+def test_wrong_usage_fails_at_once(ownlab: Ownlab, arguments: list[str], code: int, answer: str) -> None:
     ran = ownlab("fit", *arguments)
     assert ran.returncode == code
-    assert said in ran.stderr
+    assert answer in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

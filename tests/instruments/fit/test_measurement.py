@@ -206,7 +206,7 @@ def test_a_damaged_calibration_is_named(tmp_path: Path) -> None:
 
 
 def test_stages_without_additional_memory_are_zero() -> None:
-    """Where the forward pass loads less than convolutions do, no part is negative."""
+    """If the forward pass loads less than convolutions do, no part is negative."""
     found = context_from_stages(
         (Stage("start", 500, 0),),
         (Stage("matmul", 450, 0), Stage("matmul_backward", 520, 0), Stage("more_kernels", 520, 0)),

@@ -1,4 +1,4 @@
-"""What `ownlab fit --measure` prints."""
+"""The output of `ownlab fit --measure`."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_out_of_memory_and_missing_figures() -> None:
     ran_out = OutOfMemoryReport("CUDA out of memory. Tried to allocate 2 GiB.\nGPU 0 has …", "backward", 2)
     out, sheet = paper()
     show_measured(replace(fit, measured=Measured(CARD, "2.11.0", "13.0", 8, None, out_of_memory=ran_out)), out)
-    said = " ".join(sheet.getvalue().split())
-    assert "out of memory in the backward phase of step 2: CUDA out of memory. Tried to allocate 2 GiB." in said
+    answer = " ".join(sheet.getvalue().split())
+    assert "out of memory in the backward phase of step 2: CUDA out of memory. Tried to allocate 2 GiB." in answer
     assert "not measured" not in sheet.getvalue()
     whole = measured(fit)
     assert whole.memory is not None

@@ -197,14 +197,14 @@ for line in ("%load_ext ownlab", "%fit 3 (2, 4)", "%fit", "%fit a b c", "%fit 3 
 
 
 def test_magics_report_mistakes_in_one_line() -> None:
-    said = run(sys.executable, CELLS, IPYTHONDIR=os.devnull)
-    assert "no torch" in said
-    assert "missing argument: the model" in said
-    assert "neither a model nor a model and its inputs" in said
-    assert "unrecognized arguments: --bogus" in said
-    assert "name 'nobody' is not defined" in said
-    assert "no-accelerator" in said.rpartition(">>>")[2].split("\n", 1)[1]
-    assert said.count("Traceback") == 1  # of the name, which is the notebook's own
+    answer = run(sys.executable, CELLS, IPYTHONDIR=os.devnull)
+    assert "no torch" in answer
+    assert "missing argument: the model" in answer
+    assert "neither a model nor a model and its inputs" in answer
+    assert "unrecognized arguments: --bogus" in answer
+    assert "name 'nobody' is not defined" in answer
+    assert "no-accelerator" in answer.rpartition(">>>")[2].split("\n", 1)[1]
+    assert answer.count("Traceback") == 1  # of the name, which is the notebook's own
 
 
 def test_the_magic_evaluates_expressions_of_the_notebook() -> None:

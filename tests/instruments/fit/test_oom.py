@@ -50,17 +50,17 @@ def test_there_are_messages_of_every_age_and_kind() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_message_is_read_and_its_cause_found(name: str) -> None:
-    told = real(name)
-    answer = explain_oom(told.text)
-    says = dict(told.says)
-    assert answer.cause == told.head["cause"]
+    reported = real(name)
+    answer = explain_oom(reported.text)
+    says = dict(reported.says)
+    assert answer.cause == reported.head["cause"]
     assert (answer.phase or "") == says.pop("phase", "")
     assert answer.line.replace(", line ", ",") == says.pop("line", "")
     assert str(answer.message.device) == says.pop("device", "None")
     assert sum(one.bytes for one in answer.message.others) == parse_bytes(says.pop("others", "0"))
     read = {name: getattr(answer.message, f"{name}_bytes") for name in FIGURES}
     if "unallocated" not in says and "reserved" in says:
-        del read["unallocated"]  # the difference of two that were said
+        del read["unallocated"]  # the difference of two reported values
     elif "reserved" not in says:
         del read["reserved"]
     assert {figure: size for figure, size in read.items() if size is not None} == {

@@ -106,7 +106,7 @@ def test_a_span_that_starts_after_days_keeps_its_columns() -> None:
 def test_invalid_charts_are_refused(tmp_path: Path, whole: Report) -> None:
     with pytest.raises(UsageError, match=r"must end in \.png, \.svg or \.html"):
         save_chart(report_chart(whole), tmp_path / "run.jpg")
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError, match="Cannot write"):
         save_chart(report_chart(whole), tmp_path / "none" / "run.svg")
     with pytest.raises(InputError, match="cannot be drawn"):
         report_chart(build_report(moments(count=2)))

@@ -86,14 +86,14 @@ def test_a_query_of_card_fields_fails_without_a_card(ownlab: Ownlab, machines: P
     env = {"OWNLAB_MACHINE": str(machines / "cpu.json")}
     ran = ownlab("top", "--query", "index,utilization.gpu,host.cpu", env=env)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert "no GPU to query: " in ran.stderr
+    assert "No GPU to query: " in ran.stderr
     assert ownlab("top", "--query", "count,host.cores", "--format", "noheader", env=env).stdout.startswith("0, ")
 
 
 def test_a_query_of_a_missing_card_prints_no_header(top: Top) -> None:
     ran = top("--query", "index", "-i", "9")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "no card 9" in ran.stderr
+    assert "There is no card 9" in ran.stderr
 
 
 def test_a_single_reading_takes_as_long_as_its_interval(top: Top) -> None:
@@ -115,7 +115,7 @@ def test_a_full_disk_behind_stdout_is_an_error(tmp_path: Path, arguments: list[s
             env={**os.environ, **world(tmp_path)},
             check=False,
         )
-    assert (ran.returncode, ran.stderr) == (3, b"ownlab: cannot write the output: No space left on device\n")
+    assert (ran.returncode, ran.stderr) == (3, b"ownlab: Cannot write the output: No space left on device.\n")
 
 
 def test_queries_of_nvidia_smi_work_as_they_are(top: Top) -> None:
@@ -181,7 +181,7 @@ def test_only_some_cards(ownlab: Ownlab, tmp_path: Path) -> None:
     assert [process["pid"] for process in reading["sample"]["processes"]] == [4711, 815, 99_999_999]
     ran = ownlab("top", "--json", "--cards", "0,7", env=env)
     assert ran.returncode == 2
-    assert "no card 7" in ran.stderr
+    assert "There is no card 7" in ran.stderr
     assert "Available cards: 0, 1" in ran.stderr
 
 
@@ -206,7 +206,7 @@ def test_prometheus_can_scrape(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--query", "utilisation.gpu"], "Did you mean utilization.gpu?"),
-        (["--query", "index", "--format", "xml"], "unknown format 'xml'"),
+        (["--query", "index", "--format", "xml"], "Unknown format 'xml'"),
         (["--record", "run.txt"], "must end in .csv or .ndjson"),
         (["--record", "run.csv", "--fields", "memory.usd"], "Did you mean memory.used?"),
         (["--once", "--watch", "1"], "--once cannot be combined with --watch"),

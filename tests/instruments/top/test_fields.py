@@ -113,8 +113,8 @@ def test_every_field_can_be_read_from_any_sample() -> None:
         ("compute_cap", "is a field of nvidia-smi that ownlab does not sample"),
         ("serial", "is a field of nvidia-smi that ownlab does not sample"),
         ("power.draw.instant", "is a field of nvidia-smi that ownlab does not sample"),
-        ("frame.rate", "unknown field frame.rate All fields"),
-        ("§", "unknown field §"),
+        ("frame.rate", "Unknown field frame.rate. All fields"),
+        ("§", "Unknown field §"),
     ],
 )
 def test_an_unknown_field_suggests_the_nearest(requested: str, words: str) -> None:
@@ -125,5 +125,5 @@ def test_an_unknown_field_suggests_the_nearest(requested: str, words: str) -> No
 
 @pytest.mark.parametrize("requested", ["", " , ,"])
 def test_no_fields_are_refused(requested: str) -> None:
-    with pytest.raises(UsageError, match="no fields given"):
+    with pytest.raises(UsageError, match="No fields given"):
         parse_fields(requested)

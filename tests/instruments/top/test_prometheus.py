@@ -187,10 +187,10 @@ def test_invalid_addresses_and_tokens_are_refused(serve: Callable[..., str], tmp
         parse_address("here")
     with pytest.raises(UsageError, match="is reachable from other machines"):
         serve(address="0.0.0.0:0")
-    with pytest.raises(InputError, match="cannot read the token"):
+    with pytest.raises(InputError, match="Cannot read the token"):
         serve(tmp_path / "gone")
     taken = serve().removeprefix("http://").removesuffix("/metrics")
-    with pytest.raises(LabError, match=r"cannot serve at .*: Address already in use"):
+    with pytest.raises(LabError, match=r"Cannot serve at .*: Address already in use"):
         serve(address=taken)
     assert [parse_address(address) for address in ("9400", ":9400", "[::1]:9400", "10.0.0.1:1")] == [
         ("127.0.0.1", 9400),

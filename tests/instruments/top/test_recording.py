@@ -122,7 +122,7 @@ def test_a_file_at_its_maximum_size_keeps_its_samples(tmp_path: Path, name: str)
     writer = start_writer(tmp_path / name, limit=10_000)
     printed, _ = writer.communicate(timeout=DEADLINE)
     *numbers, last = printed.splitlines()
-    assert "the recording stopped: the file has reached its maximum size" in last
+    assert "The recording stopped: the file has reached its maximum size" in last
     assert f"The {len(numbers)} samples before that are saved." in last
     assert len(list(read(tmp_path / name))) == len(numbers)
     assert (tmp_path / name).read_bytes().endswith(b"\n")
@@ -131,7 +131,7 @@ def test_a_file_at_its_maximum_size_keeps_its_samples(tmp_path: Path, name: str)
 def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "full.ndjson").symlink_to("/dev/full")
     recorder = Recorder(tmp_path / "full.ndjson")
-    with pytest.raises(OwnlabError, match="the recording stopped: the disk is full"):
+    with pytest.raises(OwnlabError, match="The recording stopped: the disk is full"):
         recorder.add(stream("idle")[0])
     recorder.close()
 
@@ -184,7 +184,7 @@ def test_other_file_extensions_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot record to .*: No such file or directory"):
+    with pytest.raises(InputError, match=r"Cannot record to .*: No such file or directory"):
         Recorder(tmp_path / "none" / "run.csv")
 
 

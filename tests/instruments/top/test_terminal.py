@@ -1,4 +1,4 @@
-"""What `ownlab top --once` prints, kept as a file: read it as a newcomer would. `make golden` rewrites it."""
+"""The output of `ownlab top --once`, kept as a file: read it as a newcomer would. `make golden` rewrites it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_wrong_use_has_exit_code_2(world: Any) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another real user")
 def test_in_a_read_only_installation(world: Any) -> None:
     ran = world.run_without_rights("env", "remove", "mine")
-    assert "there is no environment" in ran.stderr
+    assert "There is no environment" in ran.stderr
     assert world.run("env", "add", "mine", "--python", sys.prefix).returncode == 0
     assert world.run_without_rights("env", "remove", "mine").returncode == 0
     assert "ownlab-cpu" in os.listdir(Path(world.env["OWNLAB_HOME"]) / "share" / "jupyter" / "kernels")

@@ -83,7 +83,7 @@ def test_a_folder_inside_a_lab_uses_that_lab(standing: World, web: tuple[str, Pa
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        (None, "", "there is nothing at"),
+        (None, "", "There is nothing at"),
         ("page.ipynb", "<!DOCTYPE html>", "is a web page"),
         ("text.ipynb", "hello", "is not JSON"),
         ("other.ipynb", "{}", "JSON of another kind"),

@@ -105,7 +105,7 @@ def test_help_lists_the_parameters_of_a_notebook(ownlab: Ownlab, tmp_path: Path)
         assert "epochs  integer; default: 3 (Settings)" in shown
         assert "mode    one of fast, a=b; default: fast (Settings)" in shown
     assert "Parameters of" not in ownlab("run", "--help").stdout
-    assert "there is no notebook" in ownlab("run", "nowhere.ipynb", "--help").stdout
+    assert "There is no notebook" in ownlab("run", "nowhere.ipynb", "--help").stdout
     write(tmp_path, "b.ipynb", "1")
     assert "None: no cell has a field" in ownlab("run", str(tmp_path / "b.ipynb"), "--help").stdout
 

@@ -63,7 +63,7 @@ def test_runtimes_are_listed_and_stopped(standing: World) -> None:
 def test_an_unknown_runtime_is_refused(world: World, verb: str) -> None:
     ran = world.run("runtimes", verb, "none.ipynb")
     assert ran.returncode == 3
-    assert "there is no runtime none.ipynb" in ran.stderr
+    assert "There is no runtime none.ipynb" in ran.stderr
 
 
 def test_a_runtime_near_its_limit_shows_a_warning_and_is_extended(world: World) -> None:

@@ -103,7 +103,7 @@ def test_a_secret_is_granted_only_to_an_existing_notebook(secrets: Secrets, tmp_
     for path in (tmp_path / "none.ipynb", tmp_path):
         ran = secrets("grant", "A", str(path))
         assert ran.returncode == 3
-        assert f"there is no notebook {path}" in ran.stderr
+        assert f"There is no notebook {path}" in ran.stderr
     assert secrets("grant", "B", __file__).returncode == 3
     assert secrets("revoke", "A", __file__).returncode == 3
 
@@ -174,7 +174,7 @@ def test_a_typed_value_is_not_shown(secrets: Secrets, notebook: str, tmp_path: P
 @pytest.mark.parametrize(
     ("typed", "code", "words"),
     [
-        (b"\n", 2, "the value is empty"),
+        (b"\n", 2, "The value is empty"),
         (b"\x03", 130, "Interrupted"),
         (b"\x04", 130, "Interrupted"),
         (b'{\n"a": "hf_fOrTyTwO"\n}\n', 2, "has several lines"),

@@ -62,9 +62,9 @@ def test_only_code_counts() -> None:
     assert not wants_colab(of("import google.colab", kind="raw"))
 
 
-@pytest.mark.parametrize("said", [{}, {"provenance": []}, None])
-def test_notebooks_saved_by_colab_are_detected(said: object) -> None:
-    assert wants_colab(of("x = 1", metadata={"colab": said}))
+@pytest.mark.parametrize("answer", [{}, {"provenance": []}, None])
+def test_notebooks_saved_by_colab_are_detected(answer: object) -> None:
+    assert wants_colab(of("x = 1", metadata={"colab": answer}))
 
 
 def test_the_metadata_setting_wins() -> None:

@@ -115,7 +115,7 @@ def test_our_own_environment_cannot_be_added(environ: dict[str, str]) -> None:
 
 
 def test_our_own_interpreter_has_a_single_name() -> None:
-    said = [
+    answer = [
         subprocess.run(
             [path, "-c", "from ownlab.lab.environments.registry import own_python; print(own_python())"],
             capture_output=True,
@@ -124,4 +124,4 @@ def test_our_own_interpreter_has_a_single_name() -> None:
         ).stdout.strip()
         for path in (sys.executable, os.path.join(os.path.dirname(sys.executable), "python3"))
     ]
-    assert set(said) == {own_python()}
+    assert set(answer) == {own_python()}

@@ -185,19 +185,19 @@ def test_half_a_character_is_written_as_an_escape() -> None:
 
 
 def test_refusals_name_the_accepted_values() -> None:
-    def said(value: str, spec: str, given: str) -> str:
+    def error_of(value: str, spec: str, given: str) -> str:
         with pytest.raises(UsageError) as caught:
             to_source(field_of(value, spec), given)
         return caught.value.message
 
-    assert said('"a"', '["fp16", "fp32"]', "fp1") == "x must be one of fp16, fp32; not 'fp1'. Did you mean fp16?"
-    assert said('"a"', '["fp16", "fp32"]', "none") == "x must be one of fp16, fp32; not 'none'."
-    assert said("1", '{type:"integer", min:1, max:10}', "11") == "x must be an integer from 1 to 10, not '11'."
-    assert said("1", WHOLE, "1.5") == "x must be a whole number, not '1.5'."
-    assert said("0", SLIDER, "7") == "x must be a number from -1 to 1 in steps of 0.1, not '7'."
-    assert said("0", TRUTH, "maybe") == "x must be True or False, not 'maybe'."
-    assert said('""', DAY, "tomorrow") == "x must be a date such as 2026-01-31, not 'tomorrow'."
-    assert said("0", RAW, "a b") == "x must be one line of Python, such as 10, None or [1, 2]; not 'a b'."
+    assert error_of('"a"', '["fp16", "fp32"]', "fp1") == "x must be one of fp16, fp32; not 'fp1'. Did you mean fp16?"
+    assert error_of('"a"', '["fp16", "fp32"]', "none") == "x must be one of fp16, fp32; not 'none'."
+    assert error_of("1", '{type:"integer", min:1, max:10}', "11") == "x must be an integer from 1 to 10, not '11'."
+    assert error_of("1", WHOLE, "1.5") == "x must be a whole number, not '1.5'."
+    assert error_of("0", SLIDER, "7") == "x must be a number from -1 to 1 in steps of 0.1, not '7'."
+    assert error_of("0", TRUTH, "maybe") == "x must be True or False, not 'maybe'."
+    assert error_of('""', DAY, "tomorrow") == "x must be a date such as 2026-01-31, not 'tomorrow'."
+    assert error_of("0", RAW, "a b") == "x must be one line of Python, such as 10, None or [1, 2]; not 'a b'."
 
 
 @pytest.mark.parametrize(

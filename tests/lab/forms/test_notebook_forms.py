@@ -130,8 +130,8 @@ def test_python_values(value: object, spec: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        ({"steps": "20", "stesp": "1"}, "the notebook has no parameter stesp. Did you mean steps?", "--help"),
-        ({"steps": "20", "zzz": "1"}, "the notebook has no parameter zzz.", "--help"),
+        ({"steps": "20", "stesp": "1"}, "The notebook has no parameter stesp. Did you mean steps?", "--help"),
+        ({"steps": "20", "zzz": "1"}, "The notebook has no parameter zzz.", "--help"),
         ({"b": "2", "steps": "0"}, "steps must be an integer from 1, not '0'.", ""),
         ({"b": "2", "steps": [1]}, "steps must be a whole number, not '[1]'.", ""),
         ({"steps": "20", "b": "x"}, "b must be a whole number, not 'x'.", ""),

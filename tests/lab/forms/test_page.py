@@ -50,7 +50,7 @@ WRITTEN = [
 
 
 def in_node(*, values: Sequence[Any] = (), writes: Sequence[Any] = ()) -> dict[str, list[Any]]:
-    """What the page's functions say to rows of the table, and to fields that are written."""
+    """Return the results of the page's functions for rows of the table, and for written fields."""
     done = subprocess.run(
         ["node", str(Path(__file__).with_name("page.mjs")), str(ROOT / "labextension")],
         input=json.dumps({"values": list(values), "writes": list(writes)}),

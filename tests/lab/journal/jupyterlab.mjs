@@ -132,7 +132,7 @@ async function play(steps) {
   const kernel = new services.KernelConnection({ model, serverSettings: settings, handleComms: true });
   kernel.registerCommTarget('jupyter.widget', (comm, msg) => {
     const widget = (widgets[comm.commId] = new OutputWidget(kernel, msg.content.data.state));
-    comm.onMsg = told => told.content.data.method === 'update' && widget.update(told.content.data.state);
+    comm.onMsg = update => update.content.data.method === 'update' && widget.update(update.content.data.state);
   });
   await turn();
   for (const [what, value] of steps) {
@@ -140,7 +140,7 @@ async function play(steps) {
       (cells[value.metadata.cellId] ??= new Cell()).execute(kernel, value);
     } else if (what === 'comm') {
       kernel.sendShellMessage({ ...value, channel: 'shell', parent_header: {}, buffers: [] }, false, true);
-    } else if (what === 'said') {
+    } else if (what === 'message') {
       kernel._ws.onmessage({ data: JSON.stringify({ ...value, buffers: [] }) });
       await kernel._msgChain;
     } else if (what === 'answer') {

@@ -31,7 +31,7 @@ class Scene:
         self._add(event(self._number, self._at, "kernel", launch=self.launch), [])
 
     def event(self, what: str, **more: object) -> None:
-        """Something that is no message."""
+        """Something that is not a message."""
         self._add(event(self._number, self._at, what, **more), [])
 
     def execute(self, cell: str | None, **more: Any) -> str:
@@ -43,39 +43,41 @@ class Scene:
         """A page says something on a comm."""
         return self._request("comm", "comm_msg", {}, {"comm_id": comm, "data": data})
 
-    def said(self, kind: str, parent: str, content: dict[str, Any], channel: str = "iopub", **metadata: Any) -> str:
+    def add_message(
+        self, kind: str, parent: str, content: dict[str, Any], channel: str = "iopub", **metadata: Any
+    ) -> str:
         """The kernel says something."""
         header = self._header(kind, f"kernel-{self.launch}")
         parts = (header, {"msg_id": parent}, metadata, content)
         message = dict(zip(("header", "parent_header", "metadata", "content"), parts, strict=True))
-        self._add(self._record(channel, False, *parts), ["said", {"channel": channel, **message}])
+        self._add(self._record(channel, False, *parts), ["message", {"channel": channel, **message}])
         return str(header["msg_id"])
 
     def stream(self, parent: str, text: str, name: str = "stdout") -> None:
         """The kernel prints."""
-        self.said("stream", parent, {"name": name, "text": text})
+        self.add_message("stream", parent, {"name": name, "text": text})
 
     def display(self, parent: str, text: str, display: str = "", kind: str = "display_data", **more: Any) -> None:
         """The kernel shows something."""
         content = {"data": {"text/plain": text}, "metadata": {}, **more}
         if display:
             content["transient"] = {"display_id": display}
-        self.said(kind, parent, content)
+        self.add_message(kind, parent, content)
 
     def begin(self, parent: str) -> None:
         """The kernel begins with a request."""
-        self.said("status", parent, {"execution_state": "busy"})
-        self.said("execute_input", parent, {"code": "x", "execution_count": len(self.records)})
+        self.add_message("status", parent, {"execution_state": "busy"})
+        self.add_message("execute_input", parent, {"code": "x", "execution_count": len(self.records)})
 
     def reply(self, parent: str, status: str = "ok", **more: Any) -> None:
         """The kernel answers a request."""
         count = {} if status == "aborted" else {"execution_count": len(self.records)}
         started = {"started": f"started {len(self.records)}"}
-        self.said("execute_reply", parent, {"status": status, **count, **more}, "shell", **started)
+        self.add_message("execute_reply", parent, {"status": status, **count, **more}, "shell", **started)
 
     def idle(self, parent: str) -> None:
         """The kernel is done with a request."""
-        self.said("status", parent, {"execution_state": "idle"})
+        self.add_message("status", parent, {"execution_state": "idle"})
 
     def finish(self, parent: str) -> None:
         """Both, as usual."""
@@ -84,7 +86,7 @@ class Scene:
 
     def ask(self, parent: str, prompt: str, password: bool = False) -> str:
         """The kernel waits for an answer."""
-        return self.said("input_request", parent, {"prompt": prompt, "password": password}, "stdin")
+        return self.add_message("input_request", parent, {"prompt": prompt, "password": password}, "stdin")
 
     def answer(self, cell: str, question: str, value: str, password: bool = False) -> None:
         """A page answers. What is typed as a password is not in the journal."""
@@ -96,12 +98,12 @@ class Scene:
         """The kernel opens an Output widget."""
         whole = {"_model_name": "OutputModel", "_model_module": "@jupyter-widgets/output", "msg_id": "", "outputs": []}
         content = {"comm_id": comm, "target_name": "jupyter.widget", "data": {"state": {**whole, **state}}}
-        self.said("comm_open", parent, content)
+        self.add_message("comm_open", parent, content)
 
     def update(self, comm: str, parent: str, **state: Any) -> None:
         """The kernel changes a widget."""
         data = {"method": "update", "state": state, "buffer_paths": []}
-        self.said("comm_msg", parent, {"comm_id": comm, "data": data})
+        self.add_message("comm_msg", parent, {"comm_id": comm, "data": data})
 
     @property
     def _number(self) -> int:
@@ -194,10 +196,10 @@ class _Play:
         self.scene.display(self.parent(), f"shown {self.random.randint(0, 99)}", display, kind, **more)
 
     def clear(self) -> None:
-        self.scene.said("clear_output", self.parent(), {"wait": self.random.random() < 0.6})
+        self.scene.add_message("clear_output", self.parent(), {"wait": self.random.random() < 0.6})
 
     def error(self) -> None:
-        self.scene.said("error", self.parent(), {"ename": "E", "evalue": "v", "traceback": ["one", "two"]})
+        self.scene.add_message("error", self.parent(), {"ename": "E", "evalue": "v", "traceback": ["one", "two"]})
 
     def ask(self) -> None:
         request = self.requests[-1]

@@ -16,7 +16,7 @@ def waiting(*names: str) -> tuple[Scene, str]:
     scene.begin(request)
     for name in names:
         asked = {"colab_request_type": "ownlab_upload", "colab_msg_id": name}
-        scene.said("colab_request", request, {"request": {"multiple": True}}, **asked)
+        scene.add_message("colab_request", request, {"request": {"multiple": True}}, **asked)
     return scene, request
 
 
@@ -28,7 +28,9 @@ def reply(scene: Scene, name: str, ack: bool) -> None:
 
 def test_a_request_is_pending_until_it_is_answered() -> None:
     scene, request = waiting("one", "two")
-    scene.said("colab_request", request, {"request": {}}, colab_request_type="cell_javascript_eval")  # wants no answer
+    scene.add_message(
+        "colab_request", request, {"request": {}}, colab_request_type="cell_javascript_eval"
+    )  # wants no answer
     fold = fold_of(scene.records)
     assert list(fold.asked) == ["one", "two"]
     assert fold.asked["one"]["metadata"]["colab_request_type"] == "ownlab_upload"

@@ -36,7 +36,7 @@ def said_by_page(scene: Scene, outputs: list[str], echo: bool = True) -> None:
     state = {"outputs": [{"output_type": "stream", "name": "stdout", "text": text} for text in outputs]}
     request = scene.call("w", {"method": "update", "state": state, "buffer_paths": []})
     if echo:
-        scene.said("comm_msg", request, update("echo_update", state))
+        scene.add_message("comm_msg", request, update("echo_update", state))
 
 
 def test_the_newest_state_is_kept_from_either_side() -> None:
@@ -69,9 +69,9 @@ def test_buffers_are_inserted_and_removed_as_ipywidgets_does() -> None:
     comms.update(
         update("update", {"deep": {}}, buffer_paths=[["deep", "y"], ["no", "such"]]), (b"3", b"4"), to_kernel=False
     )
-    told, buffers = comms.states()
-    assert told["states"]["w"]["state"] == {**SLIDER, "list": [1, None], "deep": {}}
-    found = dict(zip(map(tuple, told["buffer_paths"]), buffers, strict=True))
+    reported, buffers = comms.states()
+    assert reported["states"]["w"]["state"] == {**SLIDER, "list": [1, None], "deep": {}}
+    found = dict(zip(map(tuple, reported["buffer_paths"]), buffers, strict=True))
     assert found == {("w", "state", "list", 1): b"one", ("w", "state", "deep", "y"): b"3", ("w", "state", "x"): b"two"}
 
 
@@ -144,7 +144,7 @@ def test_a_callback_prints_into_a_widget_while_its_request_lasts() -> None:
     scene = Scene()
     scene.widget("w", scene.execute("a"))
     click = scene.call("button", {"method": "custom", "content": {"event": "click"}})
-    scene.said("status", click, {"execution_state": "busy"})
+    scene.add_message("status", click, {"execution_state": "busy"})
     scene.update("w", click, msg_id=click)
     scene.stream(click, "clicked")
     scene.update("w", click, msg_id="")

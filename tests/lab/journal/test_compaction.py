@@ -1,4 +1,4 @@
-"""Compaction does not change the state, whoever reads meanwhile, and wherever it is killed."""
+"""Compaction does not change the state, even with concurrent readers or when it is killed at any point."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_it_may_be_killed_at_any_step(tmp_path: Path) -> None:
         sys.addaudithook(hook)
         compact(tmp_path, CELL)
 
-    # Each attempt goes on from what the last one has left, and comes one step further.
+    # Each attempt continues where the last one stopped, and gets one step further.
     for step in range(1, 200):
         ended = in_a_child(partial(work, step))
         assert answers(folded(records_after(tmp_path, 0))) == expected

@@ -38,29 +38,29 @@ def test_foreign_metadata_is_kept(own: object) -> None:
 
 def test_invalid_reports_are_ignored() -> None:
     changes: Changes = {}
-    for told in ({}, {"pip": 7}, {"pip": {"a": 7}, "apt": ["b"]}, {"other": {"a": "a"}}):
-        assert not add_changes(changes, told)
+    for answer in ({}, {"pip": 7}, {"pip": {"a": 7}, "apt": ["b"]}, {"other": {"a": "a"}}):
+        assert not add_changes(changes, answer)
     assert changes == {}
 
 
 def test_the_state_has_the_last_change_of_each_after_restart_and_compaction() -> None:
     scene = Scene()
     request = scene.execute("a")
-    scene.said("ownlab_packages", request, {"pip": {"one": "one==1", "two": "two==1"}, "apt": {}})
+    scene.add_message("ownlab_packages", request, {"pip": {"one": "one==1", "two": "two==1"}, "apt": {}})
     scene.finish(request)
     scene.restart()
-    scene.said("ownlab_packages", scene.execute("a"), {"pip": {"one": "one==2", "two": None}, "apt": {}})
+    scene.add_message("ownlab_packages", scene.execute("a"), {"pip": {"one": "one==2", "two": None}, "apt": {}})
     fold = fold_of(scene.records)
     assert fold.packages == {"pip": {"one": "one==2", "two": None}}
     assert fold.packages_at == fold.changed_at == fold.position
     before = fold.position
-    scene.said("ownlab_packages", scene.execute("a"), {"pip": {"three": "three==1"}, "apt": {}})
+    scene.add_message("ownlab_packages", scene.execute("a"), {"pip": {"three": "three==1"}, "apt": {}})
     fold = fold_of(scene.records)
-    told = JournalState()
+    answer = JournalState()
     for record in compacted_records(copy.deepcopy(fold)):
-        told.add(record)
-    assert (told.packages, told.packages_at) == (fold.packages, fold.packages_at)
-    for each in (fold, told):
+        answer.add(record)
+    assert (answer.packages, answer.packages_at) == (fold.packages, fold.packages_at)
+    for each in (fold, answer):
         assert each.packages_after(0) == {"pip": {"one": "one==2", "two": None, "three": "three==1"}}
         assert each.packages_after(before) == {"pip": {"three": "three==1"}}
         assert each.packages_after(fold.position) == {}

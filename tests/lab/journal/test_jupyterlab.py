@@ -33,7 +33,7 @@ pytestmark = [
 
 
 def play(scenes: list[list[Any]]) -> list[Any]:
-    """What JupyterLab shows after the steps of each."""
+    """Return what JupyterLab shows after each list of steps."""
     script = Path(__file__).with_name("jupyterlab.mjs")
     done = subprocess.run(
         ["node", str(script), str(MODULES)], input=json.dumps(scenes), capture_output=True, text=True, check=False
@@ -50,7 +50,7 @@ def play(scenes: list[list[Any]]) -> list[Any]:
 
 
 def shown(fold: JournalState, cells: list[str]) -> dict[str, Any]:
-    """What the fold says of cells, in the form of jupyterlab.mjs."""
+    """Return the journal state of cells in the format of jupyterlab.mjs."""
     found = {}
     for cell in cells:
         execution = fold.by_cell[cell]
@@ -74,9 +74,9 @@ def attached(fold: JournalState) -> list[Any]:
         if execution.launch == fold.launch:
             header, metadata, content = execution.request
             steps.append(["execute", {"header": header, "metadata": metadata, "content": content}])
-            for told in replay(fold, execution):
-                message = dict(zip(("channel", "header", "parent_header", "metadata", "content"), told, strict=True))
-                steps.append(["said", message])
+            for answer in replay(fold, execution):
+                message = dict(zip(("channel", "header", "parent_header", "metadata", "content"), answer, strict=True))
+                steps.append(["message", message])
     return steps
 
 

@@ -18,20 +18,22 @@ from ownlab.lab.journal.storage import compacted_name, list_journal_files, segme
 from ownlab.lab.journal.writer import JournalWriter
 
 
-def said(number: int, size: int = 100) -> Record:
+def stream_record(number: int, size: int = 100) -> Record:
     return Record(number, "iopub", False, float(number), (b"{}", b"{}", b"{}", b"x" * size))
 
 
 def write(folder: Path, numbers: Sequence[int], segment: int = 5) -> None:
     """So many records, a few in each segment."""
     for place in range(0, len(numbers), segment):
-        batch = [said(number) for number in numbers[place : place + segment]]
+        batch = [stream_record(number) for number in numbers[place : place + segment]]
         (folder / segment_name(batch[0].number)).write_bytes(b"".join(encode(batch)))
 
 
 def compact(folder: Path, position: int) -> None:
     """As a compaction does: what stands for everything comes first, then what it replaces goes."""
-    (folder / compacted_name(position)).write_bytes(b"".join(encode([said(position // 2), said(position)])))
+    (folder / compacted_name(position)).write_bytes(
+        b"".join(encode([stream_record(position // 2), stream_record(position)]))
+    )
     files = list_journal_files(folder)
     for first, following in zip(files.logs, files.logs[1:], strict=False):
         if following <= position + 1:
@@ -46,8 +48,8 @@ def numbers(records: Any) -> list[int]:
 
 
 def damage(records: list[Record]) -> list[tuple[int, int]]:
-    told = [json_object(record.parts[0]) for record in records if record.channel == EVENT]
-    return [(each["from_number"], each["to_number"]) for each in told if each["event"] == "damaged"]
+    answer = [json_object(record.parts[0]) for record in records if record.channel == EVENT]
+    return [(each["from_number"], each["to_number"]) for each in answer if each["event"] == "damaged"]
 
 
 def descriptors() -> int:
@@ -60,7 +62,7 @@ def test_an_empty_journal(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "none")
     assert numbers(tail.read()) == []
     writer = JournalWriter(str(tmp_path / "none"))
-    writer.write([said(1)])
+    writer.write([stream_record(1)])
     assert numbers(tail.read()) == [1]
     tail.close()
     writer.close()
@@ -73,8 +75,8 @@ def test_everything_after_a_number(tmp_path: Path) -> None:
 
 
 def test_a_position_in_the_middle_of_large_records(tmp_path: Path) -> None:
-    written = [said(number, 3 << 20 if number % 3 else 10) for number in range(1, 13)]
-    (tmp_path / segment_name(1)).write_bytes(b"".join(encode(written)) + b"".join(encode([said(13)]))[:-1])
+    written = [stream_record(number, 3 << 20 if number % 3 else 10) for number in range(1, 13)]
+    (tmp_path / segment_name(1)).write_bytes(b"".join(encode(written)) + b"".join(encode([stream_record(13)]))[:-1])
     for after in range(14):
         assert list(records_after(tmp_path, after)) == written[after:]
 
@@ -113,14 +115,14 @@ def test_a_tail_continues_where_it_was(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path), segment_bytes=1000)
     tail, number = Tail(tmp_path), 0
     for size in (0, 1, 1, 7, 0, 30, 2, 100):
-        batch = [said(number + one) for one in range(1, size + 1)]
+        batch = [stream_record(number + one) for one in range(1, size + 1)]
         number += size
         for record in batch:
             writer.write([record])
         assert list(tail.read()) == batch
         assert not tail.reset
     tail.close()
-    writer.write([said(number + 1)])
+    writer.write([stream_record(number + 1)])
     assert numbers(tail.read()) == [number + 1]
     tail.close()
     writer.close()
@@ -141,7 +143,14 @@ def test_an_interrupted_read_continues_there(tmp_path: Path) -> None:
 
 def test_records_larger_than_a_slice(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path))
-    written = [said(1), said(2, 9 << 20), said(3), said(4, 5 << 20), said(5, (4 << 20) - 200), said(6)]
+    written = [
+        stream_record(1),
+        stream_record(2, 9 << 20),
+        stream_record(3),
+        stream_record(4, 5 << 20),
+        stream_record(5, (4 << 20) - 200),
+        stream_record(6),
+    ]
     for record in written:
         writer.write([record])
     writer.close()
@@ -149,8 +158,8 @@ def test_records_larger_than_a_slice(tmp_path: Path) -> None:
 
 
 def test_a_partial_record_is_the_end_for_now(tmp_path: Path) -> None:
-    path, whole = tmp_path / segment_name(1), b"".join(encode([said(1)]))
-    making = b"".join(encode([said(2)]))
+    path, whole = tmp_path / segment_name(1), b"".join(encode([stream_record(1)]))
+    making = b"".join(encode([stream_record(2)]))
     for size in range(len(making)):
         path.write_bytes(whole + making[:size])
         tail = Tail(tmp_path)
@@ -162,12 +171,14 @@ def test_a_partial_record_is_the_end_for_now(tmp_path: Path) -> None:
 
 
 def test_a_partial_record_is_truncated_and_replaced(tmp_path: Path) -> None:
-    path, whole = tmp_path / segment_name(1), b"".join(encode([said(1)]))
-    path.write_bytes(whole + b"".join(encode([said(2, 500)]))[:-1])
+    path, whole = tmp_path / segment_name(1), b"".join(encode([stream_record(1)]))
+    path.write_bytes(whole + b"".join(encode([stream_record(2, 500)]))[:-1])
     tail = Tail(tmp_path)
     assert numbers(tail.read()) == [1]
     os.truncate(path, len(whole))
-    (tmp_path / segment_name(2)).write_bytes(b"".join(encode([event(2, 0.0, "lost", count=1, why="full"), said(3)])))
+    (tmp_path / segment_name(2)).write_bytes(
+        b"".join(encode([event(2, 0.0, "lost", count=1, why="full"), stream_record(3)]))
+    )
     read = list(tail.read())
     assert numbers(read) == [2, 3]
     assert damage(read) == []
@@ -177,12 +188,12 @@ def test_a_partial_record_is_truncated_and_replaced(tmp_path: Path) -> None:
 def test_a_truncated_segment_continued_in_the_next_has_no_gap(tmp_path: Path) -> None:
     write(tmp_path, range(1, 11))
     with open(tmp_path / segment_name(1), "ab") as file:
-        file.write(b"".join(encode([said(6)]))[:40])
-    assert list(records_after(tmp_path, 0)) == [said(number) for number in range(1, 11)]
+        file.write(b"".join(encode([stream_record(6)]))[:40])
+    assert list(records_after(tmp_path, 0)) == [stream_record(number) for number in range(1, 11)]
 
 
 def test_a_damaged_record_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
-    size = len(b"".join(encode([said(1)])))
+    size = len(b"".join(encode([stream_record(1)])))
     write(tmp_path, range(1, 6))
     path = tmp_path / segment_name(1)
     whole = path.read_bytes()
@@ -195,7 +206,7 @@ def test_a_damaged_record_is_reported_and_the_others_are_read(tmp_path: Path) ->
 
 
 def test_after_an_invalid_size_reading_continues_with_the_next_segment(tmp_path: Path) -> None:
-    size = len(b"".join(encode([said(1)])))
+    size = len(b"".join(encode([stream_record(1)])))
     write(tmp_path, range(1, 13))
     path = tmp_path / segment_name(6)
     whole = path.read_bytes()
@@ -214,7 +225,7 @@ def test_damage_at_the_end_is_reported_when_a_record_follows(tmp_path: Path) -> 
     assert numbers(tail.read()) == [1, 2, 3, 4]
     assert numbers(tail.read()) == []
     with open(path, "ab") as file:
-        file.write(b"".join(encode([said(6)])))
+        file.write(b"".join(encode([stream_record(6)])))
     read = list(tail.read())
     assert numbers(read) == [5, 6]
     assert damage(read) == [(5, 5)]
@@ -234,7 +245,7 @@ def test_a_missing_segment_is_reported(tmp_path: Path, first: int, missing: tupl
 
 def test_a_loss_that_the_writer_recorded_is_not_reported_twice(tmp_path: Path) -> None:
     for count, expected in [(4, []), (3, [(3, 5)]), (99, [])]:
-        batch = [said(1), said(2), event(6, 0.0, "lost", count=count, why="full"), said(7)]
+        batch = [stream_record(1), stream_record(2), event(6, 0.0, "lost", count=count, why="full"), stream_record(7)]
         (tmp_path / segment_name(1)).write_bytes(b"".join(encode(batch)))
         assert damage(list(records_after(tmp_path, 0))) == expected
 
@@ -251,8 +262,8 @@ def test_the_compacted_part_comes_first(tmp_path: Path) -> None:
 
 def test_a_compaction_that_was_killed_before_it_removed_anything(tmp_path: Path) -> None:
     write(tmp_path, range(1, 24))
-    (tmp_path / compacted_name(5)).write_bytes(b"".join(encode([said(5)])))
-    (tmp_path / compacted_name(15)).write_bytes(b"".join(encode([said(15)])))
+    (tmp_path / compacted_name(5)).write_bytes(b"".join(encode([stream_record(5)])))
+    (tmp_path / compacted_name(15)).write_bytes(b"".join(encode([stream_record(15)])))
     (tmp_path / (compacted_name(20) + ".tmp")).write_bytes(b"half")
     assert numbers(records_after(tmp_path, 0)) == [15, *range(16, 24)]
 
@@ -340,11 +351,11 @@ def test_a_journal_that_was_removed_and_begun_again(tmp_path: Path, looked_betwe
 
 def test_a_segment_that_another_process_starts_over(tmp_path: Path) -> None:
     write(tmp_path, range(1, 6))
-    (tmp_path / segment_name(6)).write_bytes(b"".join(encode([said(6)]))[:-1])
+    (tmp_path / segment_name(6)).write_bytes(b"".join(encode([stream_record(6)]))[:-1])
     tail = Tail(tmp_path)
     read = list(tail.read())
     writer = JournalWriter(str(tmp_path))
-    writer.write([said(writer.last + 1)])
+    writer.write([stream_record(writer.last + 1)])
     writer.close()
     again = tail.read()
     read = [*([] if tail.reset else read), *again]

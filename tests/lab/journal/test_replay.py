@@ -13,7 +13,7 @@ from ownlab.lab.journal.state import JournalState
 
 
 def everything(fold: JournalState) -> dict[str, Any]:
-    """All that a fold can be asked."""
+    """Return everything that a journal state can be asked for."""
     found: dict[str, Any] = {"comms": fold.comms.states(), "info": fold.comms.info(), "hooks": fold.comms.capturing()}
     for name in ("position", "launch", "kernel_session", "ended", "changed_at"):
         found[name] = getattr(fold, name)
@@ -56,11 +56,11 @@ def test_a_running_cell_is_replayed_with_its_input_request_last() -> None:
     scene.begin(request)
     scene.stream(request, "50%\r1")
     scene.display(request, "shown", "id")
-    scene.said("clear_output", request, {"wait": True})
+    scene.add_message("clear_output", request, {"wait": True})
     question = scene.ask(request, "name:")
     fold = fold_of(scene.records)
-    told = replay(fold, fold.by_cell["a"])
-    assert [(one.channel, one.header["msg_type"], one.content) for one in told] == [
+    reported = replay(fold, fold.by_cell["a"])
+    assert [(one.channel, one.header["msg_type"], one.content) for one in reported] == [
         ("iopub", "status", {"execution_state": "busy"}),
         ("iopub", "execute_input", {"code": "x", "execution_count": 3}),
         ("iopub", "stream", {"name": "stdout", "text": "10%\r1"}),
@@ -69,11 +69,11 @@ def test_a_running_cell_is_replayed_with_its_input_request_last() -> None:
         ("stdin", "input_request", {"prompt": "name:", "password": False}),
     ]
     # The answer names the question by its id.
-    assert told[-1].header["msg_id"] == question
-    assert {one.header["session"] for one in told} == {"kernel-1"}
-    assert {one.parent["msg_id"] for one in told} == {request}
-    assert len({one.header["msg_id"] for one in told}) == len(told)
-    assert told == replay(fold, fold.by_cell["a"])
+    assert reported[-1].header["msg_id"] == question
+    assert {one.header["session"] for one in reported} == {"kernel-1"}
+    assert {one.parent["msg_id"] for one in reported} == {request}
+    assert len({one.header["msg_id"] for one in reported}) == len(reported)
+    assert reported == replay(fold, fold.by_cell["a"])
 
 
 def test_a_queued_cell_is_not_replayed_as_started() -> None:
@@ -92,7 +92,7 @@ def test_a_help_page_is_replayed_once_in_order() -> None:
     scene.stream(request, "after")
     scene.idle(request)
     fold = fold_of(scene.records)
-    told = replay(fold, fold.by_cell["a"])
-    kinds = [one.header["msg_type"] for one in told]
+    reported = replay(fold, fold.by_cell["a"])
+    kinds = [one.header["msg_type"] for one in reported]
     assert kinds == ["status", "execute_input", "display_data", "stream", "execute_reply", "status"]
-    assert told[4].content["payload"] == payload[1:]
+    assert reported[4].content["payload"] == payload[1:]

@@ -1,4 +1,4 @@
-"""What a notebook shows, from messages, and from a real kernel's messages. The rest is compared with JupyterLab."""
+"""The journal state: what a notebook shows, from made-up messages and from a real kernel's. The rest is compared with JupyterLab."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_requests_before_the_kernel_started_wait_for_it() -> None:
 def test_aborted_cells_are_empty_and_have_no_count() -> None:
     scene = Scene()
     request = scene.execute("a")
-    scene.said("status", request, {"execution_state": "busy"})
+    scene.add_message("status", request, {"execution_state": "busy"})
     scene.reply(request, "aborted")
     scene.idle(request)
     assert (newest(scene).state, newest(scene).execution_count, texts(newest(scene))) == ("aborted", None, [])

@@ -21,7 +21,7 @@ from ownlab.lab.journal.storage import compacted_name, list_journal_files, segme
 from ownlab.lab.journal.writer import JournalWriter
 
 
-def said(number: int, size: int = 20) -> Record:
+def stream_record(number: int, size: int = 20) -> Record:
     return Record(number, "iopub", False, float(number), (b"{}", b"{}", b"{}", b"x" * size))
 
 
@@ -38,7 +38,7 @@ def write_until(writer: JournalWriter, number: int, *, trouble: bool) -> int:
     deadline = time.monotonic() + 20
     while bool(writer.trouble) is not trouble:
         assert time.monotonic() < deadline
-        writer.write([said(number, 5_000)])
+        writer.write([stream_record(number, 5_000)])
         number += 1
         if writer.trouble:
             time.sleep(0.02)
@@ -61,7 +61,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_records_are_on_disk_immediately(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path / "journals" / "a"))
-    batches = [[said(1)], [said(number) for number in range(2, 1000)], [said(1000, 3 << 20), said(1001, 0)]]
+    batches = [
+        [stream_record(1)],
+        [stream_record(number) for number in range(2, 1000)],
+        [stream_record(1000, 3 << 20), stream_record(1001, 0)],
+    ]
     for batch in batches:
         writer.write(batch)
         assert everything(tmp_path / "journals" / "a")[-1] == batch[-1]
@@ -73,7 +77,7 @@ def test_records_are_on_disk_immediately(tmp_path: Path) -> None:
 def test_only_its_owner_reads_it(tmp_path: Path) -> None:
     folder = tmp_path / "journals" / "a"
     writer = JournalWriter(str(folder))
-    writer.write([said(1)])
+    writer.write([stream_record(1)])
     assert {stat.S_IMODE(os.stat(path).st_mode) for path in (folder, folder.parent)} == {0o700}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     writer.close()
@@ -82,14 +86,14 @@ def test_only_its_owner_reads_it(tmp_path: Path) -> None:
 def test_a_segment_is_named_by_its_first_number(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path), segment_bytes=1000)
     for number in range(1, 31):
-        writer.write([said(number, 200)])
+        writer.write([stream_record(number, 200)])
     writer.close()
     logs = list_journal_files(tmp_path).logs
     assert len(logs) > 5
     for first, following in zip(logs, [*logs[1:], 31], strict=True):
-        size = sum(len(piece) for piece in encode([said(number, 200) for number in range(first, following)]))
+        size = sum(len(piece) for piece in encode([stream_record(number, 200) for number in range(first, following)]))
         assert (tmp_path / segment_name(first)).stat().st_size == size
-    assert everything(tmp_path) == [said(number, 200) for number in range(1, 31)]
+    assert everything(tmp_path) == [stream_record(number, 200) for number in range(1, 31)]
 
 
 def test_an_open_journal_has_no_other_files(tmp_path: Path) -> None:
@@ -97,7 +101,7 @@ def test_an_open_journal_has_no_other_files(tmp_path: Path) -> None:
     assert list_journal_files(tmp_path).logs == []
     writer.write([])
     assert list_journal_files(tmp_path).logs == []
-    writer.write([said(1)])
+    writer.write([stream_record(1)])
     writer.close()
     assert os.listdir(tmp_path) == [segment_name(1)]
 
@@ -105,39 +109,41 @@ def test_an_open_journal_has_no_other_files(tmp_path: Path) -> None:
 def test_another_process_continues_in_another_file(tmp_path: Path) -> None:
     first = JournalWriter(str(tmp_path))
     assert first.last == 0
-    first.write([said(1), said(2)])  # and is killed: never closed
+    first.write([stream_record(1), stream_record(2)])  # and is killed: never closed
     with open(tmp_path / segment_name(1), "ab") as file:
-        file.write(b"".join(encode([said(3)]))[:-1])
+        file.write(b"".join(encode([stream_record(3)]))[:-1])
     second = JournalWriter(str(tmp_path))
     assert second.last == 2
-    second.write([said(3)])
+    second.write([stream_record(3)])
     second.close()
     assert list_journal_files(tmp_path).logs == [1, 3]
-    assert everything(tmp_path) == [said(1), said(2), said(3)], "the cut record was never passed on: nothing is missing"
+    assert everything(tmp_path) == [stream_record(1), stream_record(2), stream_record(3)], (
+        "the cut record was never passed on: nothing is missing"
+    )
 
 
 def test_a_segment_without_a_complete_record_is_replaced(tmp_path: Path) -> None:
     before = JournalWriter(str(tmp_path))
-    before.write([said(1)])
+    before.write([stream_record(1)])
     before.close()
-    (tmp_path / segment_name(2)).write_bytes(b"".join(encode([said(2)]))[:10])
+    (tmp_path / segment_name(2)).write_bytes(b"".join(encode([stream_record(2)]))[:10])
     after = JournalWriter(str(tmp_path))
     assert after.last == 1
-    after.write([said(2)])
+    after.write([stream_record(2)])
     after.close()
     assert after.trouble == ""
-    assert everything(tmp_path) == [said(1), said(2)]
+    assert everything(tmp_path) == [stream_record(1), stream_record(2)]
 
 
 def test_existing_files_are_never_overwritten(tmp_path: Path) -> None:
     before = JournalWriter(str(tmp_path))
-    before.write([said(1, 100)])
+    before.write([stream_record(1, 100)])
     before.close()
     after = JournalWriter(str(tmp_path))
-    after.write([said(1, 7)])
+    after.write([stream_record(1, 7)])
     assert "File exists" in after.trouble
     after.close()
-    assert everything(tmp_path)[0] == said(1, 100)
+    assert everything(tmp_path)[0] == stream_record(1, 100)
 
 
 def test_a_killed_process_loses_nothing_that_it_sent(tmp_path: Path) -> None:
@@ -154,14 +160,14 @@ while True:
 """
     child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     assert child.stdout is not None
-    told = [child.stdout.readline() for _ in range(200)]
+    answer = [child.stdout.readline() for _ in range(200)]
     child.send_signal(signal.SIGKILL)
-    told += child.stdout.readlines()
+    answer += child.stdout.readlines()
     child.wait(20)
     child.stdout.close()
     numbers = [record.number for record in everything(tmp_path)]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert len(numbers) >= int([line for line in told if line.endswith(b"\n")][-1])
+    assert len(numbers) >= int([line for line in answer if line.endswith(b"\n")][-1])
 
 
 def test_a_full_disk_is_reported_until_there_is_space(small_disk: Path) -> None:
@@ -170,17 +176,17 @@ def test_a_full_disk_is_reported_until_there_is_space(small_disk: Path) -> None:
     assert "No space left" in writer.trouble
     number = lost_from + 1
     for _ in range(10):
-        writer.write([said(number)])
+        writer.write([stream_record(number)])
         number += 1
     before = everything(small_disk / "journal")
     assert [record.number for record in before] == list(range(1, lost_from)), "no part of a record is left"
     os.unlink(small_disk / "journal" / segment_name(1))  # somebody makes room
     number = write_until(writer, number, trouble=False)
-    writer.write([said(number)])
+    writer.write([stream_record(number)])
     writer.close()
     after = list(records_after(small_disk / "journal", lost_from - 1))
-    [(lost_to, told)] = events(after)
-    assert told == {"event": "lost", "count": lost_to - lost_from + 1, "why": "No space left on device"}
+    [(lost_to, answer)] = events(after)
+    assert answer == {"event": "lost", "count": lost_to - lost_from + 1, "why": "No space left on device"}
     assert [record.number for record in after] == list(range(lost_to, number + 1))
 
 
@@ -190,24 +196,30 @@ def test_the_last_events_are_written_to_a_full_disk(small_disk: Path) -> None:
     with open(small_disk / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(512)):  # the last bit, too
             pass
-    writer.write([said(lost_from + 1), event(lost_from + 2, 0.0, "kernel-ended", why="it died"), said(lost_from + 3)])
-    assert writer.trouble, "an event is no sign that there is room again"
+    writer.write(
+        [
+            stream_record(lost_from + 1),
+            event(lost_from + 2, 0.0, "kernel-ended", why="it died"),
+            stream_record(lost_from + 3),
+        ]
+    )
+    assert writer.trouble, "an event does not show that there is space again"
     writer.write([event(lost_from + 4, 0.0, "ended", why="stopped")])
     writer.close()
-    told = events(list(records_after(small_disk / "journal", lost_from - 1)))
-    assert [(number, what["event"]) for number, what in told] == [
+    answer = events(list(records_after(small_disk / "journal", lost_from - 1)))
+    assert [(number, what["event"]) for number, what in answer] == [
         (lost_from + 1, "lost"),
         (lost_from + 2, "kernel-ended"),
         (lost_from + 3, "lost"),
         (lost_from + 4, "ended"),
     ]
-    assert [what["count"] for _, what in told if "count" in what] == [2, 1]
+    assert [what["count"] for _, what in answer if "count" in what] == [2, 1]
 
 
 def test_the_last_events_are_written_even_if_they_fill_the_disk(small_disk: Path) -> None:
     writer = JournalWriter(str(small_disk / "journal"))
-    writer.write([said(1, 300_000)])
-    writer.write([said(2), said(3, 300_000), said(4), event(5, 0.0, "ended", why="stopped")])
+    writer.write([stream_record(1, 300_000)])
+    writer.write([stream_record(2), stream_record(3, 300_000), stream_record(4), event(5, 0.0, "ended", why="stopped")])
     writer.close()
     after = list(records_after(small_disk / "journal", 1))
     assert [record.number for record in after] == [2, 4, 5]
@@ -218,8 +230,8 @@ def test_a_loss_at_the_end_is_recorded_on_close(small_disk: Path) -> None:
     writer = JournalWriter(str(small_disk / "journal"))
     lost_from = write_until(writer, 1, trouble=True) - 1
     writer.close()
-    [(number, told)] = events(everything(small_disk / "journal"))
-    assert (number, told["event"], told["count"]) == (lost_from, "lost", 1)
+    [(number, answer)] = events(everything(small_disk / "journal"))
+    assert (number, answer["event"], answer["count"]) == (lost_from, "lost", 1)
 
 
 def test_a_file_size_limit(tmp_path: Path) -> None:
@@ -243,8 +255,8 @@ writer.close()
     assert "File too large" in ran.stdout
     records = everything(tmp_path)
     assert [record.number for record in records[:11]] == list(range(1, 12))
-    [(number, told)] = events(records)
-    assert told["count"] == number - 11
+    [(number, answer)] = events(records)
+    assert answer["count"] == number - 11
     assert records[-1].parts[-1] == b"z"
 
 
@@ -252,7 +264,7 @@ def test_a_folder_that_cannot_be_created_is_reported_without_an_error(tmp_path: 
     (tmp_path / "journals").write_text("in the way")
     writer = JournalWriter(str(tmp_path / "journals" / "a"))
     assert writer.trouble
-    writer.write([said(1)])
+    writer.write([stream_record(1)])
     writer.write(())
     assert writer.trouble
     (tmp_path / "journals").unlink()
@@ -266,7 +278,7 @@ def test_a_folder_that_cannot_be_created_is_reported_without_an_error(tmp_path: 
 def test_a_loss_is_recorded_without_new_records(tmp_path: Path) -> None:
     (tmp_path / "journals").write_text("in the way")
     writer = JournalWriter(str(tmp_path / "journals" / "a"))
-    writer.write([said(1)])
+    writer.write([stream_record(1)])
     (tmp_path / "journals").unlink()
     deadline = time.monotonic() + 20
     while writer.trouble:
@@ -281,16 +293,16 @@ def test_compaction_is_requested_when_worthwhile(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path))
     wanted = []
     for number in range(1, 101):
-        writer.write([said(number, 1 << 20)])
+        writer.write([stream_record(number, 1 << 20)])
         if writer.wants_compaction():
             wanted.append(number)
-            assert not writer.wants_compaction(), "told once"
+            assert not writer.wants_compaction(), "reported once"
     assert wanted == [64, 80, 96]
     logs = list_journal_files(tmp_path).logs
     (tmp_path / compacted_name(logs[-1] - 1)).write_bytes(b"x")
     for first in logs[:-1]:
         (tmp_path / segment_name(first)).unlink()
-    writer.write([said(101, 16 << 20)])
+    writer.write([stream_record(101, 16 << 20)])
     assert not writer.wants_compaction()
     assert writer.sealed_bytes < 32 << 20
     writer.close()
@@ -303,7 +315,7 @@ def test_a_large_compacted_file_is_not_rewritten_for_a_little(tmp_path: Path) ->
     assert writer.last == 5
     wanted = []
     for number in range(6, 130):
-        writer.write([said(number, 1 << 20)])
+        writer.write([stream_record(number, 1 << 20)])
         wanted += [number] if writer.wants_compaction() else []
     assert writer.sealed_bytes > 100 << 20
     assert len(wanted) == 1

@@ -95,7 +95,7 @@ def test_an_invalid_notebook_is_refused(tmp_path: Path, content: bytes, words: s
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no notebook"):
+    with pytest.raises(InputError, match="There is no notebook"):
         read_notebook(str(tmp_path / "a.ipynb"))
     with pytest.raises(InputError, match="cannot be read"):
         read_notebook(str(tmp_path))

@@ -203,7 +203,7 @@ def test_a_deleted_output_file_is_reported_and_kept_in_the_journal(lab: Any, wri
     path = write("a.ipynb", "print('one')")
     outcome = run_it(path, RecordingReporter(begins=lambda number: path.with_name("a-run.ipynb").unlink()))
     assert (outcome.report.status, outcome.exit_code) == ("done", 0)
-    assert "there is no notebook" in outcome.trouble
+    assert "There is no notebook" in outcome.trouble
     assert [about.runtime for about in storage.all_journals()] == [outcome.report.runtime]
 
 

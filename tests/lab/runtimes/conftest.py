@@ -88,7 +88,7 @@ class Lab:
         return found
 
     def left(self) -> dict[str, list[Any]]:
-        """What runtimes have left behind, by its kind: nothing, where all have ended."""
+        """Return what runtimes left behind, by kind; empty if all have ended cleanly."""
         found: dict[str, list[Any]] = {
             "processes": self.processes(),
             "rows": self.rows(),

@@ -85,7 +85,7 @@ def test_proposals(
         (notebook(gpu="T4"), "one"),  # it has a card
         (notebook(gpu="T4"), "half"),
         (notebook(gpu="T4"), "ir"),  # somebody else's kernel
-        (notebook(gpu="T4", accelerator=False), "cpu"),  # a person said so
+        (notebook(gpu="T4", accelerator=False), "cpu"),  # chosen by a user
         ({"metadata": 3}, "cpu"),
         ({}, "cpu"),
     ],

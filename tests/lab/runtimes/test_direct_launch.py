@@ -47,7 +47,7 @@ def process(lab: Any, connection_file: str, tmp_path: Path) -> Iterator[subproce
 def client(
     lab: Any, process: subprocess.Popen[bytes], connection_file: str, until: Callable[..., Any]
 ) -> Iterator[BlockingKernelClient]:
-    """Of the process, once it runs: a client without a manager takes a kernel that is late for a dead one."""
+    """Return a client once the kernel runs: without a manager it would take a slow kernel for a dead one."""
     until(lambda: [row for row in lab.rows() if row.state == "running"])
     made = BlockingKernelClient(connection_file=connection_file)
     made.load_connection_file()
@@ -108,7 +108,7 @@ def test_it_ends_with_its_client(lab: Any, connection_file: str, until: Callable
 
 def test_failures_to_start_are_reported(lab: Any, tmp_path: Path) -> None:
     module = [sys.executable, "-m", "ownlab.lab.runtimes.direct_launch"]
-    for kind, content, said in (
+    for kind, content, answer in (
         ("ownlab-cpu", "{", "cannot be read"),
         ("ownlab-cpu", '{"transport": "ipc", "key": ""}', "not a supported connection file"),
         ("ownlab-gone", '{"key": ""}', "no runtime type ownlab-gone"),
@@ -117,7 +117,7 @@ def test_failures_to_start_are_reported(lab: Any, tmp_path: Path) -> None:
         argv = [*module, "--type", kind, "-f", str(tmp_path / "given.json")]
         ran = subprocess.run(argv, env=lab.environ, capture_output=True, text=True, timeout=SECONDS, check=False)
         assert ran.returncode == 3
-        assert said in ran.stderr
+        assert answer in ran.stderr
         assert "Traceback" not in ran.stderr
     assert lab.left() == {}
     assert os.listdir(tmp_path / "jupyter") == []

@@ -32,7 +32,7 @@ CHANNELS = ("shell", "stdin", "iopub", "hb", "control")
 
 
 def execute(client: BlockingKernelClient, code: str) -> str:
-    """What the code prints."""
+    """Run code and return what it prints."""
     printed: list[str] = []
 
     def hear(message: dict[str, Any]) -> None:
@@ -324,11 +324,11 @@ def test_in_another_server_the_message_reaches_the_page(lab: Any) -> None:
     async def scene() -> None:
         kernels = AsyncMultiKernelManager()
         holder = await kernels.start_kernel(kernel_name=lab.all)
-        with pytest.raises(HTTPError) as told:
+        with pytest.raises(HTTPError) as answer:
             await kernels.start_kernel(kernel_name=lab.card)
-        assert told.value.status_code == 409
-        assert str(told.value).startswith("card 0 (NVIDIA GeForce GTX 1080 Ti): ")
-        assert isinstance(told.value.__cause__, CardsTaken)
+        assert answer.value.status_code == 409
+        assert str(answer.value).startswith("card 0 (NVIDIA GeForce GTX 1080 Ti): ")
+        assert isinstance(answer.value.__cause__, CardsTaken)
         await kernels.shutdown_kernel(holder, now=True)
 
     asyncio.run(scene())

@@ -217,7 +217,7 @@ def test_stop_and_extend(runtime: str, store: Store, lab: Any, until: Callable[.
     answer = extend_runtime(store, "abcd")
     assert answer["ends_at"] == pytest.approx(before + 1800, abs=5)
     assert find_runtime(store, "train.ipynb").id == runtime
-    with pytest.raises(LabError, match="there is no runtime other"):
+    with pytest.raises(LabError, match="There is no runtime other"):
         stop_runtime(store, "other")
     assert stop_runtime(store, "work/train.ipynb").id == runtime
     until(lambda: lab.left() == {})
@@ -263,7 +263,7 @@ def test_other_users_runtimes_are_not_touched(store: Store, row: Callable[..., R
     store.enqueue(row("a", uid=4711))
     os.seteuid(65534)
     try:
-        with pytest.raises(LabError, match="runtime a belongs to ann; only ann or root may stop it"):
+        with pytest.raises(LabError, match="Runtime a belongs to ann; only ann or root may stop it"):
             stop_runtime(store, "a")
         with pytest.raises(LabError, match="only ann or root may extend it"):
             extend_runtime(store, "a")
@@ -280,11 +280,11 @@ def test_a_runtime_that_cannot_write_its_journal_gives_a_notice(
     store.enqueue(row("a", uid=os.geteuid(), lab="somewhere", notebook="/work/train.ipynb"))
     folder = journal_folder("a")
     make_journal_folder(folder)
-    for words, told in (
+    for words, reported in (
         ("", ()),
         ("its output cannot be saved: No space left on device", ("train.ipynb: its output",)),
     ):
         write_trouble(folder, words)
         notices = take_snapshot(store, CARDS, LabOptions(), TYPES, NOTHING).notices
-        assert tuple(notice[:23] for notice in notices) == told
+        assert tuple(notice[:23] for notice in notices) == reported
     os.close(lock)

@@ -111,7 +111,7 @@ def test_a_kernel_without_a_notebook_gets_no_secret(home: dict[str, str], notebo
 def test_a_missing_notebook_gets_no_grant(home: dict[str, str], tmp_path: Path, notebook: str) -> None:
     set_secret("A", VALUE, home)
     for nothing in ("none.ipynb", str(tmp_path), "", "/dev/null", f"{notebook}\0"):
-        with pytest.raises(InputError, match="there is no notebook"):
+        with pytest.raises(InputError, match="There is no notebook"):
             grant("A", nothing, home)
     assert list_secrets(home)[0].notebooks == ()
 
@@ -182,7 +182,7 @@ def test_a_link_in_place_of_the_folder_or_the_file_is_not_followed(home: dict[st
     set_secret("A", VALUE, home)
     (folder / "secrets.json").rename(elsewhere / "theirs.json")
     (folder / "secrets.json").symlink_to(elsewhere / "theirs.json")
-    with pytest.raises(LabError, match="cannot read"):
+    with pytest.raises(LabError, match="Cannot read"):
         list_secrets(home)
 
 

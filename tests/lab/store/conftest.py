@@ -26,7 +26,7 @@ PERSON = Path(__file__).with_name("person.py")
 
 
 class Refused(Exception):
-    """What the other process raised."""
+    """The error that the other process raised."""
 
     def __init__(self, kind: str, message: str, hint: str) -> None:
         super().__init__(message)
@@ -107,7 +107,7 @@ def someone(folder: Path, devices: list[Device]) -> Iterator[Callable[..., Any]]
     def start(name: str = "ann", *, uid: int | None = None, groups: tuple[int, ...] = (), at: Path = folder) -> Someone:
         one = Someone.__new__(Someone)
         started.append(one)
-        one.__init__(at, name, uid, list(groups))  # type: ignore[misc]  # so that it is ended, also where it is refused
+        one.__init__(at, name, uid, list(groups))  # type: ignore[misc]  # so that it is ended even if it is refused
         one.ask("look", devices=[device._asdict() for device in devices])
         return one
 

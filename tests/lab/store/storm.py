@@ -47,7 +47,7 @@ PATIENCE = 100.0  # nobody waits longer than this: the queue is fair
 
 
 class Ledger:
-    """What holders say they hold, in the order in which it happened."""
+    """The claims of all holders, in the order in which they were made."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "ledger"
@@ -190,7 +190,7 @@ class Storm:
             try:
                 Worker(self.folder, self.started, self.seed).work()
                 code = 0
-            except BaseException as exc:  # noqa: BLE001 - told to the parent, whatever it is
+            except BaseException as exc:  # noqa: BLE001 - reported to the parent, whatever it is
                 (self.folder / f"failure-{os.getpid()}").write_text(f"{type(exc).__name__}: {exc}")
             finally:
                 os._exit(code)

@@ -18,7 +18,7 @@ from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 
-# Adds usage until the disk takes no more, prints the error, then has room again and goes on.
+# Adds usage until the disk is full, prints the error, then gets space again and continues.
 FULL = """
 import json, resource, sys
 sys.path.insert(0, sys.argv[2])
@@ -30,20 +30,20 @@ one.come("a", ["X", 1])
 one.acquire("a")
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
-added, said = 0, []
+added, errors = 0, []
 for _ in range(400):
     try:
         one.use("a", 1.0)
         added += 1
     except StoreError as exc:
-        said.append(exc.message)
+        errors.append(exc.message)
 try:
     one.come("b", ["X", 1])
 except StoreError as exc:
-    said.append(exc.message)
+    errors.append(exc.message)
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 one.use("a", 1.0)
-print(json.dumps([added + 1, said]))
+print(json.dumps([added + 1, errors]))
 one.store.close()
 """
 
@@ -52,9 +52,9 @@ def test_a_full_disk_loses_nothing(folder: Path) -> None:
     argv = [sys.executable, "-c", FULL, str(folder), str(Path(__file__).parent)]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stderr
-    added, said = json.loads(ran.stdout)
-    assert said
-    assert all("cannot be used" in message for message in said), said
+    added, answer = json.loads(ran.stdout)
+    assert answer
+    assert all("cannot be used" in message for message in answer), answer
     with Store.open(folder) as store:
         assert store.usage("0000-00-00")[0].card_seconds == added
         assert store.reap() == ["a"]
@@ -78,7 +78,7 @@ def test_a_read_only_store_raises_a_store_error(open_folder: Path, someone: Call
             os.chown(path, uid, uid)
         path.chmod(mode)
     try:
-        with pytest.raises(refused, match=r"may not be written|cannot be opened") as raised:
+        with pytest.raises(refused, match=r"is not writable|cannot be opened") as raised:
             someone("ann", uid=uid, at=place).ask("come", runtime="a", want=CardRequest())
         assert raised.value.kind == "StoreError"
         assert raised.value.hint

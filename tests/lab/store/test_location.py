@@ -19,7 +19,7 @@ HOME_ON_NFS = LOCAL + "21 20 0:40 / /home rw - nfs4 server:/home rw\n"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where a machine's own folders are; its mounts are written by `mount`."""
+    """The root of a machine's folders; `mount` writes its mounts."""
     made = tmp_path / "root"
     for folder in ("var/lib", "var/tmp", "home/ann", "proc/self"):
         (made / folder).mkdir(parents=True)

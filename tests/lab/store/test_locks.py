@@ -1,4 +1,4 @@
-"""Lock files: held as long as any process has the descriptor, whoever tests them meanwhile."""
+"""Lock files: held as long as any process has the descriptor, even while others test them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_processes_of_another_user_than_the_locks_owner_are_not_killed(start: Ca
 def test_a_session_without_its_leader_counts_but_is_not_killed(
     start: Callable[..., Any], tmp_path: Path, wait_until: Callable[[Callable[[], object]], None]
 ) -> None:
-    """Its number may be another session's by now: that is no ground to kill."""
+    """Its number may belong to another session by now, so it is not killed."""
     leader = start("sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid; sleep 60")
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
     member = int((tmp_path / "pid").read_text())
@@ -121,7 +121,7 @@ def test_our_own_process_is_never_killed_but_counts() -> None:
 
 
 def _all_but_me() -> set[int]:
-    """Where pytest leads its session, what else stands in it must not be ended by a test."""
+    """If pytest leads its session, a test must not end the other processes in it."""
     return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()} - {os.getpid()}
 
 

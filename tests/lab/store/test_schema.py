@@ -38,7 +38,7 @@ def test_a_trigger_prevents_double_booking(database: Path) -> None:
     lease(connection, "a", 6)
     lease(connection, "b", 6)
     for runtime, parts in (("c", 1), ("c", 12)):
-        with pytest.raises(sqlite3.IntegrityError, match="in other hands"):
+        with pytest.raises(sqlite3.IntegrityError, match="already leased"):
             lease(connection, runtime, parts)
     with pytest.raises(sqlite3.IntegrityError, match="never changed"):
         connection.execute("UPDATE leases SET parts = 1 WHERE runtime = 'a'")

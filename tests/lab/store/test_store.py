@@ -86,7 +86,7 @@ def test_cards_are_leased_in_order_and_released(store: Store, devices: list[Devi
     assert waiting.place == 3
     assert "card 0 (NVIDIA H200): ann, train.ipynb, since " in waiting.why
     assert store.acquire("b", devices) == (Lease("b", "GPU-1", 12),)
-    assert store.acquire("b", devices) == (Lease("b", "GPU-1", 12),)  # asked again, it is told again
+    assert store.acquire("b", devices) == (Lease("b", "GPU-1", 12),)  # a repeated request gets the same answer
     assert [store.queue_position(name) for name in ("a", "c", "d", "nobody")] == [None, 1, 2, None]
     store.release("a")
     os.close(kept.pop("a"))
@@ -310,8 +310,8 @@ def test_a_database_that_was_replaced_is_noticed(store: Store, folder: Path) -> 
 def test_many_processes_open_a_new_store_at_once(folder: Path) -> None:
     script = f"from ownlab.lab.store.store import Store; Store.open({str(folder)!r}).close()"
     opening = [subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True) for _ in range(8)]
-    said = [process.communicate(timeout=60)[1] for process in opening]
-    assert said == [""] * 8
+    answer = [process.communicate(timeout=60)[1] for process in opening]
+    assert answer == [""] * 8
     assert [path.name for path in (folder / "db").iterdir()] == ["ownlab.db"]
 
 

@@ -34,7 +34,7 @@ CARDS = tuple(Device(f"GPU-{number}", "nvidia", number, "NVIDIA GeForce GTX 1080
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """What the condition returns, as soon as that is true."""
+    """Wait until the condition is true and return its value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():
@@ -68,9 +68,9 @@ class Follower:
         self.records: list[Record] = []
         self.refused: list[str] = []
         self._socket.send_multipart([FOLLOW, json.dumps({"only": only}).encode()])
-        what, said = self._receive(PATIENCE)
+        what, output = self._receive(PATIENCE)
         assert what == HELLO
-        self.hello: dict[str, Any] = json.loads(said)
+        self.hello: dict[str, Any] = json.loads(output)
 
     def send(
         self, kind: str, content: dict[str, Any], channel: str = "shell", parent: bytes = b"{}", name: str = ""
@@ -93,11 +93,11 @@ class Follower:
         return self.send("execute_request", {"code": code, "allow_stdin": True}, name=name)
 
     def run(self, code: str) -> list[Record]:
-        """What is said from a request to its end."""
+        """Return the messages from a request to its end."""
         return self.until_done(self.execute(code))
 
     def until_done(self, request: str) -> list[Record]:
-        """What is said up to both the kernel's reply and its word that it is idle, which come on different sockets."""
+        """Return the messages up to both the kernel's reply and its idle status, which come on different sockets."""
         missing = {"execute_reply", "idle"}
 
         def done(record: Record) -> bool:
@@ -225,7 +225,7 @@ class Started:
 
 
 class Bench:
-    """Where runtimes are started."""
+    """Starts runtimes for tests."""
 
     cards = CARDS
 

@@ -27,7 +27,7 @@ for card in cards:
 open(os.path.join(folder, "ran-" + os.environ["OWNLAB_RUNTIME"]), "w").close()
 
 if escapes and os.fork() == 0:
-    # Holds the witnesses as well, and nothing but the environment tells whose it is.
+    # Holds the witnesses as well, and only the environment shows whose it is.
     os.close(lock)
     os.setsid()
     if os.fork() == 0:

@@ -10,7 +10,7 @@ import zmq
 from jupyter_client.session import Session
 
 
-def said(client: Any, code: str, *, wanted: str = "stream") -> list[dict[str, Any]]:
+def messages_of(client: Any, code: str, *, wanted: str = "stream") -> list[dict[str, Any]]:
     """The contents of all messages of a type that running this makes."""
     found: list[dict[str, Any]] = []
 
@@ -24,7 +24,7 @@ def said(client: Any, code: str, *, wanted: str = "stream") -> list[dict[str, An
 
 
 def until_idle(client: Any, request: str) -> list[dict[str, Any]]:
-    """What is published about a request, to its end."""
+    """Return everything that is published about a request until its end."""
     found = []
     while True:
         message = client.get_iopub_msg(timeout=30)
@@ -37,7 +37,7 @@ def until_idle(client: Any, request: str) -> list[dict[str, Any]]:
 def test_a_cell_runs_and_input_requests_reach_the_client_that_executed(standing: Any) -> None:
     client = standing.ready()
 
-    assert said(client, "print(input('name? '), 6 * 7)") == [{"name": "stdout", "text": "typed 42\n"}]
+    assert messages_of(client, "print(input('name? '), 6 * 7)") == [{"name": "stdout", "text": "typed 42\n"}]
 
 
 def test_an_interrupt_ends_a_cell_and_not_the_kernel(standing: Any, waiting: Callable[..., Any]) -> None:
@@ -49,7 +49,7 @@ def test_an_interrupt_ends_a_cell_and_not_the_kernel(standing: Any, waiting: Cal
 
     errors = [one["content"]["ename"] for one in until_idle(client, request) if one["msg_type"] == "error"]
     assert errors == ["KeyboardInterrupt"]
-    assert said(client, "print('alive')") == [{"name": "stdout", "text": "alive\n"}]
+    assert messages_of(client, "print('alive')") == [{"name": "stdout", "text": "alive\n"}]
 
 
 def test_large_outputs_and_buffers_arrive_unchanged(standing: Any) -> None:
@@ -98,7 +98,7 @@ def test_nothing_is_lost_while_the_supervisor_is_stopped(standing: Any) -> None:
         f"finally:\n    os.kill({supervisor}, signal.SIGCONT)"
     )
 
-    shown = said(client, code, wanted="display_data")
+    shown = messages_of(client, code, wanted="display_data")
 
     assert [int(one["data"]["text/plain"]) for one in shown] == list(range(2000))
 
@@ -117,7 +117,7 @@ def test_a_client_without_keys_is_ignored(standing: Any) -> None:
         session.send(stranger, "execute_request", {"code": "stranger = 1"})
         assert watch.poll(30_000), "it was not turned away"
 
-        assert said(client, "print('stranger' in globals())") == [{"name": "stdout", "text": "False\n"}]
+        assert messages_of(client, "print('stranger' in globals())") == [{"name": "stdout", "text": "False\n"}]
         assert not stranger.poll(0)
         assert not ears.poll(0)
         stranger.disable_monitor()
@@ -148,4 +148,4 @@ def test_an_unsigned_shutdown_request_has_no_effect(bench: Any) -> None:
     runtime.ask("relaunch")
     client = runtime.ready()
 
-    assert said(client, "print(1)") == [{"name": "stdout", "text": "1\n"}]
+    assert messages_of(client, "print(1)") == [{"name": "stdout", "text": "1\n"}]

@@ -75,5 +75,5 @@ def test_activity_is_more_than_a_twentieth_of_a_core() -> None:
     assert not activity.is_active(now=60.0, cpu_seconds=102.0)
     assert activity.is_active(now=120.0, cpu_seconds=106.0)
     assert not activity.is_active(now=180.0, cpu_seconds=90.0)  # a process has ended, and its sum with it
-    assert not activity.is_active(now=180.1, cpu_seconds=90.01)  # one tick of the clock is no work
+    assert not activity.is_active(now=180.1, cpu_seconds=90.01)  # one tick of the clock is not work
     assert activity.is_active(now=181.0, cpu_seconds=90.5)

@@ -124,7 +124,7 @@ def test_an_input_request_is_answered_once_by_the_first_client(runtime: Any) -> 
     follower, other = runtime.follow(), runtime.follow()
     request = follower.execute("print('before'); a = input('a? '); b = input('b? '); print(a, b)")
     heard = follower.until(is_question)
-    assert texts(heard) == "before\n"  # outputs that were said before the question have lower numbers
+    assert texts(heard) == "before\n"  # outputs printed before the request have lower numbers
     first = other.until(is_question)[-1]
 
     other.answer(first, "one")
@@ -172,8 +172,8 @@ def test_a_colab_request_is_answered_once_and_the_reply_is_not_recorded(runtime:
     request = follower.execute(ASKS_THE_PAGE)
     follower.until(is_kind("colab_request"))
 
-    def reply(name: str, **said: object) -> str:
-        value = {"type": "colab_reply", "colab_msg_id": name, **said}
+    def reply(name: str, **output: object) -> str:
+        value = {"type": "colab_reply", "colab_msg_id": name, **output}
         sent: str = follower.send("input_reply", {"value": value, "status": "ok"}, "stdin")
         return sent
 

@@ -81,7 +81,7 @@ finally: os.kill(child, 9)
 """
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount /proc anew")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount /proc again")
 def test_our_own_processes_are_found_even_if_others_are_hidden() -> None:
     mounted = ["unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=1 proc /proc && exec "$0" -c "$1"']
     ran = subprocess.run([*mounted, sys.executable, HIDDEN], capture_output=True, text=True, timeout=30, check=False)

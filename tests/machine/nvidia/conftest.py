@@ -21,7 +21,7 @@ GCC version:  gcc version 15.3.0 (GCC)
 
 @pytest.fixture
 def h200_xml() -> str:
-    """What nvidia-smi -q -x printed on the H200 of this project (2026-11-15, driver 580.159.04)."""
+    """The output of nvidia-smi -q -x on the H200 of this project (2026-11-15, driver 580.159.04)."""
     return (DATA / "h200.xml").read_text()
 
 

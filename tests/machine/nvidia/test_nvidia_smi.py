@@ -139,10 +139,10 @@ def test_ecc_errors_by_memory_and_by_detection() -> None:
     assert (value_of(card.ecc.corrected), value_of(card.ecc.uncorrected)) == (3, 12)
 
 
-@pytest.mark.parametrize("said", ["N/A", "[N/A]", "Not Supported", "[Not Supported]", "ERR!", "[Unknown Error]"])
-def test_text_in_place_of_a_value_becomes_the_reason(said: str) -> None:
-    card = one_card(f"<utilization><gpu_util>{said}</gpu_util></utilization><serial>{said}</serial>")
-    assert card.utilisation == Unknown(f'nvidia-smi reports "{said}"')
+@pytest.mark.parametrize("answer", ["N/A", "[N/A]", "Not Supported", "[Not Supported]", "ERR!", "[Unknown Error]"])
+def test_text_in_place_of_a_value_becomes_the_reason(answer: str) -> None:
+    card = one_card(f"<utilization><gpu_util>{answer}</gpu_util></utilization><serial>{answer}</serial>")
+    assert card.utilisation == Unknown(f'nvidia-smi reports "{answer}"')
 
 
 def test_a_value_that_is_not_a_number() -> None:

@@ -22,7 +22,7 @@ def _chips(device: str, count: int) -> dict[str, str]:
 
 def test_chips_on_the_bus(plant: Plant) -> None:
     files = {**_chips("0x005e\n", 2), "/dev/accel0": "", "/dev/accel1": "", "/lib/libtpu.so": ""}
-    # Google's own network card is no TPU.
+    # Google's own network card is not a TPU.
     files |= {f"{_PCI}/0000:00:01.0/vendor": "0x1ae0\n", f"{_PCI}/0000:00:01.0/device": "0x0042\n"}
     tpu, cards = read_tpu(plant(files), {})
     assert [value_of(card.bus_id) for card in cards] == ["0000:00:04.0", "0000:00:05.0"]

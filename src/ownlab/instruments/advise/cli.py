@@ -107,7 +107,7 @@ def cost_command(**given: Any) -> None:
     question = _question(given)
     if question.basis is None:
         raise UsageError(
-            text("missing option: the duration of the job"),
+            text("Missing option: the duration of the job."),
             hint=text("Add --fit REPORT.json --steps N, or --hours 20 --on T4. See: ownlab clouds cost --help"),
         )
     advice = advise(

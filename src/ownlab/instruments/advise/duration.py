@@ -70,7 +70,7 @@ def basis_given(card: Card, hours: float) -> Basis:
     """The user states how long the job takes on one card."""
     if not _SHORTEST <= hours <= _LONGEST:
         raise UsageError(
-            text("--hours {hours:g} is not a valid duration", hours=hours),
+            text("--hours {hours:g} is not a valid duration.", hours=hours),
             hint=text("Write how long the job takes on a card: --hours 20 --on T4"),
         )
     why = text("the job takes {hours:g} hours on the {card}, as given.", hours=hours, card=card.name)
@@ -81,7 +81,7 @@ def basis_measured(card: Card, seconds: float, steps: int) -> Basis:
     """A step was timed on one card."""
     if seconds <= 0 or not math.isfinite(seconds):
         raise UsageError(
-            text("--step-seconds {seconds:g} is not a valid duration", seconds=seconds),
+            text("--step-seconds {seconds:g} is not a valid duration.", seconds=seconds),
             hint=text("Write for example: --step-seconds 0.12 --on T4 --steps 100000"),
         )
     hours = _check_length(steps * seconds / _SECONDS_PER_HOUR)
@@ -100,8 +100,8 @@ def reached_share(name: str, workload: Workload) -> ReachedShare:
     training = _BENCHMARKS.get(workload)
     if training is None:
         raise UsageError(
-            text("`ownlab bench` has no training benchmark for {workload} work", workload=workload),
-            hint=text("Use --workload {workloads}", workloads=listing(_BENCHMARKS, "{items} or {last}")),
+            text("`ownlab bench` has no training benchmark for {workload} work.", workload=workload),
+            hint=text("Use --workload {workloads}.", workloads=listing(_BENCHMARKS, "{items} or {last}")),
         )
     shares = [
         result.share_of_peak
@@ -111,7 +111,7 @@ def reached_share(name: str, workload: Workload) -> ReachedShare:
     card = next((card.catalogue for card in report.machine.cards if card.catalogue), None)
     if not shares or card is None:
         raise InputError(
-            text("{report} has no share of the peak for {benchmark}", report=name, benchmark=training),
+            text("{report} has no share of the peak for {benchmark}.", report=name, benchmark=training),
             hint=text("Run `ownlab bench --only training` on a card of the catalog."),
         )
     share = Range(min(shares) / _MODEL_FACTOR, min(1.0, max(shares) * _MODEL_FACTOR))
@@ -126,7 +126,7 @@ def basis_of_fit(fit: Fit, steps: int, workload: Workload | None, reached: Reach
     floors = {card.name: card.floor_seconds for card in fit.cards if card.floor_seconds}
     if not floors:
         raise UsageError(
-            text("the report gives no least time of a step for any of its cards"),
+            text("The report gives no least time of a step for any of its cards."),
             hint=text("A report made with `ownlab fit … --cards h200 --json` has it."),
         )
     card = reached.card if reached is not None and reached.card in floors else _basis_card(fit.cards)
@@ -157,7 +157,7 @@ def basis_of_fit(fit: Fit, steps: int, workload: Workload | None, reached: Reach
 def _check_length(hours: float) -> float:
     if hours > _LONGEST:
         raise UsageError(
-            text("the job would take {hours:,.0f} hours, more than a century", hours=hours),
+            text("The job would take {hours:,.0f} hours, more than a century.", hours=hours),
             hint=text("Check --steps."),
         )
     return hours
@@ -168,7 +168,7 @@ def _basis_card(cards: tuple[CardFit, ...]) -> str:
     timed = [card for card in cards if card.floor_seconds and card.name in names]
     if not timed:
         raise UsageError(
-            text("the report has no time for a card of the catalog"),
+            text("The report has no time for a card of the catalog."),
             hint=text("A report made with `ownlab fit … --cards h200 --json` has it."),
         )
     best = min(timed, key=lambda card: (card.name != _MEASURED_ON, card.floor_seconds))

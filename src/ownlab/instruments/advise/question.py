@@ -72,14 +72,14 @@ def read_fit(path: str) -> Fit:
             with open(path, "rb") as file:
                 data = file.read(_MAX_REPORT_BYTES + 1)  # a pipe or a device has no size to check first
     except OSError as exc:
-        raise InputError(text("cannot read {path}: {cause}", path=path, cause=exc.strerror or exc), hint=hint) from exc
+        raise InputError(text("Cannot read {path}: {cause}.", path=path, cause=exc.strerror or exc), hint=hint) from exc
     if len(data) > _MAX_REPORT_BYTES:
-        raise InputError(text("{path} is too large for a report of `ownlab fit`", path=path))
+        raise InputError(text("{path} is too large for a report of `ownlab fit`.", path=path))
     try:
         return msgspec.json.decode(data, type=Fit)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise RecordError(
-            text("{path} is not a report of `ownlab fit`: {cause}", path="stdin" if path == "-" else path, cause=exc),
+            text("{path} is not a report of `ownlab fit`: {cause}.", path="stdin" if path == "-" else path, cause=exc),
             hint=hint,
         ) from exc
 
@@ -87,44 +87,44 @@ def read_fit(path: str) -> Fit:
 def _check_limits(options: Options) -> None:
     if options.budget is not None and not 0 < options.budget < math.inf:
         raise UsageError(
-            text("--budget must be a positive amount, not {budget:g}", budget=options.budget),
+            text("--budget must be a positive amount, not {budget:g}.", budget=options.budget),
             hint=text("Omit --budget to see everything. Free offers: ownlab clouds cost … --platforms kaggle,colab"),
         )
     if options.hours_per_day is not None and not 0 < options.hours_per_day <= 24:
         raise UsageError(
-            text("--hours-per-day must be between 0 and 24, not {hours:g}", hours=options.hours_per_day),
-            hint=text("Write for example --hours-per-day 8"),
+            text("--hours-per-day must be between 0 and 24, not {hours:g}.", hours=options.hours_per_day),
+            hint=text("Write for example --hours-per-day 8."),
         )
 
 
 def _check_combinations(options: Options) -> None:
     has_time = options.hours is not None or options.step_seconds is not None
     if options.fit is not None and options.model_memory is not None:
-        raise UsageError(text("--fit and --model-memory both give the memory size"), hint=text("Omit one of them."))
+        raise UsageError(text("--fit and --model-memory both give the memory size."), hint=text("Omit one of them."))
     if has_time and options.on is None:
         raise UsageError(
-            text("--hours and --step-seconds need --on: the card on which it was timed"),
+            text("--hours and --step-seconds need --on: the card on which it was timed."),
             hint=text("Write for example: --hours 20 --on T4"),
         )
     if options.hours is not None and options.step_seconds is not None:
-        raise UsageError(text("--hours and --step-seconds both give the duration"), hint=text("Omit one of them."))
+        raise UsageError(text("--hours and --step-seconds both give the duration."), hint=text("Omit one of them."))
     if options.on is not None and not has_time:
         raise UsageError(
-            text("--on needs the duration on that card"),
+            text("--on needs the duration on that card."),
             hint=text(
-                "Write --hours 20 --on {card}, or --step-seconds 0.12 --steps 100000 --on {card}", card=options.on
+                "Write --hours 20 --on {card}, or --step-seconds 0.12 --steps 100000 --on {card}.", card=options.on
             ),
         )
     if options.step_seconds is not None and options.steps is None:
         raise UsageError(
-            text("--step-seconds needs --steps: the number of steps"),
+            text("--step-seconds needs --steps: the number of steps."),
             hint=text("Write for example: --step-seconds 0.12 --steps 100000 --on T4"),
         )
     if options.bench is not None and (options.fit is None or options.steps is None):
-        raise UsageError(text("--bench needs --fit and --steps"), hint=text("Add --fit REPORT.json --steps N"))
+        raise UsageError(text("--bench needs --fit and --steps."), hint=text("Add --fit REPORT.json --steps N."))
     if options.steps is not None and options.fit is None and options.step_seconds is None:
         raise UsageError(
-            text("--steps needs the duration of a step"),
+            text("--steps needs the duration of a step."),
             hint=text("Add --fit REPORT.json for an estimate, or --step-seconds 0.12 --on T4 for a measured one."),
         )
 
@@ -141,10 +141,10 @@ def _memory(options: Options, fit: Fit | None) -> tuple[int | None, int | None]:
     try:
         size = parse_bytes(options.model_memory)
     except ValueError as exc:
-        raise UsageError(text("--model-memory: {cause}", cause=exc)) from exc
+        raise UsageError(text("--model-memory: {cause}.", cause=exc)) from exc
     if size < MIB:
         raise UsageError(
-            text("--model-memory {size} is less than one MiB", size=options.model_memory),
+            text("--model-memory {size} is less than one MiB.", size=options.model_memory),
             hint=text("Write the unit, for example 18GiB."),
         )
     return size, None
@@ -155,7 +155,7 @@ def _basis(options: Options, fit: Fit | None) -> Basis | None:
         card = _single_card(options.on)
         if is_other_platform(card):
             raise UsageError(
-                text("the {card} runs other programs, so its time says nothing about other cards", card=card.name),
+                text("The {card} runs other programs, so its time says nothing about other cards.", card=card.name),
                 hint=text("Use --on with a card of `ownlab gpus ladder`."),
             )
         if options.hours is not None:
@@ -182,7 +182,7 @@ def _check_memory(memory: int | None, basis: Basis | None) -> None:
     if size is not None and size < memory:
         raise UsageError(
             text(
-                "the job needs {needed} and cannot have run on the {card}, which has {size} for programs",
+                "The job needs {needed} and cannot have run on the {card}, which has {size} for programs.",
                 needed=format_bytes(memory),
                 card=basis.card,
                 size=format_bytes(size),
@@ -196,7 +196,7 @@ def _single_card(name: str) -> Card:
     if len(cards) > 1:
         names = listing([card.name for card in cards], "{items} or {last}")
         raise UsageError(
-            text("--on {name} is ambiguous: it may be {names}", name=name, names=names),
+            text("--on {name} is ambiguous: it may be {names}.", name=name, names=names),
             hint=text("Write more of the name."),
         )
     return cards[0]

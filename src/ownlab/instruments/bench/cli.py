@@ -100,7 +100,7 @@ def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
 
     if len(names) < 2:
         raise UsageError(
-            text("at least two results are needed"), hint=text("Example: ownlab bench compare A.json last")
+            text("At least two results are needed."), hint=text("Example: ownlab bench compare A.json last")
         )
     comparison = compare_reports([(_label(name), find_report(name)) for name in names])
     if plot is not None:
@@ -153,9 +153,9 @@ def _request(options: Options) -> Request:
     from ownlab.instruments.bench.records import Profile, Request
 
     if options.quick and options.full:
-        raise UsageError(text("--quick cannot be combined with --full"))
+        raise UsageError(text("--quick cannot be combined with --full."))
     if options.budget is not None and not math.isfinite(options.budget):
-        raise UsageError(text("--budget {value} is not a finite number of seconds", value=options.budget))
+        raise UsageError(text("--budget {value} is not a finite number of seconds.", value=options.budget))
     profile: Profile = "quick" if options.quick else "full" if options.full else "default"
     _check_writable(options)
     return Request(
@@ -176,13 +176,13 @@ def _parse_groups(only: tuple[str, ...]) -> tuple[str, ...] | None:
     groups = [group for value in only for group in value.split(",") if group]
     hint = text("The groups are {groups}.", groups=listing(GROUPS))
     if only and not groups:
-        raise UsageError(text("--only contains no group"), hint=hint)
+        raise UsageError(text("--only contains no group."), hint=hint)
     for group in groups:
         if group not in GROUPS:
             close = difflib.get_close_matches(group, GROUPS, n=1)
             if close:
                 hint = sentences(text("Did you mean {group}?", group=close[0]), hint)
-            raise UsageError(text("--only {group}: unknown group", group=group), hint=hint)
+            raise UsageError(text("--only {group}: unknown group.", group=group), hint=hint)
     return tuple(groups) or None
 
 
@@ -194,7 +194,7 @@ def _parse_device(name: str | None) -> str | None:
     if name == "cuda":
         return "cuda:0"
     raise UsageError(
-        text("--device {name} is neither cpu nor a card", name=name), hint=text("Use cuda:0, cuda:1 … or cpu.")
+        text("--device {name} is neither cpu nor a card.", name=name), hint=text("Use cuda:0, cuda:1 … or cpu.")
     )
 
 
@@ -206,9 +206,9 @@ def _parse_memory(value: str | None) -> int | None:
     try:
         size = parse_bytes(value)
     except ValueError as exc:
-        raise UsageError(text("--memory: {error}", error=exc)) from exc
+        raise UsageError(text("--memory: {error}.", error=exc)) from exc
     if size <= 0:
-        raise UsageError(text("--memory must be greater than 0"))
+        raise UsageError(text("--memory must be greater than 0."))
     return size
 
 
@@ -220,7 +220,7 @@ def _check_writable(options: Options) -> None:
         drawn_kind(options.plot)
     for path in (options.save, options.plot):
         if path is not None and not os.access(path.absolute().parent, os.W_OK):
-            raise InputError(text("cannot write {path}: its folder does not exist or is not writable", path=path))
+            raise InputError(text("Cannot write {path}: its folder does not exist or is not writable.", path=path))
 
 
 def _measure(request: Request, options: Options) -> BenchReport:
@@ -262,7 +262,7 @@ def _finish(report: BenchReport, options: Options) -> None:
         failure = exc
     _show(report, options.plot, as_json=options.as_json)
     for path in saved:
-        click.echo(text("Saved as {path}", path=path), err=True)
+        click.echo(text("Saved as {path}.", path=path), err=True)
     if failure is not None:
         raise failure
 
@@ -278,7 +278,7 @@ def _save(report: BenchReport, options: Options) -> list[Path]:
             save_report(report, path)
             saved.append(path)
         except OwnlabError as exc:  # not an error: this file was not requested
-            click.echo(text("ownlab: the result was not saved: {reason}", reason=exc.message), err=True)
+            click.echo(text("ownlab: The result was not saved. {reason}", reason=exc.message), err=True)
     if options.save is not None:
         save_report(report, options.save)
         saved.append(options.save)

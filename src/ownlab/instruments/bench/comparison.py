@@ -101,7 +101,7 @@ def compare_reports(named: Sequence[tuple[str, BenchReport]]) -> Comparison:
     shared = [key for key in keys if sum(key in table for table in tables) > 1]
     if not shared:
         raise InputError(
-            text("these results have no test in common"), hint=text("Measure with the same profile and groups.")
+            text("These results have no test in common."), hint=text("Measure with the same profile and groups.")
         )
     rows = tuple(_row(key, [table.get(key) for table in tables]) for key in shared)
     return Comparison(

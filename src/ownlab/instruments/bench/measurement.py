@@ -157,7 +157,11 @@ def run_guest(
             if not done:
                 child.wait()
                 ending = _describe_end(child, errors.fileno())
-                raise GuestDied(ending) if answered else InterpreterError(f"{python}: {ending}")
+                raise (
+                    GuestDied(ending)
+                    if answered
+                    else InterpreterError(text("{python}: {ending}.", python=python, ending=ending))
+                )
         finally:
             _end(child)
 
@@ -174,7 +178,7 @@ def _start(command: list[str], question: IO[bytes], errors: IO[bytes], seconds: 
         )
     except OSError as exc:
         raise InterpreterError(
-            text("cannot run the Python {path}: {reason}", path=command[0], reason=exc.strerror)
+            text("Cannot run the Python {path}: {reason}.", path=command[0], reason=exc.strerror)
         ) from exc
 
 

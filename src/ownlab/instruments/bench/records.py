@@ -56,7 +56,7 @@ GROUPS = (
 
 
 class Request(Struct, frozen=True):
-    """What the guest should measure."""
+    """The tests that the guest should run."""
 
     profile: Profile = "default"
     groups: tuple[str, ...] | None = None  # None: all

@@ -51,7 +51,7 @@ def new_report_path(report: BenchReport) -> Path:
         folder.mkdir(exist_ok=True)
     except OSError as exc:
         raise LabError(
-            text("cannot create {folder}: {reason}", folder=folder, reason=exc.strerror),
+            text("Cannot create {folder}: {reason}.", folder=folder, reason=exc.strerror),
             hint=text("Choose a file yourself: --save FILE"),
         ) from exc
     machine = report.machine
@@ -89,7 +89,7 @@ def find_report(name: str) -> BenchReport:
     hint = text("Give a file, or a name from `ownlab bench list`.")
     if close:
         hint = sentences(text("Did you mean {names}?", names=listing(close, "{items} or {last}")), hint)
-    raise InputError(text("no result is called {name!r}", name=name), hint=hint)
+    raise InputError(text("No result is called {name!r}.", name=name), hint=hint)
 
 
 def load_report(path: Path) -> BenchReport:
@@ -98,7 +98,7 @@ def load_report(path: Path) -> BenchReport:
         data = path.read_bytes()
     except OSError as exc:
         raise InputError(
-            text("cannot read {path}: {reason}", path=path, reason=exc.strerror),
+            text("Cannot read {path}: {reason}.", path=path, reason=exc.strerror),
             hint=text("Create one with: ownlab bench --save FILE"),
         ) from exc
     try:
@@ -106,7 +106,7 @@ def load_report(path: Path) -> BenchReport:
         if version > FORMAT:
             raise RecordError(
                 text(
-                    "{path} has format {version}; this ownlab reads up to {known}",
+                    "{path} has format {version}; this ownlab reads up to {known}.",
                     path=path,
                     version=version,
                     known=FORMAT,
@@ -115,10 +115,10 @@ def load_report(path: Path) -> BenchReport:
             )
         report = msgspec.json.decode(data, type=BenchReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise RecordError(text("{path} is not a result of ownlab bench: {error}", path=path, error=exc)) from exc
+        raise RecordError(text("{path} is not a result of ownlab bench: {error}.", path=path, error=exc)) from exc
     for measure in report.results:
         if not all(_LEAST < figure < _MOST for figure in (measure.median, measure.low, measure.high)):
-            raise RecordError(text("{path} is damaged: {test} has an impossible value", path=path, test=measure.name))
+            raise RecordError(text("{path} is damaged: {test} has an impossible value.", path=path, test=measure.name))
     return report
 
 

@@ -72,13 +72,13 @@ def command(
 
 def _case(source: str | None, python: str | None, machine: str | None, verify_devices: bool) -> Case:
     if source is not None and (verify_devices or python or machine):
-        raise UsageError(text("--from cannot be combined with --verify, --python or --machine"))
+        raise UsageError(text("--from cannot be combined with --verify, --python or --machine."))
     if python and machine:
-        raise UsageError(text("--python cannot be combined with --machine: a saved machine includes its Python"))
+        raise UsageError(text("--python cannot be combined with --machine: a saved machine includes its Python."))
     if source is None:
         options = resolve_machine_options(python=python, machine=machine)
         if verify_devices and options.machine_file is not None:
-            raise UsageError(text("--verify needs a live machine: a saved machine cannot compute"))
+            raise UsageError(text("--verify needs a live machine: a saved machine cannot compute."))
         with working(text("Reading this machine")):
             return case_of(read_machine(options))
     # Imported here: the parsers of pasted text take a third of the start-up time, and most calls do not need them.

@@ -56,7 +56,7 @@ def _messages_of(machine: Machine) -> Iterator[Message]:
             yield Message(health, f"card {card.index}")
     no_card = isinstance(machine.cards, Known) and not has_accelerator(machine) and not is_wsl(machine)
     for framework in frameworks_of(machine):
-        # Without a card, a framework's complaint that it finds none ("insufficient driver") is no problem.
+        # Without a card, a framework's complaint that it finds none ("insufficient driver") is not a problem.
         if framework.error and (framework.failure or not no_card):
             yield Message(framework.error, framework.name)
     for line in value_of(machine.host.kernel_log) or ():

@@ -1,4 +1,4 @@
-"""What CUDA takes on a card besides tensors: its context, the kernels it loads, the handles of its libraries.
+"""Calibrations: the memory that CUDA takes on a card besides tensors (context, loaded kernels, library handles).
 
 The built-in figures were measured on an H200. `ownlab fit --calibrate` (calibration_run.py) measures them on the user's own
 card; calibrations are stored in the state folder, and every prediction for that card uses them (pipeline.py).
@@ -124,13 +124,13 @@ def _read(path: Path) -> Calibration:
         calibration = msgspec.json.decode(path.read_bytes(), type=Calibration)
     except (OSError, msgspec.DecodeError) as exc:
         raise RecordError(
-            text("the calibration {path} cannot be read: {reason}", path=path, reason=exc),
+            text("The calibration {path} cannot be read: {reason}.", path=path, reason=exc),
             hint=text("Remove it, or calibrate again: ownlab fit --calibrate"),
         ) from exc
     if calibration.version != 1:
         raise RecordError(
             text(
-                "the calibration {path} was made by a newer ownlab (format {format})",
+                "The calibration {path} was made by a newer ownlab (format {format}).",
                 path=path,
                 format=calibration.version,
             )

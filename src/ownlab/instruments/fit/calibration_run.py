@@ -31,7 +31,7 @@ _MODELS_FILE = Path(__file__).resolve().parents[3] / "ownlab_guest" / "fit" / "c
 
 
 class Stage(Struct, frozen=True):
-    """What the process held after a stage besides tensors, and what libraries kept of torch's memory."""
+    """Memory that the process held after a stage besides tensors, and that libraries kept of torch's memory."""
 
     name: str
     context_bytes: int
@@ -39,7 +39,7 @@ class Stage(Struct, frozen=True):
 
 
 class Stages(Struct, frozen=True):
-    """What the guest answers."""
+    """The answer of the guest."""
 
     torch: str = ""
     cuda: str | None = None

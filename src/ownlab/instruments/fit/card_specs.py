@@ -56,12 +56,12 @@ class Card(Struct, frozen=True):
 
     @property
     def memory_bytes(self) -> int:
-        """What programs can use; without a published figure, a share that every card of that size has."""
+        """The memory that programs can use; without a published figure, a share that every card of that size has."""
         return round((self.nominal_gb * _USABLE_SHARE if self.memory_gib is None else self.memory_gib) * GIB)
 
     @property
     def source(self) -> str:
-        """Where the figures come from."""
+        """The sources of the figures."""
         memory = self.memory_source or text("{share} of its nominal size", share=f"{_USABLE_SHARE:.0%}")
         if self.rates_source:
             return text("memory: {memory}; rates: {rates}", memory=memory, rates=self.rates_source)
@@ -89,7 +89,7 @@ def _rate(card: catalog.Card, name: FigureName) -> float | None:
     figure = card.figure(name)
     if isinstance(figure, Unstated):
         return card.value("fp32_tflops") if card.lacks(name) else None
-    # A tensor rate below that of the fp32 units (tf32 on GeForce) is no limit.
+    # A tensor rate below that of the fp32 units (tf32 on GeForce) is not a limit.
     return max(figure.value, card.value("fp32_tflops") or 0)
 
 

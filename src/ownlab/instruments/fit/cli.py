@@ -125,8 +125,8 @@ def command(**given: Any) -> None:
         return
     if options.target is None:
         raise UsageError(
-            text("missing argument: the model to fit"),
-            hint=text("ownlab fit FILE.py:build, or ownlab fit hf:config.json"),
+            text("Missing argument: the model to fit."),
+            hint=text("For example: ownlab fit FILE.py:build, or ownlab fit hf:config.json"),
         )
     from ownlab.instruments.fit.records import MeasuredAlone
 
@@ -161,7 +161,7 @@ def _fit(options: Options, target: str) -> Fit | MeasuredAlone:
     from ownlab.render.console import working
 
     if options.decode is not None and options.train:
-        raise UsageError(text("--decode requires inference"), hint=text("Add --infer."))
+        raise UsageError(text("--decode requires inference."), hint=text("Add --infer."))
     batch, batches = parse_batch(options.batch, _FIRST_BATCH)
     goals = parse_goals(options.cards, batches, remedies=options.remedies, allocator=options.allocator)
     if options.decode is not None:
@@ -205,12 +205,12 @@ def _absolute(target: str) -> str:
     path, colon, function = target.removeprefix(scheme).rpartition(":") if not scheme else (target[3:], "", "")
     if not scheme and (not colon or not path or not function):
         raise UsageError(
-            text("{target} does not name a function", target=repr(target)),
+            text("{target} does not name a function.", target=repr(target)),
             hint=text("Write FILE.py:build, package.module:build, or hf:CONFIG.json."),
         )
     is_file = bool(scheme) or path.endswith(".py") or os.sep in path
     if is_file and not os.path.isfile(os.path.expanduser(path)):
-        raise InputError(text("there is no file {path}", path=path))
+        raise InputError(text("There is no file {path}.", path=path))
     full = os.path.abspath(os.path.expanduser(path)) if is_file else path
     return f"{scheme}{full}{colon}{function}"
 

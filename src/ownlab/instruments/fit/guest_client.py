@@ -15,7 +15,7 @@ from ownlab import guest_client
 from ownlab.errors import DeadlineError, InputError, InterpreterError, OwnlabError
 from ownlab.instruments.fit.records import Request, Trace, Trouble
 from ownlab.json_encoding import encode_json
-from ownlab.text import text
+from ownlab.text import sentence, text
 
 __all__ = ["NotTraced", "ask_guest", "ask_trace", "check_trace", "error_of", "record_file"]
 
@@ -81,7 +81,7 @@ def ask_guest(
             )
         except DeadlineError as exc:
             raise DeadlineError(
-                text("{target} did not finish within {seconds} s", target=request.target, seconds=f"{deadline:g}"),
+                text("{target} did not finish within {seconds} s.", target=request.target, seconds=f"{deadline:g}"),
                 hint=_MORE_TIME,
             ) from exc
 
@@ -110,19 +110,20 @@ def check_trace(trace: Trace, request: Request) -> Trace:
 def error_of(trouble: Trouble) -> OwnlabError:
     """Return the exception for an error of the guest."""
     if trouble.kind in _INTERPRETER_ERRORS:
-        return InterpreterError(trouble.message, hint=_HINTS[trouble.kind])
+        return InterpreterError(sentence(trouble.message), hint=_HINTS[trouble.kind])
     if trouble.kind == "deadline":
         return DeadlineError(_located(trouble), hint=_MORE_TIME)
     return NotTraced(trouble)
 
 
 def _located(trouble: Trouble) -> str:
-    """Return the message, with the line of the user's code if it is known."""
+    """Return the message as a sentence, with the line of the user's code if it is known."""
+    message = sentence(trouble.message)
     if trouble.file is not None and trouble.line is not None:
-        return text("{file}, line {line}: {message}", file=trouble.file, line=trouble.line, message=trouble.message)
+        return text("{file}, line {line}: {message}", file=trouble.file, line=trouble.line, message=message)
     if trouble.file is not None and trouble.file not in trouble.message:
-        return text("{file}: {message}", file=trouble.file, message=trouble.message)
-    return trouble.message
+        return text("{file}: {message}", file=trouble.file, message=message)
+    return message
 
 
 def _search_path(target: str) -> dict[str, str]:

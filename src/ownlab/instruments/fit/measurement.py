@@ -66,7 +66,7 @@ class TokenTimes(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What the guest answers."""
+    """The answer of the guest."""
 
     torch: str = ""
     cuda: str | None = None
@@ -171,7 +171,7 @@ class Experiment(NamedTuple):
             _, device = ask_measure(request, self.python, _LOOK, deadline=self.deadline)
         if device.free_bytes is None or goals.batches is None or request.batch is None:
             raise DeviceUnusable(
-                text("finding the biggest batch that runs needs a card, and torch sees none here"),
+                text("Finding the biggest batch that runs needs a card, and torch sees none here."),
                 hint=text("Without --measure the batch is predicted. `ownlab doctor` reports why torch sees no card."),
             )
         start, batches, request = request.batch, goals.batches, replace(request, card=_card(device))

@@ -15,7 +15,7 @@ __all__ = ["show_alone", "show_calibration", "show_measured"]
 
 _LABEL = 22
 _SAME = 0.001  # relative differences below this are not shown
-# The allocator's history cannot tell what libraries take inside an operation from other temporary memory.
+# The allocator's history does not separate what libraries take inside an operation from other temporary memory.
 _PARTS = {
     text("weights"): ("weights",),
     text("optimizer"): ("optimizer",),
@@ -94,7 +94,7 @@ def _show_device(measured: Measured, out: Console) -> None:
         _line(
             out,
             text("memory"),
-            text("not measured: the memory of a step on a processor does not tell what it takes on a card"),
+            text("not measured: the memory of a step on a CPU does not show what it takes on a card"),
         )
 
 

@@ -82,7 +82,7 @@ def explain_oom(data: bytes | str, *, name: str = "pasted text") -> OomExplanati
     messages = parse_messages(lines)
     if not messages:
         raise NotRecognised(
-            text("{source} has no message about memory that ran out", source=name), hint=_KNOWN_MESSAGES
+            text("{source} has no message about memory that ran out.", source=name), hint=_KNOWN_MESSAGES
         )
     message = max(messages, key=lambda candidate: candidate.figure_count)  # the first of those with most figures
     location = find_location(lines)
@@ -133,7 +133,7 @@ def find_holders(message: OomMessage) -> Holders:
         return Holders(missing, None, outside, exact=True)
     if process is not None:
         return Holders(missing, max(0, total - free - process), outside, exact=True)
-    # Older messages do not tell what the process itself holds: count what torch does not hold as its context, then as others.
+    # Older messages do not show what the process itself holds: count what torch does not hold as its context, then as others.
     unseen = max(0, total - free - reserved)
     return Holders(missing, max(0, unseen - CONTEXT), min(unseen, CONTEXT), exact=False)
 

@@ -31,7 +31,7 @@ Cause = Literal[
 
 
 class Holders(NamedTuple):
-    """Who holds the card's memory. None: the message does not tell."""
+    """The holders of the card's memory. None: the message does not say."""
 
     missing: int | None  # what the request lacked
     others: int | None  # held by other processes
@@ -222,13 +222,13 @@ def _unsaid(message: OomMessage, _holders: Holders) -> str:
     if message.program_bytes is not None:
         return text(
             "{program} requested {size}, for a program that needs {total} in total, and did not get it; the message does not "
-            "tell what was free.",
+            "show what was free.",
             program=message.speaker,
             size=_size(message.tried_bytes),
             total=_size(message.program_bytes),
         )
     return text(
-        "{program} requested {size} and did not get it; the message does not tell what was free.",
+        "{program} requested {size} and did not get it; the message does not show what was free.",
         program=message.speaker,
         size=_size(message.tried_bytes),
     )

@@ -210,7 +210,7 @@ _START_STEPS: dict[Cause, tuple[str, ...]] = {
 _FRAMEWORK_STEPS: dict[str, tuple[str, ...]] = {
     "torch": (
         _LIST_PROCESSES,
-        text("Update torch: since 0.4.1 the message tells what was requested, held and free."),
+        text("Update torch: since 0.4.1 the message shows what was requested, held and free."),
     ),
     "TensorFlow": (
         _LIST_PROCESSES,

@@ -37,7 +37,7 @@ _PHASES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
 
 
 class CodeLocation(NamedTuple):
-    """Where in the step, and in which line of the user's code."""
+    """The phase of the step and the line of the user's code."""
 
     phase: Phase | None = None
     line: str = ""  # "train.py, line 29"; empty without a traceback of the user's code

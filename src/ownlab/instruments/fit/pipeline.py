@@ -34,7 +34,7 @@ Working = Callable[[str], AbstractContextManager[None]]
 
 
 class Goals(NamedTuple):
-    """What to find out beside the figures of the step itself."""
+    """What to find out in addition to the figures of the step itself."""
 
     cards: tuple[Card, ...]
     batches: BatchRange | None = None  # where to search for the biggest batch
@@ -116,7 +116,7 @@ def parse_batch(written: str | None, start: int) -> tuple[int | None, BatchRange
     match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", written)
     if match is None or int(match[1]) < 1 or (match[2] and int(match[2]) < int(match[1])):
         raise UsageError(
-            text("--batch {batch} is neither a number nor a range", batch=written),
+            text("--batch {batch} is neither a number nor a range.", batch=written),
             hint=text("Write 8, 8..512 or max."),
         )
     if match[2] is None:
@@ -128,7 +128,7 @@ def parse_batch(written: str | None, start: int) -> tuple[int | None, BatchRange
 
 
 class DecodingAnswer(Struct, frozen=True):
-    """What the guest answers: the step of the last token, and the sizes of the cache."""
+    """The answer of the guest: the step of the last token, and the sizes of the cache."""
 
     trace: Trace = Trace()
     batch: int = 0

@@ -104,7 +104,7 @@ class Flops(Struct, frozen=True):
 
 
 class Tag(Struct, frozen=True):
-    """What memory is for, and what allocated it."""
+    """The purpose of a piece of memory, and what allocated it."""
 
     kind: Kind
     phase: Phase
@@ -241,7 +241,7 @@ class Decoding(Struct, frozen=True):
 
     @property
     def bytes_per_token(self) -> float:
-        """What each new token of one sequence adds."""
+        """Bytes that each new token of one sequence adds."""
         return (self.cache_bytes - self.prompt_bytes) / max(1, self.new_tokens * self.batch)
 
 
@@ -320,7 +320,7 @@ class Measured(Struct, frozen=True):
     torch: str
     cuda: str | None
     batch: int | None
-    memory: MeasuredMemory | None  # None on a processor: its memory tells nothing about a card
+    memory: MeasuredMemory | None  # None on a processor: its memory says nothing about a card
     alone: Spread | None = None  # each repetition with synchronization: the latency
     steady: Spread | None = None  # back to back, by CUDA events
     per_second: float | None = None  # samples

@@ -1,4 +1,4 @@
-"""What reduces the memory of a model: what to write, what it saves and costs, and trials of it on the user's own model."""
+"""Remedies that reduce the memory of a model: code, savings and costs of each, and trials on the user's own model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["REMEDIES", "Remedy", "remedy_named", "remedy_requests", "try_remedie
 
 
 class Remedy(Struct, frozen=True):
-    """One remedy. The texts hold for most models; a trial (`--remedies`) tells what it saves on one."""
+    """One remedy. The texts hold for most models; a trial (`--remedies`) measures what it saves on one."""
 
     code: str
     title: str

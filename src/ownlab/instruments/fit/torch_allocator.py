@@ -210,7 +210,7 @@ class Allocator:
 
     def _collect_garbage(self) -> None:
         """Above the threshold, release whole segments that were unused for longer than the average, until there is room
-        (`garbage_collect_cached_blocks`: a pass does not stop early, so that it is seldom needed)."""
+        (`garbage_collect_cached_blocks`: a pass does not stop early, so it is seldom needed)."""
         share = self.settings.garbage_collection_threshold
         if self.capacity is None or share <= 0:
             return
@@ -290,7 +290,7 @@ def parse_settings(written: str) -> AllocatorSettings:
         name, colon, value = (word.strip() for word in part.partition(":"))
         if not colon:
             raise UsageError(
-                text("the allocator setting {setting} has no value", setting=repr(part)),
+                text("The allocator setting {setting} has no value.", setting=repr(part)),
                 hint=text("Write NAME:VALUE,NAME:VALUE."),
             )
         if name not in _WITHOUT_EFFECT:
@@ -315,7 +315,7 @@ def _with(settings: AllocatorSettings, name: str, value: str) -> AllocatorSettin
     except (KeyError, ValueError):
         pass  # reported below, like unknown settings
     raise UsageError(
-        text("the allocator setting {name}:{value} is not modelled", name=name, value=value),
+        text("The allocator setting {name}:{value} is not modelled.", name=name, value=value),
         hint=text(
             "Supported: expandable_segments, max_split_size_mb, max_non_split_rounding_mb, garbage_collection_threshold, and "
             "roundup_power2_divisions with one number. --allocator '' ignores the environment variable."

@@ -65,7 +65,7 @@ def report_chart(report: Report) -> Spec:
         part["encoding"]["x"]["axis"]["title"] = None
     if not parts:
         raise InputError(
-            text("this recording cannot be drawn"), hint=text("It has no metrics of cards or of the host.")
+            text("This recording cannot be drawn."), hint=text("It has no metrics of cards or of the host.")
         )
     return {
         "$schema": SCHEMA,

@@ -173,20 +173,20 @@ def report(file: Path, save: Path | None, as_json: bool) -> None:
 def _check(options: Options) -> None:
     """Refuse invalid combinations before anything starts."""
     conflicts = (
-        (options.once and options.watch is not None, text("--once cannot be combined with --watch")),
-        (options.speed is not None and options.replay is None, text("--speed needs --replay FILE")),
-        (options.fields is not None and options.record is None, text("--fields needs --record FILE")),
-        (options.form is not None and options.query is None, text("--format needs --query FIELDS")),
-        (options.query is not None and options.as_json, text("--query prints CSV and cannot be combined with --json")),
+        (options.once and options.watch is not None, text("--once cannot be combined with --watch.")),
+        (options.speed is not None and options.replay is None, text("--speed needs --replay FILE.")),
+        (options.fields is not None and options.record is None, text("--fields needs --record FILE.")),
+        (options.form is not None and options.query is None, text("--format needs --query FIELDS.")),
+        (options.query is not None and options.as_json, text("--query prints CSV and cannot be combined with --json.")),
         (
             options.record is not None and options.replay is not None,
-            text("--record cannot be combined with --replay"),
+            text("--record cannot be combined with --replay."),
         ),
-        (options.token_file is not None and options.serve is None, text("--token-file needs --serve ADDRESS:PORT")),
+        (options.token_file is not None and options.serve is None, text("--token-file needs --serve ADDRESS:PORT.")),
         (
             options.serve is not None
             and (options.once or options.as_json or options.query or options.record or options.replay),
-            text("--serve cannot be combined with --once, --json, --query, --record or --replay"),
+            text("--serve cannot be combined with --once, --json, --query, --record or --replay."),
         ),
     )
     for applies, message in conflicts:
@@ -301,7 +301,7 @@ def _last_sample(source: Source, window: Window) -> Sample:
             window.add(sample)
     except StreamEnded:
         if sample is None:
-            raise InputError(text("the recording contains no sample")) from None
+            raise InputError(text("The recording contains no sample.")) from None
         return sample
 
 
@@ -358,7 +358,7 @@ def _csv_printer(options: Options) -> Callable[[TopReading], None]:
     flags = {word.strip() for word in (options.form or "csv").split(",")}
     if not flags <= {"csv", "noheader", "nounits"}:
         raise UsageError(
-            text("unknown format {format!r}", format=options.form),
+            text("Unknown format {format!r}.", format=options.form),
             hint=text("Use csv, csv,noheader or csv,noheader,nounits."),
         )
     fields = parse_fields(options.query or "")
@@ -371,7 +371,7 @@ def _csv_printer(options: Options) -> Callable[[TopReading], None]:
         nonlocal shown
         if needs_cards and not reading.sample.cards:
             reason = reading.sample.trouble or text("NVML finds none on this machine")
-            message = text("no GPU to query: {reason}", reason=reason)
+            message = text("No GPU to query: {reason}.", reason=reason)
             if not shown:
                 raise DeviceUnusable(message)
             click.echo(f"ownlab: {message}", err=True)  # it may come back

@@ -219,7 +219,7 @@ def parse_fields(names: str | Iterable[str]) -> tuple[Field, ...]:
     fields = tuple(_require_field(name) for name in requested if name)
     if not fields:
         raise UsageError(
-            text("no fields given"), hint=text("Example: timestamp,index,utilization.gpu,sm.active,verdict")
+            text("No fields given."), hint=text("Example: timestamp,index,utilization.gpu,sm.active,verdict")
         )
     return fields
 
@@ -242,7 +242,7 @@ def _require_field(requested: str) -> Field:
     close = difflib.get_close_matches(name, [*FIELDS, *ALIASES], n=1, cutoff=0.8)
     if not close and name.startswith(_ONLY_NVIDIA_SMI):
         raise UsageError(
-            text("{field} is a field of nvidia-smi that ownlab does not sample", field=requested),
+            text("{field} is a field of nvidia-smi that ownlab does not sample.", field=requested),
             hint=text("Read it once: nvidia-smi --query-gpu={field} --format=csv", field=requested),
         )
     close = close or [known for known in FIELDS if known.startswith(f"{name}.")]
@@ -250,7 +250,7 @@ def _require_field(requested: str) -> Field:
     hint = text("All fields: ownlab top --query help")
     if close:
         hint = sentences(text("Did you mean {field}?", field=close[0]), hint)
-    raise UsageError(text("unknown field {field}", field=requested), hint=hint)
+    raise UsageError(text("Unknown field {field}.", field=requested), hint=hint)
 
 
 def format_header(fields: Iterable[Field]) -> str:

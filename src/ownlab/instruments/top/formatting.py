@@ -1,4 +1,4 @@
-"""What both the terminal table and the full screen show: measures of cards and hosts, and the rows of processes."""
+"""Formatting shared by the terminal table and the full screen: measures of cards and hosts, and the rows of processes."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def parse_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise UsageError(
-            text("{address} is not an address to serve at", address=address), hint=text("Example: 127.0.0.1:9400")
+            text("{address} is not an address to serve at.", address=address), hint=text("Example: 127.0.0.1:9400")
         )
     return host.strip("[]") or "127.0.0.1", int(port)
 
@@ -67,10 +67,10 @@ def read_token(path: Path) -> str:
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as exc:
-        raise InputError(text("cannot read the token in {path}: {error}", path=path, error=exc)) from exc
+        raise InputError(text("Cannot read the token in {path}: {error}.", path=path, error=exc)) from exc
     if not token:
         raise InputError(
-            text("{path} contains no token", path=path), hint=text("Create one with: openssl rand -hex 32")
+            text("{path} contains no token.", path=path), hint=text("Create one with: openssl rand -hex 32")
         )
     return token
 
@@ -89,7 +89,7 @@ class MetricsServer:
         if token_file is None and not _is_loopback(host):
             raise UsageError(
                 text(
-                    "{host} is reachable from other machines, and the metrics name people and their notebooks",
+                    "{host} is reachable from other machines, and the metrics name people and their notebooks.",
                     host=host,
                 ),
                 hint=text("Set a token with --token-file FILE, or serve at 127.0.0.1."),
@@ -100,7 +100,7 @@ class MetricsServer:
             self._server = _server_class(host)((host, port), _handler(answer, token_file))
         except OSError as exc:
             raise LabError(
-                text("cannot serve at {address}: {reason}", address=address, reason=exc.strerror or exc),
+                text("Cannot serve at {address}: {reason}.", address=address, reason=exc.strerror or exc),
                 hint=text("Choose another port."),
             ) from exc
 

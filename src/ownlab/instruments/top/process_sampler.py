@@ -34,7 +34,7 @@ _CONTAINERS = (
 
 
 class _Properties(NamedTuple):
-    """What does not change during the life of a process."""
+    """Properties that do not change during the life of a process."""
 
     started: int
     command: str
@@ -230,7 +230,7 @@ def _uses_card(root: Path, pid: int) -> bool:
 
 
 def _container(groups: str) -> str:
-    """Return "docker 3f4a5b6c7d8e", from /proc/PID/cgroup; "" outside of containers, and inside one, which cannot tell."""
+    """Return "docker 3f4a5b6c7d8e", from /proc/PID/cgroup; "" outside of containers, and inside one, where it is not visible."""
     matches = ((engine, match.group(1)) for sign, engine in _CONTAINERS if (match := sign.search(groups)))
     engine, name = next(matches, ("", ""))
     return f"{engine} {name[:12] if len(name) == 64 else name}" if engine else ""

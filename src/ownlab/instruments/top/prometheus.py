@@ -183,7 +183,7 @@ def _throttled(cards: Iterable[tuple[CardSample, Labels]]) -> Metric:
 
 
 class _Use(NamedTuple):
-    """What the processes of one runtime, or of one user outside the lab, use of a card."""
+    """The use of a card by the processes of one runtime, or of one user outside the lab."""
 
     memory: int | None = 0
     sm: float | None = 0.0

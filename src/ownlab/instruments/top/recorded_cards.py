@@ -36,7 +36,7 @@ class LoopedRecording:
         samples = list(read(path))
         if not samples:
             raise InputError(
-                text("{path} contains no sample", path=path),
+                text("{path} contains no sample.", path=path),
                 hint=text("Record some with: ownlab top --record FILE.ndjson"),
             )
         self._samples = itertools.cycle(samples)

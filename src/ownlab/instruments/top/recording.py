@@ -67,7 +67,7 @@ class Recorder:
         self.samples = 0
         suffix = path.suffix.lower()
         if suffix not in (".csv", ".ndjson", ".jsonl"):
-            raise UsageError(text("cannot record to {path}: its name must end in .csv or .ndjson", path=path))
+            raise UsageError(text("Cannot record to {path}: its name must end in .csv or .ndjson.", path=path))
         self.csv = suffix == ".csv"
         self.fields = _add_keys(fields) if fields else parse_fields(DEFAULT_FIELDS) if self.csv else None
         self._window = Window() if any(field.name.startswith("verdict") for field in self.fields or ()) else None
@@ -75,7 +75,7 @@ class Recorder:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise InputError(text("cannot record to {path}: {reason}", path=path, reason=error.strerror)) from error
+            raise InputError(text("Cannot record to {path}: {reason}.", path=path, reason=error.strerror)) from error
         try:
             self._begin()
         except BaseException:
@@ -123,7 +123,7 @@ class Recorder:
             first = _first_line(self.path)
             if self.csv and first.strip() != format_header(self.fields or ()):
                 raise InputError(
-                    text("{path} exists and has other columns", path=self.path),
+                    text("{path} exists and has other columns.", path=self.path),
                     hint=text("Choose another name, or the fields of that file."),
                 )
             if not self.csv:
@@ -150,7 +150,7 @@ class Recorder:
                 os.ftruncate(self._file, before)
             reason = _FULL.get(error.errno or 0) or error.strerror or str(error)
             raise OwnlabError(
-                text("the recording stopped: {reason} ({path})", reason=reason, path=self.path),
+                text("The recording stopped: {reason} ({path}).", reason=reason, path=self.path),
                 hint=plural(self.samples, "The sample before that is saved.", "The {n} samples before that are saved."),
             ) from error
 
@@ -179,11 +179,11 @@ def read(path: Path) -> Iterator[Sample]:
                 return build_samples(_ndjson(path, dict[str, object]))
     if first.startswith("{") and _is_truncated(path):
         raise InputError(
-            text("{path} ends within its first line: it contains no complete sample", path=path),
+            text("{path} ends within its first line: it contains no complete sample.", path=path),
             hint=text("The recording program was killed immediately, or the disk was full."),
         )
     raise InputError(
-        text("{path} is not a recording: it looks like {format}", path=path, format=_describe_format(path, first)),
+        text("{path} is not a recording: it looks like {format}.", path=path, format=_describe_format(path, first)),
         hint=text("Create one with: ownlab top --record FILE.ndjson"),
     )
 
@@ -197,7 +197,7 @@ def _ndjson(path: Path, kind: type[T]) -> Iterator[T]:
             if unfinished:
                 continue
             raise RecordError(
-                text("{path}, line {number}: not a sample ({error})", path=path, number=number, error=error)
+                text("{path}, line {number}: not a sample ({error}).", path=path, number=number, error=error)
             ) from error
         yield record
 
@@ -213,7 +213,7 @@ def _csv_rows(path: Path, columns: list[str], first: str) -> Iterator[dict[str, 
         elif not unfinished:
             raise RecordError(
                 text(
-                    "{path}, line {number}: {found} columns, but the header has {expected}",
+                    "{path}, line {number}: {found} columns, but the header has {expected}.",
                     path=path,
                     number=number,
                     found=len(cells),
@@ -236,7 +236,7 @@ def _first_line(path: Path) -> str:
         with path.open("rb") as file:
             line = file.readline(1 << 22)
     except OSError as error:
-        raise InputError(text("cannot read {path}: {reason}", path=path, reason=error.strerror)) from error
+        raise InputError(text("Cannot read {path}: {reason}.", path=path, reason=error.strerror)) from error
     return line.decode("utf-8-sig", "replace").strip()
 
 

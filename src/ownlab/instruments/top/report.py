@@ -289,7 +289,7 @@ class ReportBuilder:
     def finish(self) -> Report:
         """Return the report so far; more samples may follow. Raises InputError without any sample."""
         if self.last is None:
-            raise InputError(text("the recording contains no sample"))
+            raise InputError(text("The recording contains no sample."))
         self._add_verdicts()
         cards = (card.finish(uuid) for uuid, card in self.cards.items())
         return Report(

@@ -81,7 +81,7 @@ class CardFilter:
         self._wanted = tuple(dict.fromkeys(name.strip() for name in wanted.split(",") if name.strip()))
         if not self._wanted:
             raise UsageError(
-                text("--cards {value!r} contains no card", value=wanted),
+                text("--cards {value!r} contains no card.", value=wanted),
                 hint=text("Example: --cards 0,1. UUIDs work too."),
             )
         self._checked = False  # all wanted cards were there once; later one may vanish
@@ -106,7 +106,7 @@ class CardFilter:
             if not any(_matches(card, name) for card in cards):
                 indices = ", ".join(str(index) for index in dict.fromkeys(card.index for card in cards))
                 raise UsageError(
-                    text("no card {name}", name=name), hint=text("Available cards: {cards}", cards=indices)
+                    text("There is no card {name}.", name=name), hint=text("Available cards: {cards}", cards=indices)
                 )
         self._checked = True
 

@@ -37,9 +37,9 @@ def show_reading(reading: TopReading, out: Console) -> None:
         _show_cards(sample.cards, reading.verdicts, out)
     else:
         message = (
-            text("No GPU to watch: {reason}", reason=sample.trouble)
+            text("No GPU to watch: {reason}.", reason=sample.trouble)
             if sample.trouble
-            else text("No GPU to watch: NVML finds none on this machine")
+            else text("No GPU to watch: NVML finds none on this machine.")
         )
         labelled(out, "", Text(message, style="bold"), indent=0, width=0)
     gone = [verdict for verdict in reading.verdicts if all(verdict.card != card.uuid for card in sample.cards)]

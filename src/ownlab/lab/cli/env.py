@@ -57,7 +57,7 @@ def add(name: str, python: str | None, as_json: bool) -> None:
         echo_record(EnvironmentList((added,)))
     else:
         message = text(
-            "Added {name}: Python {version} with ipykernel {ipykernel}, {python}",
+            "Added {name}: Python {version} with ipykernel {ipykernel}, {python}.",
             name=name,
             version=added.version,
             ipykernel=added.ipykernel,

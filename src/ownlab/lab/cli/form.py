@@ -26,7 +26,7 @@ def command(notebook: str, as_json: bool) -> None:
     forms = find_forms(replace_lone_surrogates(read_notebook(notebook)))
     shown = tuple(
         each for each in forms if each.form.title is not None or each.form.parts
-    )  # hidden code alone is no form
+    )  # hidden code alone is not a form
     if as_json:
         echo_record(tuple(map(FormView.of, shown)))
     else:

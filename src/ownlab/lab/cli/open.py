@@ -53,7 +53,7 @@ def command(source: str, folder: str, no_browser: bool, as_json: bool) -> None:
     with working(text("Downloading the notebook")):
         imported = import_notebook(source, into, root)
     if imported.copied:
-        click.echo(text("Saved as {path}", path=imported.path), err=True)
+        click.echo(text("Saved as {path}.", path=imported.path), err=True)
     lab = _start_lab(root, as_json)
     page = f"{lab.url}lab/tree/{quote(os.path.relpath(imported.path, root))}"
     opened = _opened(imported, msgspec.structs.replace(lab, address=f"{page}?token={lab.token}"))

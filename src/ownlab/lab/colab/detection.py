@@ -21,7 +21,7 @@ _CARD = re.compile(r"[\w .-]{1,40}")  # it is shown to people, and comes from an
 
 
 def wants_colab(notebook: Mapping[str, Any]) -> bool:
-    """Return whether its kernel should run in Colab mode: as its metadata says, else by who saved it and what it imports."""
+    """Return whether its kernel should run in Colab mode: by its metadata, else by who saved it and what it imports."""
     metadata = _mapping(notebook, "metadata")
     setting = _mapping(metadata, "ownlab").get("colab")
     if isinstance(setting, bool):

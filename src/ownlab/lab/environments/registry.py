@@ -85,12 +85,12 @@ def list_environments(environ: Mapping[str, str] = os.environ) -> tuple[Environm
     except FileNotFoundError:
         return ()
     except OSError as exc:
-        raise LabError(text("{path} cannot be read: {reason}", path=path, reason=exc.strerror)) from exc
+        raise LabError(text("{path} cannot be read: {reason}.", path=path, reason=exc.strerror)) from exc
     try:
         environments = msgspec.json.decode(data, type=EnvironmentList).environments
     except msgspec.DecodeError as exc:
         raise RecordError(
-            text("{path} is damaged: {error}", path=path, error=exc),
+            text("{path} is damaged: {error}.", path=path, error=exc),
             hint=text("Remove it, then add your environments again: ownlab env add"),
         ) from exc
     return tuple(sorted(environments, key=lambda environment: environment.name))
@@ -101,7 +101,7 @@ def find_python(asked: str | None, environ: Mapping[str, str] = os.environ) -> s
     options = resolve_machine_options(python=asked, environ=environ)
     if asked is None and (options.python_origin == OWN_PYTHON or _is_own(options.python)):
         raise UsageError(
-            text("the only active environment is ownlab's own, which is always available"),
+            text("The only active environment is ownlab's own, which is always available."),
             hint=text(
                 "Name an interpreter or an environment's folder (--python PATH), or activate an environment first."
             ),
@@ -124,7 +124,7 @@ def add_environment(name: str, python: str, environ: Mapping[str, str] = os.envi
     """Add an interpreter under a name, after checking that it can run a kernel."""
     if _NAME.fullmatch(name) is None or name == DEFAULT:
         raise UsageError(
-            text("{name!r} is not a valid name for an environment", name=name),
+            text("{name!r} is not a valid name for an environment.", name=name),
             hint=text("Use at most 40 lower-case letters, digits and hyphens, and not {reserved!r}.", reserved=DEFAULT),
         )
     _check_new(name, list_environments(environ))
@@ -146,7 +146,7 @@ def remove_environment(name: str, environ: Mapping[str, str] = os.environ) -> En
                 if known
                 else text("None has been added yet.")
             )
-            raise UsageError(text("there is no environment named {name!r}", name=name), hint=hint)
+            raise UsageError(text("There is no environment named {name!r}.", name=name), hint=hint)
         removed = known.pop(name)
         _write(tuple(known.values()), environ)
     return removed
@@ -156,7 +156,7 @@ def _check_new(name: str, known: tuple[Environment, ...]) -> None:
     for environment in known:
         if environment.name == name:
             raise UsageError(
-                text("there is already an environment named {name!r}: {python}", name=name, python=environment.python),
+                text("There is already an environment named {name!r}: {python}.", name=name, python=environment.python),
                 hint=text("Choose another name, or remove it first: ownlab env remove {name}", name=name),
             )
 
@@ -166,18 +166,18 @@ def _probe(name: str, python: str) -> Environment:
     answer = guest_client.ask(python, "probe.ipykernel_check", answer=_Answer, deadline=_PROBE_SECONDS)
     if tuple(int(part) for part in re.findall(r"\d+", answer.version)[:2]) < _OLDEST:
         message = text(
-            "{python} is Python {version}; a runtime needs 3.9 or newer", python=python, version=answer.version
+            "{python} is Python {version}; a runtime needs 3.9 or newer.", python=python, version=answer.version
         )
         raise EnvironmentUnfit(message)
     if answer.ipykernel is None:
         pip = f"{shlex.quote(python)} -m pip install"
         if answer.missing:
             raise EnvironmentUnfit(
-                text("{python} has no ipykernel, so it cannot run notebooks", python=python),
+                text("{python} has no ipykernel, so it cannot run notebooks.", python=python),
                 hint=text("Install it, then add the environment again: {pip} ipykernel", pip=pip),
             )
         raise EnvironmentUnfit(
-            text("{python} has an ipykernel that does not work: {error}", python=python, error=answer.error),
+            text("{python} has an ipykernel that does not work: {error}.", python=python, error=answer.error),
             hint=text("Fix it, then add the environment again: {pip} --force-reinstall ipykernel", pip=pip),
         )
     return Environment(name, python, answer.version, answer.ipykernel)
@@ -185,14 +185,14 @@ def _probe(name: str, python: str) -> Environment:
 
 def _check_interpreter(python: str) -> None:
     if os.path.isdir(python):
-        message = text("the folder {python} does not contain bin/python", python=python)
+        message = text("The folder {python} does not contain bin/python.", python=python)
         raise EnvironmentUnfit(message, hint=text("Name an environment's folder."))
     if not os.path.exists(python):
-        message = text("{python} does not exist", python=python)
+        message = text("{python} does not exist.", python=python)
         raise EnvironmentUnfit(message, hint=text("Name an interpreter, or an environment's folder."))
     if not os.access(python, os.X_OK):
         raise EnvironmentUnfit(
-            text("{python} is not executable: it is not a Python interpreter", python=python),
+            text("{python} is not executable: it is not a Python interpreter.", python=python),
             hint=text("Name an interpreter, or an environment's folder."),
         )
 
@@ -207,7 +207,7 @@ def _write(environments: tuple[Environment, ...], environ: Mapping[str, str]) ->
     try:
         replace_file(str(path), content + "\n")
     except OSError as exc:
-        raise LabError(text("{path} cannot be written: {reason}", path=path, reason=exc.strerror)) from exc
+        raise LabError(text("{path} cannot be written: {reason}.", path=path, reason=exc.strerror)) from exc
 
 
 @contextlib.contextmanager
@@ -217,7 +217,7 @@ def _locked(environ: Mapping[str, str]) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise LabError(text("{path} cannot be created: {reason}", path=path, reason=exc.strerror)) from exc
+        raise LabError(text("{path} cannot be created: {reason}.", path=path, reason=exc.strerror)) from exc
     try:
         message = text("Another ownlab process has locked {path} for {seconds:g} s.", path=path, seconds=LOCK_SECONDS)
         wait_for_lock(descriptor, LabError(message))

@@ -102,15 +102,15 @@ def _number(value: numbers.Real) -> str:
 def _unknown(name: str, known: list[str]) -> UsageError:
     if not known:
         return UsageError(
-            text("the notebook has no parameters, so {name} cannot be set.", name=name),
+            text("The notebook has no parameters, so {name} cannot be set.", name=name),
             hint=text('A parameter is an assignment with a form comment: steps = 10 #@param {type:"integer"}'),
         )
     hint = text("`ownlab run NOTEBOOK --help` lists the parameters.")
     close = closest_match(name, known)
     if close:
-        message = text("the notebook has no parameter {name}. Did you mean {close}?", name=name, close=close)
+        message = text("The notebook has no parameter {name}. Did you mean {close}?", name=name, close=close)
         return UsageError(message, hint=hint)
-    return UsageError(text("the notebook has no parameter {name}.", name=name), hint=hint)
+    return UsageError(text("The notebook has no parameter {name}.", name=name), hint=hint)
 
 
 def _apply(source: str | list[str], edits: Iterable[_Edit]) -> str | list[str]:

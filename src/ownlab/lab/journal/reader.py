@@ -193,7 +193,7 @@ class _File:
                 return
 
     def _whole(self, offset: int) -> bool:
-        """Whether there is a complete record at this offset, as far as one can tell."""
+        """Whether there is a complete record at this offset, as far as can be seen."""
         head = os.pread(self._file, _SIZE.size, offset)
         if len(head) < _SIZE.size or offset + _SIZE.unpack(head)[0] > self.end:
             return False

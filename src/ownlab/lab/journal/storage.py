@@ -72,7 +72,7 @@ def journals_folder() -> Path:
 def journal_folder(runtime: str) -> Path:
     """The folder of a runtime's journal, whether or not it exists."""
     if not _RUNTIME.fullmatch(runtime):  # it may come from a URL, and folders are removed by it
-        raise LabError(text("{id!r} is not a valid runtime id", id=runtime))
+        raise LabError(text("{id!r} is not a valid runtime id.", id=runtime))
     return journals_folder() / runtime
 
 

@@ -25,9 +25,9 @@ def read_notebook(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError as exc:
-        raise InputError(text("there is no notebook {path}", path=path)) from exc
+        raise InputError(text("There is no notebook {path}.", path=path)) from exc
     except OSError as exc:
-        raise InputError(text("{path} cannot be read: {reason}", path=path, reason=exc.strerror)) from exc
+        raise InputError(text("{path} cannot be read: {reason}.", path=path, reason=exc.strerror)) from exc
     return parse_current_notebook(data, path)
 
 
@@ -49,7 +49,7 @@ def write_over(path: str, notebook: dict[str, Any]) -> None:
             with open(path, "w", encoding="utf-8", newline="\n") as file:
                 write(file)
     except OSError as exc:
-        raise InputError(text("{path} cannot be written: {reason}", path=path, reason=exc.strerror)) from exc
+        raise InputError(text("{path} cannot be written: {reason}.", path=path, reason=exc.strerror)) from exc
 
 
 def replace_notebook(path: str, write: Callable[[TextIO], None]) -> bool:

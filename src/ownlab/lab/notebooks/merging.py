@@ -25,7 +25,7 @@ class SeenPosition(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What journals added to a notebook."""
+    """The result of merging journals into a notebook."""
 
     positions: list[tuple[Journal, int]]  # each journal, and the number of its last record in the notebook
     cells: set[str]  # ids of the cells that got outputs

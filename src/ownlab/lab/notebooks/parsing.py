@@ -47,9 +47,9 @@ def parse_notebook(data: bytes, name: str) -> dict[str, Any]:
     try:
         notebook = parse_json(data)
     except (ValueError, RecursionError) as exc:
-        raise InputError(text("{name} is not a notebook: it is not JSON ({error})", name=name, error=exc)) from exc
+        raise InputError(text("{name} is not a notebook: it is not JSON ({error}).", name=name, error=exc)) from exc
     if not isinstance(notebook, dict) or type(notebook.get("nbformat")) is not int:
-        raise InputError(text("{name} is not a notebook: it is JSON of another kind", name=name))
+        raise InputError(text("{name} is not a notebook: it is JSON of another kind.", name=name))
     return notebook
 
 
@@ -59,7 +59,7 @@ def parse_current_notebook(data: bytes, name: str) -> dict[str, Any]:
     version = notebook["nbformat"]
     if version > _FORMAT:
         message = text(
-            "{name} has notebook format {version}; the newest format supported is {newest}",
+            "{name} has notebook format {version}; the newest format supported is {newest}.",
             name=name,
             version=version,
             newest=_FORMAT,
@@ -69,7 +69,7 @@ def parse_current_notebook(data: bytes, name: str) -> dict[str, Any]:
         notebook = _convert(data, name)
     cells = notebook.get("cells")
     if not isinstance(cells, list) or not all(_is_cell(cell) for cell in cells):
-        raise InputError(text("{name} is a damaged notebook: its cells are not a list of cells", name=name))
+        raise InputError(text("{name} is a damaged notebook: its cells are not a list of cells.", name=name))
     return notebook
 
 
@@ -125,7 +125,7 @@ def _convert(data: bytes, name: str) -> dict[str, Any]:
         notebook: dict[str, Any] = json.loads(json.dumps(parse_with_nbformat(data)))
     except Exception as exc:  # nbformat raises many kinds for a damaged file
         message = text(
-            "{name} has an old notebook format and cannot be converted to format {newest}: {error}",
+            "{name} has an old notebook format and cannot be converted to format {newest}: {error}.",
             name=name,
             newest=_FORMAT,
             error=exc,

@@ -57,12 +57,12 @@ def _split(address: str) -> SplitResult:
         valid = False
     if not valid:
         raise UsageError(
-            text("this is not a web address"),
-            hint=text("An address begins with https://, for example {example}", example=_EXAMPLE),
+            text("This is not a web address."),
+            hint=text("An address begins with https://, for example: {example}", example=_EXAMPLE),
         )
     if parts.username or parts.password:
         raise UsageError(
-            text("the address contains a user name or a password; ownlab does not send them"),
+            text("The address contains a user name or a password; ownlab does not send them."),
             hint=text("Download the file yourself, then open it."),
         )
     return parts
@@ -83,7 +83,7 @@ def _colab(parts: SplitResult, segments: list[str]) -> str:
     if kind == "drive" or "fileId" in parts.fragment:
         return _drive(parts, segments)
     raise InputError(
-        text("this Colab address does not name a notebook that can be downloaded"),
+        text("This Colab address does not name a notebook that can be downloaded."),
         hint=text(
             "Colab addresses of GitHub notebooks work (…/github/OWNER/REPOSITORY/blob/…). For others choose File > Download "
             "> Download .ipynb in Colab, then open the file."
@@ -93,7 +93,7 @@ def _colab(parts: SplitResult, segments: list[str]) -> str:
 
 def _drive(parts: SplitResult, segments: list[str]) -> str:
     raise InputError(
-        text("the notebook is in Google Drive, which requires signing in"),
+        text("The notebook is in Google Drive, which requires signing in."),
         hint=text("Open it in Colab, choose File > Download > Download .ipynb, then run: ownlab open FILE"),
     )
 
@@ -105,7 +105,7 @@ def _github(parts: SplitResult, segments: list[str]) -> str:
         return "https://raw.githubusercontent.com/" + "/".join(segments[:2] + segments[3:])
     if kind in ("", "blob", "raw", "tree"):
         raise InputError(
-            text("the address is a folder on GitHub, not a notebook"),
+            text("The address is a folder on GitHub, not a notebook."),
             hint=text("Pass the address of one notebook in it: {example}", example=_EXAMPLE),
         )
     return parts._replace(fragment="").geturl()
@@ -119,7 +119,7 @@ def _gist(parts: SplitResult, segments: list[str]) -> str:
         return f"https://gist.github.com/{'/'.join(segments)}"
     if not segments or not _is_hexadecimal(segments[min(1, len(segments) - 1)]):
         raise InputError(
-            text("the address does not name a gist"),
+            text("The address does not name a gist."),
             hint=text("A gist's address is https://gist.github.com/OWNER/ID"),
         )
     return f"https://gist.github.com/{'/'.join(segments[:2])}/raw"
@@ -140,7 +140,7 @@ def _hugging_face(parts: SplitResult, segments: list[str]) -> str:
             return f"https://huggingface.co/{path}"
         if kind == "tree":
             raise InputError(
-                text("the address is a folder on Hugging Face, not a notebook"),
+                text("The address is a folder on Hugging Face, not a notebook."),
                 hint=text("Pass the address of one notebook in it."),
             )
     return parts._replace(netloc="huggingface.co", fragment="").geturl()
@@ -155,7 +155,7 @@ def _nbviewer(parts: SplitResult, segments: list[str]) -> str:
     if kind in ("url", "urls") and len(rest) > 1:
         return _resolve(f"{'https' if kind == 'urls' else 'http'}://{'/'.join(rest)}", inner=True)
     raise InputError(
-        text("this nbviewer address does not name a notebook"),
+        text("This nbviewer address does not name a notebook."),
         hint=text("Pass the address of the file itself: {example}", example=_EXAMPLE),
     )
 

@@ -71,13 +71,13 @@ def _import_file(given: str, folder: str, root: str) -> ImportedNotebook:
     if not os.path.isfile(path):  # a folder; or a pipe, on which one would wait for ever
         hint = text("Pass the path of a notebook, or an address that begins with https://")
         if os.path.exists(path):
-            raise InputError(text("{path} is not a regular file", path=shown), hint=hint)
-        raise InputError(text("{path} does not exist", path=shown), hint=hint)
+            raise InputError(text("{path} is not a regular file.", path=shown), hint=hint)
+        raise InputError(text("{path} does not exist.", path=shown), hint=hint)
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as exc:
-        raise InputError(text("cannot read {path}: {cause}", path=shown, cause=exc.strerror)) from exc
+        raise InputError(text("Cannot read {path}: {cause}.", path=shown, cause=exc.strerror)) from exc
     colab = wants_colab(read_notebook(data, shown))
     if is_visible_in(path, root):
         return ImportedNotebook(path, shown, copied=False, colab=colab)
@@ -89,17 +89,17 @@ def read_notebook(data: bytes, source: str) -> dict[str, Any]:
     begin = data[:512].decode(errors="replace").lstrip("\ufeff \t\r\n").lower()
     if begin.startswith(("<!doctype", "<html", "<?xml", "<head", "<!--")):
         raise InputError(
-            text("{source} is a web page, not a notebook", source=source),
+            text("{source} is a web page, not a notebook.", source=source),
             hint=text('The page may ask you to sign in, or have a link such as "Raw" or "Download".'),
         )
     if begin.startswith("version https://git-lfs"):
         raise InputError(
-            text("{source} is a Git LFS pointer, not the notebook itself", source=source),
+            text("{source} is a Git LFS pointer, not the notebook itself.", source=source),
             hint=text("Open the file's page in a browser, download it there, then run: ownlab open FILE"),
         )
     notebook = parse_notebook(data, source)
     if not isinstance(notebook.get("cells"), list) and not isinstance(notebook.get("worksheets"), list):
-        raise InputError(text("{name} is not a notebook: it is JSON of another kind", name=source))
+        raise InputError(text("{name} is not a notebook: it is JSON of another kind.", name=source))
     return notebook
 
 
@@ -163,5 +163,5 @@ def _save(folder: str, name: str, data: bytes) -> str:
         return save_new(folder, name, data)
     except OSError as exc:
         raise InputError(
-            text("cannot save the notebook in {folder}: {cause}", folder=folder, cause=exc.strerror)
+            text("Cannot save the notebook in {folder}: {cause}.", folder=folder, cause=exc.strerror)
         ) from exc

@@ -35,7 +35,7 @@ _WRITE_SHARE = 20  # and at least this many times the duration of the last write
 # A cell of another client failed in the same kernel, which aborted ours before it began.
 _RETRY_SECONDS, _TRIES = 0.2, 50
 
-_What = Literal["done", "gone", "late", "told", "deaf"]
+_Ending = Literal["done", "kernel-ended", "timeout", "stopped", "unresponsive"]
 
 
 class Policy(NamedTuple):
@@ -57,15 +57,15 @@ class ExecutionResult(NamedTuple):
 class _Request:
     """An execution; it is over when both its reply and its idle status have arrived."""
 
-    def __init__(self, over: asyncio.Future[_What]) -> None:
+    def __init__(self, over: asyncio.Future[_Ending]) -> None:
         self.msg_id = uuid.uuid4().hex
         self.over = over
         self.reply: dict[str, Any] | None = None
         self.idle = False
 
-    def wake(self, what: _What) -> None:
+    def wake(self, ending: _Ending) -> None:
         if not self.over.done():
-            self.over.set_result(what)
+            self.over.set_result(ending)
 
 
 class Executor:
@@ -88,7 +88,7 @@ class Executor:
         for number in handled:
             loop.add_signal_handler(number, self._stop.request, number)
         # The request may come from any thread or signal handler.
-        self._stop.on_request(lambda: loop.call_soon_threadsafe(self._wake, "told"))
+        self._stop.on_request(lambda: loop.call_soon_threadsafe(self._wake, "stopped"))
         self._line = JournalClient(self._plan.sockets, self._receive, only=("status",))
         beat = loop.create_task(self._heartbeat())
         try:
@@ -136,13 +136,13 @@ class Executor:
     async def _cell(self, step: Step) -> tuple[CellReport, str]:
         """Return the report of a cell, and why the run ends with it (otherwise "")."""
         begun = time.monotonic()
-        what, reply = await self._execute(step)
+        ending, reply = await self._execute(step)
         report = _report(step, "done", time.monotonic() - begun, reply)
-        if what == "told":
+        if ending == "stopped":
             return _as(report, "interrupted"), text("it was interrupted")
-        if what == "late":
+        if ending == "timeout":
             return _as(report, "timeout"), self._timeout_reason()
-        if what == "gone" and not self._released:
+        if ending == "kernel-ended" and not self._released:
             return _as(report, "failed"), self._kernel_end
         if report.error is not None:
             return _as(report, "failed"), f"{report.error.name}: {report.error.value}"
@@ -154,30 +154,30 @@ class Executor:
             return text("it ran longer than {seconds:g} s and did not react to the interrupt", seconds=seconds)
         return text("it ran longer than {seconds:g} s", seconds=seconds)
 
-    async def _execute(self, step: Step) -> tuple[_What, dict[str, Any]]:
-        what: _What = "done"
+    async def _execute(self, step: Step) -> tuple[_Ending, dict[str, Any]]:
+        ending: _Ending = "done"
         reply: dict[str, Any] = {}
         for _ in range(_TRIES):
-            what, reply = await self._send(step)
-            if what != "done" or reply.get("status") != "aborted":
+            ending, reply = await self._send(step)
+            if ending != "done" or reply.get("status") != "aborted":
                 break
             await asyncio.sleep(_RETRY_SECONDS)
         self._released = self._released or _asks_to_exit(reply)
-        return what, reply
+        return ending, reply
 
-    async def _send(self, step: Step) -> tuple[_What, dict[str, Any]]:
+    async def _send(self, step: Step) -> tuple[_Ending, dict[str, Any]]:
         loop = asyncio.get_running_loop()
         if self._kernel_end or self._stop.signum:
-            return ("gone" if self._kernel_end else "told"), {}
+            return ("kernel-ended" if self._kernel_end else "stopped"), {}
         request = self._request = _Request(loop.create_future())
         self._line.send("shell", self._message(request.msg_id, step))
-        timer = loop.call_later(self._policy.timeout, request.wake, "late") if self._policy.timeout else None
-        what = await request.over
+        timer = loop.call_later(self._policy.timeout, request.wake, "timeout") if self._policy.timeout else None
+        ending = await request.over
         if timer is not None:
             timer.cancel()
-        if what in ("late", "told"):
+        if ending in ("timeout", "stopped"):
             await self._interrupt(request)
-        return what, request.reply or {}
+        return ending, request.reply or {}
 
     async def _interrupt(self, request: _Request) -> None:
         """Interrupt the cell and keep what it still prints; a kernel that does not react is ended later."""
@@ -188,10 +188,10 @@ class Executor:
             return
         # A second request does not wait.
         try:
-            what = await asyncio.wait_for(request.over, _INTERRUPT_SECONDS)
+            ending = await asyncio.wait_for(request.over, _INTERRUPT_SECONDS)
         except asyncio.TimeoutError:
-            what = "deaf"
-        self._ignored_interrupt = what in ("deaf", "told")
+            ending = "unresponsive"
+        self._ignored_interrupt = ending in ("unresponsive", "stopped")
 
     def _message(self, msg_id: str, step: Step) -> list[bytes]:
         header = {
@@ -215,9 +215,9 @@ class Executor:
 
     # -- received messages
 
-    def _wake(self, what: _What) -> None:
+    def _wake(self, ending: _Ending) -> None:
         if self._request is not None:
-            self._request.wake(what)
+            self._request.wake(ending)
 
     def _receive(self, thing: Hello | Record | Duplicate) -> None:
         if isinstance(thing, Hello):
@@ -239,7 +239,7 @@ class Executor:
 
     def _kernel_lost(self, why: str) -> None:
         self._kernel_end = self._kernel_end or why
-        self._wake("gone")
+        self._wake("kernel-ended")
 
     def _message_from_kernel(self, record: Record) -> None:
         request = self._request
@@ -302,8 +302,8 @@ def _report(
 def _asks_to_exit(reply: dict[str, Any]) -> bool:
     """Whether a cell called `exit()`: ipykernel ends a moment later."""
     payload = reply.get("payload")
-    told = payload if isinstance(payload, list) else []
-    return any(isinstance(one, dict) and one.get("source") == "ask_exit" for one in told)
+    messages = payload if isinstance(payload, list) else []
+    return any(isinstance(one, dict) and one.get("source") == "ask_exit" for one in messages)
 
 
 def _error(reply: dict[str, Any]) -> CellError | None:

@@ -56,7 +56,7 @@ def restore_packages(prepared: PreparedRun, reporter: Reporter) -> None:
     if done.failed:
         raise LabError(
             text(
-                "Cannot install all packages that {notebook} recorded: {reason}",
+                "Cannot install all packages that {notebook} recorded: {reason}.",
                 notebook=prepared.request.notebook,
                 reason=done.failed,
             ),

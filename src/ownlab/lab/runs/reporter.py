@@ -14,7 +14,7 @@ class Reporter:
     """Receives the progress of a run, in the run's own thread. This base class ignores it."""
 
     def notice(self, message: str) -> None:
-        """A notice for the person who started the run."""
+        """Show a notice to the user who started the run."""
 
     def waiting(self, label: str, report: RunReport) -> None:
         """No card is free for a runtime of this label; the reason says who uses them and how many are waiting."""

@@ -86,7 +86,7 @@ class PreparedRun(NamedTuple):
 
 
 def prepare_run(request: RunRequest) -> PreparedRun:
-    """Look at all that is request for. UsageError or InputError where it cannot be."""
+    """Check everything that is requested. UsageError or InputError if it is not possible."""
     if request.inplace and request.output is not None:
         raise UsageError(text("--inplace cannot be combined with --output."))
     return _resume(request) if request.from_failed else _start_fresh(request)

@@ -52,7 +52,7 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class KnownRuntimes(Struct, frozen=True):
-    """What the store knows: processes of these runtimes have a lease."""
+    """The runtimes in the store: their processes have a lease."""
 
     keepers: frozenset[Process] = frozenset()
     leased: frozenset[str] = frozenset()  # devices

@@ -65,7 +65,7 @@ def write_chunk(runtime: str, folder: str, number: int, offset: int, data: bytes
     content = str(content_folder(_plan(runtime).runtime))
     above, name = os.path.split(folder)
     if os.path.realpath(above) != os.path.realpath(content) or not name.startswith(_STAGING):
-        raise Elsewhere(text("{folder} is not an upload folder of this runtime", folder=folder))
+        raise Elsewhere(text("{folder} is not an upload folder of this runtime.", folder=folder))
     try:
         staging = _open_folder(content, [name])
         try:
@@ -76,10 +76,10 @@ def write_chunk(runtime: str, folder: str, number: int, offset: int, data: bytes
             return os.path.join(folder, str(number)), _write_at(file.fileno(), offset, data)
     except OSError as exc:
         if exc.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise Elsewhere(text("{folder} is not an upload folder of this runtime", folder=folder)) from exc
+            raise Elsewhere(text("{folder} is not an upload folder of this runtime.", folder=folder)) from exc
         if exc.errno == errno.ENOENT:
-            raise Gone(text("the notebook no longer waits for this upload")) from exc
-        raise LabError(text("the upload cannot be written: {reason}", reason=exc.strerror)) from exc
+            raise Gone(text("The notebook no longer waits for this upload.")) from exc
+        raise LabError(text("The upload cannot be written: {reason}.", reason=exc.strerror)) from exc
 
 
 def download_folders(runtime: str, lab: str, environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -91,11 +91,11 @@ def download_folders(runtime: str, lab: str, environ: Mapping[str, str] = os.env
 def open_download(path: str, folders: Sequence[str]) -> OpenFile:
     """Open a file in one of these folders. A link that leads out of them is refused."""
     if not os.path.isabs(path) or "\0" in path:
-        raise UsageError(text("the path of a file must be absolute"))
+        raise UsageError(text("The path of a file must be absolute."))
     real = os.path.realpath(path)
     root = next((each for each in map(os.path.realpath, folders) if real.startswith(os.path.join(each, ""))), None)
     if root is None:
-        message = text("{path} is not in this runtime's folder, the drive or the lab's folder", path=path)
+        message = text("{path} is not in this runtime's folder, the drive or the lab's folder.", path=path)
         raise Elsewhere(message)
     above, name = os.path.split(os.path.relpath(real, root))
     try:
@@ -105,11 +105,11 @@ def open_download(path: str, folders: Sequence[str]) -> OpenFile:
         finally:
             os.close(folder)
     except OSError as exc:
-        raise Gone(text("{path} cannot be read: {reason}", path=path, reason=exc.strerror)) from exc
+        raise Gone(text("{path} cannot be read: {reason}.", path=path, reason=exc.strerror)) from exc
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise UsageError(text("{path} is not a file", path=path))
+        raise UsageError(text("{path} is not a file.", path=path))
     return OpenFile(descriptor, real, status.st_size)
 
 
@@ -138,7 +138,7 @@ def _variables(plan: Plan) -> dict[str, str]:
 def _plan(runtime: str) -> Plan:
     plan = plan_of(runtime)
     if plan is None:
-        raise Gone(text("there is no runtime {id}", id=runtime))
+        raise Gone(text("There is no runtime {id}.", id=runtime))
     return plan
 
 
@@ -157,10 +157,10 @@ def _open_folder(root: str, names: Sequence[str]) -> int:
 def _write_at(descriptor: int, offset: int, data: bytes) -> int:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise Elsewhere(text("the upload's path is not a regular file"))
+        raise Elsewhere(text("The upload's path is not a regular file."))
     if status.st_size < offset:
         raise UsageError(
-            text("{count} bytes are missing before this chunk of the upload", count=offset - status.st_size)
+            text("{count} bytes are missing before this chunk of the upload.", count=offset - status.st_size)
         )
     os.ftruncate(descriptor, offset)
     view = memoryview(data)

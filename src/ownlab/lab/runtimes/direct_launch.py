@@ -64,10 +64,10 @@ def read_connection(path: str) -> dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             connection = json.load(file)
     except (OSError, ValueError) as exc:
-        message = text("the connection file {path} cannot be read: {error}", path=path, error=exc)
+        message = text("The connection file {path} cannot be read: {error}.", path=path, error=exc)
         raise InputError(message) from exc
     if not isinstance(connection, dict) or connection.get("transport", "tcp") != "tcp" or "key" not in connection:
-        raise InputError(text("{path} is not a supported connection file: tcp and a key are required", path=path))
+        raise InputError(text("{path} is not a supported connection file: tcp and a key are required.", path=path))
     return connection
 
 

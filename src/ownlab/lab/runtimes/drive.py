@@ -34,7 +34,7 @@ def drive_root(environ: Mapping[str, str] = os.environ) -> str:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError as exc:
             message = text(
-                "the drive's folder {folder} cannot be created: {reason}", folder=folder, reason=exc.strerror
+                "The drive's folder {folder} cannot be created: {reason}.", folder=folder, reason=exc.strerror
             )
             raise LabError(message) from exc
         return folder
@@ -44,7 +44,7 @@ def drive_root(environ: Mapping[str, str] = os.environ) -> str:
             return mounted
     raise NotMounted(
         text(
-            "your drive is the remote {remote}, which is accessible only while a notebook has it mounted",
+            "Your drive is the remote {remote}, which is accessible only while a notebook has it mounted.",
             remote=options.drive_remote,
         ),
         hint=text('Mount it in a notebook: from google.colab import drive; drive.mount("/content/drive")'),

@@ -110,7 +110,7 @@ class Journals:
     def journal(self, runtime: str) -> Journal:
         """The journal of a runtime. LabError if there is none."""
         if not journal_folder(runtime).is_dir():
-            raise LabError(text("runtime {id} has no journal", id=runtime))
+            raise LabError(text("Runtime {id} has no journal.", id=runtime))
         with self._lock:
             if runtime not in self._known:
                 self._known[runtime] = Journal(runtime)

@@ -58,7 +58,7 @@ def write_specs(types: Sequence[RuntimeType], folder: Path) -> bool:
             _remove(path)
             changed = True
     except OSError as exc:
-        raise _failure("the kernelspecs in {folder} cannot be written: {reason} ({path})", folder, exc) from exc
+        raise _failure("The kernelspecs in {folder} cannot be written: {reason} ({path}).", folder, exc) from exc
     return changed
 
 
@@ -69,7 +69,7 @@ def remove_specs(folder: Path) -> int:
         for path in paths:
             _remove(path)
     except OSError as exc:
-        raise _failure("the kernelspecs in {folder} cannot be removed: {reason} ({path})", folder, exc) from exc
+        raise _failure("The kernelspecs in {folder} cannot be removed: {reason} ({path}).", folder, exc) from exc
     return len(paths)
 
 
@@ -78,7 +78,7 @@ def read_specs(folder: Path) -> tuple[RuntimeType, ...]:
     try:
         specs = [spec for _, spec in _ours(folder)]
     except OSError as exc:
-        raise _failure("the kernelspecs in {folder} cannot be read: {reason} ({path})", folder, exc) from exc
+        raise _failure("The kernelspecs in {folder} cannot be read: {reason} ({path}).", folder, exc) from exc
     return tuple(sorted(filter(None, map(_type_of, specs)), key=_sort_key))
 
 
@@ -124,7 +124,7 @@ def _write_spec(kind: RuntimeType, path: Path) -> bool:
     if os.path.lexists(path / _SPEC):
         there = _read(path)
         if there is None:
-            message = text("{path} is a kernelspec that ownlab did not write", path=path)
+            message = text("{path} is a kernelspec that ownlab did not write.", path=path)
             raise LabError(message, hint=text("Move it away, then try again."))
         if there == spec and _read_text(path / _LOGO) == logo:
             return False
@@ -168,7 +168,7 @@ def _read_text(path: Path) -> str | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove kernel.json first: without it the folder is no kernelspec, even if the rest cannot be removed."""
+    """Remove kernel.json first: without it the folder is not a kernelspec, even if the rest cannot be removed."""
     os.unlink(path / _SPEC)
     shutil.rmtree(path)
 

@@ -1,4 +1,4 @@
-"""plan.json: the supervisor's instructions, written by whoever starts a runtime and readable only by its owner.
+"""plan.json: the supervisor's instructions, written by the process that starts a runtime and readable only by its owner.
 
 It never holds the environment, which the supervisor inherits. Standard library only.
 """

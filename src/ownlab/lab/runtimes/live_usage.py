@@ -1,4 +1,4 @@
-"""What runtimes use right now: RAM, CPU, and memory and time of cards, by runtime; and the state of host and cards.
+"""Current usage of RAM, CPU and cards by runtime, and the state of host and cards.
 
 One sample serves all runtimes. Nothing is read unless it is requested.
 """

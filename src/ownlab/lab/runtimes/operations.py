@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 _ENDS_WITHIN = 10.0
-_MAY_NOT_STOP = "runtime {id} belongs to {user}; only {user} or root may stop it"
-_MAY_NOT_EXTEND = "runtime {id} belongs to {user}; only {user} or root may extend it"
-_ROOT_ONLY = "runtime {id} belongs to {user}, who alone may stop or extend it"
+_MAY_NOT_STOP = "Runtime {id} belongs to {user}; only {user} or root may stop it."
+_MAY_NOT_EXTEND = "Runtime {id} belongs to {user}; only {user} or root may extend it."
+_ROOT_ONLY = "Runtime {id} belongs to {user}, who alone may stop or extend it."
 
 
 def find_runtime(store: Store, name: str) -> RuntimeRow:
@@ -46,9 +46,9 @@ def find_runtime(store: Store, name: str) -> RuntimeRow:
         return matches[0]
     if matches:
         listed = listing(f"{row.id[:8]} ({row.person}, {row.notebook or row.label})" for row in matches)
-        message = text("{name} matches several runtimes: {runtimes}", name=name, runtimes=listed)
+        message = text("{name} matches several runtimes: {runtimes}.", name=name, runtimes=listed)
         raise LabError(message, hint=text("Use the first characters of an id."))
-    raise LabError(text("there is no runtime {name}", name=name), hint=text("`ownlab runtimes` lists them."))
+    raise LabError(text("There is no runtime {name}.", name=name), hint=text("`ownlab runtimes` lists them."))
 
 
 def stop_runtime(store: Store, runtime_id: str, *, now: bool = False, why: str = "it was stopped") -> RuntimeRow:
@@ -63,7 +63,7 @@ def stop_runtime(store: Store, runtime_id: str, *, now: bool = False, why: str =
                 raise
     elif not _signal(row, now):
         message = text(
-            "runtime {id} cannot be reached: its supervisor is not the process that the store names", id=row.id
+            "Runtime {id} cannot be reached: its supervisor is not the process that the store names.", id=row.id
         )
         raise LabError(message)
     return row
@@ -75,7 +75,7 @@ def extend_runtime(store: Store, runtime_id: str) -> dict[str, Any]:
     sockets = _sockets(row)
     if sockets is None:
         message = text(
-            "runtime {id} can only be extended by {user}, from the account that started it", id=row.id, user=row.person
+            "Runtime {id} can only be extended by {user}, from the account that started it.", id=row.id, user=row.person
         )
         raise LabError(message)
     return send_command(sockets, "extend")

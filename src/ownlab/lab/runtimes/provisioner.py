@@ -99,7 +99,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         return code
 
     async def send_signal(self, signum: int) -> None:
-        """Called to interrupt, and before each shutdown, when the kernel may be gone, which is no error."""
+        """Called to interrupt, and before each shutdown, when the kernel may already have ended, which is not an error."""
         await self._command("signal", signum, signum=signum)
 
     async def kill(self, restart: bool = False) -> None:
@@ -135,7 +135,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
     # --- for servers that start later ---------------------------------------------------------------------------------
 
     async def get_provisioner_info(self) -> dict[str, Any]:
-        """What another process needs to take over this runtime; can be written as JSON."""
+        """Return what another process needs to take over this runtime, as JSON values."""
         info = await super().get_provisioner_info()
         key = self.connection_info.get("key", b"")
         info["connection_info"] = {**self.connection_info, "key": key.decode() if isinstance(key, bytes) else key}
@@ -148,7 +148,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         home = provisioner_info.get("home") or str(state.runtime_folder(str(self.kernel_id)))
         now = state.read_state(home)
         if now is None or not state.is_alive(now.get("supervisor")):
-            raise LabError(text("runtime {id} has ended", id=self.kernel_id))
+            raise LabError(text("Runtime {id} has ended.", id=self.kernel_id))
         self.plan = read_plan(os.path.join(home, "plan.json"))
         self.connection_info = _to_jupyter(now["connection"])
         self.managed = True

@@ -24,7 +24,7 @@ _FRACTIONS = {2: ("½", "half"), 3: ("⅓", "third"), 4: ("¼", "quarter"), 6: (
 
 
 class _Resources(NamedTuple):
-    """What a type leases: "½ × NVIDIA H200"."""
+    """The cards that a type leases: "½ × NVIDIA H200"."""
 
     label: str
     slug: str

@@ -177,7 +177,7 @@ def _share(lease: Lease, row: RuntimeRow, view: _StoreView, usage: LiveUsage) ->
 
 
 def _utilisation(lease: Lease, device: Device | None, usage: LiveUsage) -> float | None:
-    """What the driver reports for this runtime's processes; otherwise the card's utilisation, if no one else uses it."""
+    """Return what the driver reports for this runtime's processes, else the card's utilisation if no one else uses it."""
     share = usage.shares.get((lease.runtime, lease.device))
     card = usage.cards.get(lease.device)
     if share is not None or card is None:

@@ -33,7 +33,7 @@ from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 from ownlab.processes.runner import describe_exit
-from ownlab.text import Text, listing, text
+from ownlab.text import Text, listing, sentence, text
 
 __all__ = ["find_type", "make_plan", "new_connection", "start_supervisor", "wait_until_started"]
 
@@ -100,11 +100,11 @@ def _write(plan: Plan) -> Plan:
         os.makedirs(os.path.dirname(plan.home), mode=0o700, exist_ok=True)
         os.mkdir(plan.home, 0o700)
     except FileExistsError as exc:
-        message = text("runtime {id} exists already: {folder}", id=plan.runtime, folder=plan.home)
+        message = text("Runtime {id} exists already: {folder}.", id=plan.runtime, folder=plan.home)
         raise LabError(message) from exc
     except OSError as exc:
         message = text(
-            "the runtime's folder {folder} cannot be created: {reason}", folder=plan.home, reason=exc.strerror
+            "The runtime's folder {folder} cannot be created: {reason}.", folder=plan.home, reason=exc.strerror
         )
         raise LabError(message) from exc
     short = len(os.fsencode(plan.home)) <= _LONGEST_HOME
@@ -114,7 +114,7 @@ def _write(plan: Plan) -> Plan:
     except OSError as exc:
         remove_folders(plan)
         message = text(
-            "the runtime's folder {folder} cannot be written: {reason}", folder=plan.home, reason=exc.strerror
+            "The runtime's folder {folder} cannot be written: {reason}.", folder=plan.home, reason=exc.strerror
         )
         raise LabError(message) from exc
     return plan
@@ -125,7 +125,7 @@ def find_type(name: str, types: Sequence[RuntimeType]) -> RuntimeType:
     known = {each.name: each for each in types}
     if name not in known:
         raise LabError(
-            text("there is no runtime type {name}", name=name),
+            text("There is no runtime type {name}.", name=name),
             hint=text("Available types: {types}.", types=listing(sorted(known)))
             if known
             else text("`ownlab up` writes the list for this machine."),
@@ -134,7 +134,7 @@ def find_type(name: str, types: Sequence[RuntimeType]) -> RuntimeType:
     if not os.access(kind.python, os.X_OK):
         raise InterpreterError(
             text(
-                "{python}, the interpreter of {label}, is missing or not executable",
+                "{python}, the interpreter of {label}, is missing or not executable.",
                 python=kind.python,
                 label=kind.label,
             ),
@@ -182,7 +182,7 @@ def start_supervisor(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[byt
             start_new_session=True,
         )
     except OSError as exc:
-        message = text("{program} cannot be started: {reason}", program=sys.executable, reason=exc.strerror)
+        message = text("{program} cannot be started: {reason}.", program=sys.executable, reason=exc.strerror)
         raise LabError(message) from exc
     finally:
         os.close(log)
@@ -213,8 +213,8 @@ def wait_until_started(
     error = DeadlineError(
         _with_log(
             plan,
-            "the runtime {label} did not start in {seconds:g} s",
-            "the runtime {label} did not start in {seconds:g} s: {line}",
+            "The runtime {label} did not start in {seconds:g} s.",
+            "The runtime {label} did not start in {seconds:g} s: {line}",
             seconds=deadline,
         )
     )
@@ -237,7 +237,7 @@ def _failure(plan: Plan, child: subprocess.Popen[bytes] | None, now: Mapping[str
     if now.get("state") == "refused":
         error = CardsTaken(reason, hint=text("`ownlab runtimes` shows who holds which card."))
     else:
-        error = LabError(text("the runtime {label} did not start: {reason}", label=plan.label, reason=reason))
+        error = LabError(text("The runtime {label} did not start: {reason}", label=plan.label, reason=sentence(reason)))
     end_runtime(plan, child, "it did not start")
     return error
 

@@ -42,7 +42,7 @@ def read_state(home: str | os.PathLike[str]) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as exc:
-        message = text("{folder}/state.json cannot be read: {error}", folder=home, error=exc)
+        message = text("{folder}/state.json cannot be read: {error}.", folder=home, error=exc)
         raise LabError(message) from exc
     return state
 

@@ -46,7 +46,7 @@ class Keyring:
             return getattr(self._backend, method)(self._service, *arguments)
         except Exception as exc:  # noqa: BLE001  # back ends may raise anything: D-Bus, a desktop dialog, a remote vault
             raise KeyringTrouble(
-                text("the system keyring does not answer ({error})", error=type(exc).__name__)
+                text("The system keyring does not answer ({error}).", error=type(exc).__name__)
             ) from None
 
 

@@ -107,7 +107,7 @@ def check_name(name: str) -> None:
     """Raise UsageError for an invalid name. The message does not repeat it: it may be a value."""
     if _NAME.fullmatch(name) is None or not name.isprintable():
         raise UsageError(
-            text("this is not a valid name for a secret"),
+            text("This is not a valid name for a secret."),
             hint=text(
                 "A name is one word without '=', at most 200 characters: HF_TOKEN. The command asks for the value."
             ),
@@ -124,14 +124,14 @@ def set_secret(name: str, value: str, environ: Mapping[str, str] = os.environ) -
     check_name(name)
     if not value or len(value) > MAX_LENGTH:
         raise UsageError(
-            text("the value has more than {limit:,} characters", limit=MAX_LENGTH)
+            text("The value has more than {limit:,} characters.", limit=MAX_LENGTH)
             if value
-            else text("the value is empty")
+            else text("The value is empty.")
         )
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError(text("the value is not valid text: it contains lone surrogates")) from None
+        raise InputError(text("The value is not valid text: it contains lone surrogates.")) from None
     with _update(environ) as entries:
         before = entries.get(name)
         in_file = None if _put_in_keyring(name, value, environ) else value
@@ -155,7 +155,7 @@ def grant(name: str, notebook: str, environ: Mapping[str, str] = os.environ) -> 
     path = _real_path(notebook)
     if path is None or not os.path.isfile(path):
         raise InputError(
-            text("there is no notebook {path}", path=_printable(notebook)),
+            text("There is no notebook {path}.", path=_printable(notebook)),
             hint=text(
                 "Create the notebook first. A grant for a missing file would apply to any file that appears at this path."
             ),
@@ -173,7 +173,7 @@ def revoke(name: str, notebook: str, environ: Mapping[str, str] = os.environ) ->
         entry = _find(name, entries)
         if path not in entry.notebooks:
             raise InputError(
-                text("the secret {name!r} is not granted to {path}", name=name, path=_printable(path or notebook)),
+                text("The secret {name!r} is not granted to {path}.", name=name, path=_printable(path or notebook)),
                 hint=text("See: ownlab secrets list"),
             )
         entries[name] = msgspec.structs.replace(entry, notebooks=tuple(set(entry.notebooks) - {path}))
@@ -202,7 +202,7 @@ def read_secret(name: str, notebooks: Iterable[str], environ: Mapping[str, str] 
     keyring = find_keyring(_service(environ))
     if keyring is None:
         raise KeyringTrouble(
-            text("the secret {name!r} is in the system keyring, which is not available here", name=name),
+            text("The secret {name!r} is in the system keyring, which is not available here.", name=name),
             hint=text(
                 "Set it again to store it where that is possible: ownlab secrets set {name}", name=shlex.quote(name)
             ),
@@ -210,7 +210,7 @@ def read_secret(name: str, notebooks: Iterable[str], environ: Mapping[str, str] 
     value = keyring.get(name)
     if value is None:
         raise SecretNotFound(
-            text("the secret {name!r} is missing from the system keyring", name=name),
+            text("The secret {name!r} is missing from the system keyring.", name=name),
             hint=text("Set it again: ownlab secrets set {name}", name=shlex.quote(name)),
         )
     return SecretValue(value)
@@ -220,12 +220,12 @@ def _not_granted(name: str, paths: list[str]) -> NotGranted:
     quoted = shlex.quote(name)
     if not paths:
         return NotGranted(
-            text("the secret {name!r} is not granted to a kernel without a notebook", name=name),
+            text("The secret {name!r} is not granted to a kernel without a notebook.", name=name),
             hint=text("Grant it: ownlab secrets grant {name} NOTEBOOK", name=quoted),
         )
     path = _printable(paths[0])
     return NotGranted(
-        text("the secret {name!r} is not granted to {path}", name=name, path=path),
+        text("The secret {name!r} is not granted to {path}.", name=name, path=path),
         hint=text("Grant it: ownlab secrets grant {name} {path}", name=quoted, path=shlex.quote(path)),
     )
 
@@ -250,7 +250,7 @@ def _find(name: str, entries: Mapping[str, _Entry]) -> _Entry:
             else text("No secret has been set yet.")
         )
         raise SecretNotFound(
-            text("there is no secret named {name!r}", name=name),
+            text("There is no secret named {name!r}.", name=name),
             hint=sentences(existing, text("Set it: ownlab secrets set NAME")),
         )
     return entry
@@ -289,10 +289,10 @@ def _load(environ: Mapping[str, str]) -> dict[str, _Entry]:
     except FileNotFoundError:
         return {}
     except OSError as exc:
-        raise LabError(text("cannot read {path}: {cause}", path=path, cause=exc.strerror)) from exc
+        raise LabError(text("Cannot read {path}: {cause}.", path=path, cause=exc.strerror)) from exc
     except msgspec.DecodeError:  # its message is not shown: it may quote a value
         raise RecordError(
-            text("{path} is damaged", path=path), hint=text("Remove it, then set your secrets again.")
+            text("{path} is damaged.", path=path), hint=text("Remove it, then set your secrets again.")
         ) from None
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
 
@@ -307,7 +307,7 @@ def _update(environ: Mapping[str, str]) -> Iterator[dict[str, _Entry]]:
         _check_private(folder)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise LabError(text("cannot use {folder}: {cause}", folder=folder, cause=exc.strerror)) from exc
+        raise LabError(text("Cannot use {folder}: {cause}.", folder=folder, cause=exc.strerror)) from exc
     try:
         message = text("Another ownlab process has been changing the secrets for {seconds:g} s.", seconds=LOCK_SECONDS)
         wait_for_lock(descriptor, LabError(message))
@@ -316,7 +316,7 @@ def _update(environ: Mapping[str, str]) -> Iterator[dict[str, _Entry]]:
         record = encode_json(_Entries(tuple(entries.values())))
         replace_file(str(folder / "secrets.json"), msgspec.json.format(record, indent=1).decode() + "\n")
     except OSError as exc:
-        raise LabError(text("cannot write {path}: {cause}", path=folder / "secrets.json", cause=exc.strerror)) from exc
+        raise LabError(text("Cannot write {path}: {cause}.", path=folder / "secrets.json", cause=exc.strerror)) from exc
     finally:
         os.close(descriptor)
 
@@ -325,15 +325,15 @@ def _check_private(folder: Path) -> None:
     """Raise LabError unless the folder is closed to other users: file names in it can be guessed."""
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode):
-        raise LabError(text("{folder} is not a folder", folder=folder), hint=text("Check what it is, and remove it."))
+        raise LabError(text("{folder} is not a folder.", folder=folder), hint=text("Check what it is, and remove it."))
     # In a container, root works in folders of the host's users.
     if status.st_uid != os.geteuid() and os.geteuid() != 0:
         raise LabError(
-            text("{folder} belongs to another user (uid {uid})", folder=folder, uid=status.st_uid),
+            text("{folder} belongs to another user (uid {uid}).", folder=folder, uid=status.st_uid),
             hint=text("Set OWNLAB_HOME to a folder of your own."),
         )
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise LabError(
-            text("{folder} is accessible to other users", folder=folder),
+            text("{folder} is accessible to other users.", folder=folder),
             hint=text("Close it: chmod 700 {folder}", folder=shlex.quote(str(folder))),
         )

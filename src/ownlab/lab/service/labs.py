@@ -49,7 +49,7 @@ __all__ = [
 # Who holds a lock: the server, or the watchdog that starts it again.
 Role = Literal["server", "watchdog"]
 
-# Testing a lock takes it for a moment: whoever wants to keep it tries again for this long.
+# Testing a lock takes it for a moment, so a process that wants to keep it retries for this long.
 _RETRY_SECONDS = 0.5
 
 
@@ -66,7 +66,7 @@ class Holder(NamedTuple):
 
 
 class Lab(Struct, frozen=True):
-    """The last known state of a lab; `is_up` tells whether it runs now."""
+    """The last known state of a lab; `is_up` checks whether it runs now."""
 
     id: str
     folder: str
@@ -126,7 +126,7 @@ def labs_folder(environ: Mapping[str, str] = os.environ) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise LabError(
-            text("Cannot create the folder for the records of labs: {reason}", reason=exc),
+            text("Cannot create the folder for the records of labs: {reason}.", reason=exc),
             hint=text("Set OWNLAB_HOME to a folder that you can write."),
         ) from exc
     return folder
@@ -150,7 +150,7 @@ def take_lock(folder: str | Path, role: Role = "server", *, environ: Mapping[str
             time.sleep(0.01)
         lock.sign()
     except OSError as exc:
-        raise LabError(text("Cannot take the lock of the lab: {reason}", reason=exc)) from exc
+        raise LabError(text("Cannot take the lock of the lab: {reason}.", reason=exc)) from exc
     return lock
 
 
@@ -169,7 +169,7 @@ def write_lab(lab: Lab, *, environ: Mapping[str, str] = os.environ) -> None:
     try:
         replace_file(str(labs_folder(environ) / f"{lab.id}.json"), encode_json(lab).decode())
     except OSError as exc:
-        raise LabError(text("Cannot write the record of the lab: {reason}", reason=exc)) from exc
+        raise LabError(text("Cannot write the record of the lab: {reason}.", reason=exc)) from exc
 
 
 def read_lab(folder: str | Path, *, environ: Mapping[str, str] = os.environ) -> Lab | None:

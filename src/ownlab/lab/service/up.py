@@ -25,7 +25,7 @@ _ROLES: tuple[Role, ...] = ("watchdog", "server")
 
 
 class Surroundings(NamedTuple):
-    """What is read while the server starts."""
+    """Facts that are read while the server starts."""
 
     types: tuple[RuntimeType, ...]
     store: StoreChoice

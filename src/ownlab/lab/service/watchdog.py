@@ -41,7 +41,7 @@ _PATHS = ("OWNLAB_CONFIG", "OWNLAB_HOME", "OWNLAB_KERNELS", "OWNLAB_MACHINE", "O
 
 
 class Start(NamedTuple):
-    """What a lab's server is started with. The token goes through the environment, since others can read arguments."""
+    """The arguments of a lab's server. The token goes through the environment, since others can read arguments."""
 
     folder: str
     port: int
@@ -70,7 +70,7 @@ class Watchdog:
     def run(self, announce: Callable[[], None] = lambda: None) -> None:
         """Run until a signal (Ctrl-C, SIGTERM, SIGHUP) arrives, or the server cannot be kept alive.
 
-        `announce` is called first, after signals are handled: whoever reads what it prints may send one at once.
+        `announce` is called first, after signals are handled: a reader of its output may send one at once.
         """
         with _signals() as received:
             announce()
@@ -199,7 +199,7 @@ def _spawn(start: Start, arguments: tuple[str, ...], descriptors: tuple[int, ...
     try:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise LabError(text("Cannot write the log of the lab: {reason}", reason=exc)) from exc
+        raise LabError(text("Cannot write the log of the lab: {reason}.", reason=exc)) from exc
     try:
         return subprocess.Popen(
             [sys.executable, *arguments],

@@ -19,8 +19,8 @@ _DAMAGED = text("When no runtime is running, move the db folder away: a new one 
 # Part of SQLite's message (sqlite3ErrStr; Python 3.10 gives no error codes) -> our message and hint.
 _SQLITE_ERRORS = (
     ("disk is full", "The store {folder} cannot be used: the disk is full ({error}).", _DISK_FULL),
-    ("readonly", "The store {folder} cannot be used: it may not be written ({error}).", _NO_PERMISSION),
-    ("read-only", "The store {folder} cannot be used: it may not be written ({error}).", _NO_PERMISSION),
+    ("readonly", "The store {folder} cannot be used: it is not writable ({error}).", _NO_PERMISSION),
+    ("read-only", "The store {folder} cannot be used: it is not writable ({error}).", _NO_PERMISSION),
     (
         "unable to open",
         "The store {folder} cannot be used: it cannot be opened ({error}).",

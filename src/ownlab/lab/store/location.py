@@ -125,10 +125,12 @@ def _make_local(root: Path) -> str:
     except FileExistsError:
         pass  # created by us or by somebody else: checked below
     except OSError as exc:
-        raise StoreError(text("{path} cannot be created: {reason}", path=path, reason=exc.strerror), hint=hint) from exc
+        raise StoreError(
+            text("{path} cannot be created: {reason}.", path=path, reason=exc.strerror), hint=hint
+        ) from exc
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        message = text("{path} is not private: another user may have created it, or may write to it", path=path)
+        message = text("{path} is not private: another user may have created it, or may write to it.", path=path)
         raise StoreError(message, hint=hint)
     return path
 
@@ -142,7 +144,7 @@ def view_store(choice: StoreChoice) -> StoreView:
     except FileNotFoundError:
         layout, status = None, None
     except OSError as exc:
-        message = text("The store {folder} cannot be read: {reason}", folder=choice.folder, reason=exc.strerror)
+        message = text("The store {folder} cannot be read: {reason}.", folder=choice.folder, reason=exc.strerror)
         raise StoreError(message) from exc
     return StoreView(
         folder=choice.folder,

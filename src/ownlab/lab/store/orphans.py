@@ -1,6 +1,6 @@
 """Processes that outlived their runtime: found through /proc, and killed if that is safe.
 
-A process belongs to a runtime if its environment says so (OWNLAB_RUNTIME), or by its session, which is the kernel's, the
+A process belongs to a runtime if its environment names it (OWNLAB_RUNTIME), or by its session, which is the kernel's, the
 supervisor's or the keeper's. Process ids are reused, and everyone who shares a store can write its rows. So a process is
 killed only if its own environment names the runtime, or if the row names it, or the living leader of its session, by
 pid and start time; and only if it belongs to the owner of the lock file. In a shared store only the environment counts:
@@ -127,7 +127,7 @@ def _find(
 
 
 def _hidden(dead: Sequence[tuple[RuntimeRow, int | None]]) -> dict[str, list[Orphan]]:
-    """Runtimes of other users, if /proc hides their processes (hidepid): only they can tell that none is left."""
+    """Runtimes of other users, if /proc hides their processes (hidepid): only they can see whether any is left."""
     if os.access("/proc/1/stat", os.R_OK):
         return {}
     return {row.id: [] for row, _ in dead if row.uid != os.geteuid()}

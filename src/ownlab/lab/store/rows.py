@@ -87,7 +87,7 @@ class RuntimeRow(NamedTuple):
 
 
 class UsageRow(NamedTuple):
-    """What a runtime used on one day (UTC)."""
+    """The usage of a runtime on one day (UTC)."""
 
     day: str  # 2026-11-15
     uid: int

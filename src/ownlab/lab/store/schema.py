@@ -53,7 +53,7 @@ _SCRIPTS = (
     CREATE INDEX leases_by_device ON leases (device);
     CREATE TRIGGER no_double_booking BEFORE INSERT ON leases
     WHEN (SELECT coalesce(sum(parts), 0) FROM leases WHERE device = NEW.device) + NEW.parts > 12
-    BEGIN SELECT RAISE(ABORT, 'the device is in other hands'); END;
+    BEGIN SELECT RAISE(ABORT, 'the device is already leased'); END;
     CREATE TRIGGER leases_do_not_change BEFORE UPDATE ON leases
     BEGIN SELECT RAISE(ABORT, 'a lease is taken and given back, never changed'); END;
     CREATE TABLE usage (

@@ -43,7 +43,9 @@ def init_shared(
         reach = 0o770 if group is not None else 0o777
         _folder(path, 0o750 if group is not None else 0o755, number)
         _write_policy(layout.policy, group, limits)
-        _folder(layout.tables, 0o2000 | reach, number)  # setgid: -wal and -shm get the group, whoever creates them
+        _folder(
+            layout.tables, 0o2000 | reach, number
+        )  # setgid: -wal and -shm get the group, no matter who creates them
         _folder(layout.locks, 0o3000 | reach, number)  # sticky: nobody removes another user's lock
         schema.create(layout.database, reach & 0o666, number)
         for end in ("", "-wal", "-shm"):

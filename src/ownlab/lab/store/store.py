@@ -189,7 +189,7 @@ class Store:
             return locks.is_held(self._layout.lock(runtime))
 
     def limits(self) -> dict[str, float | None] | None:
-        """What the administrator of a shared store has laid down, by the names of plan.Limits; None: nothing."""
+        """Return the limits of the administrator of a shared store, by the names of plan.Limits; None: there are none."""
         with store_errors(self.folder):
             return self._layout.limits()
 

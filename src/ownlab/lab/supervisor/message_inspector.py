@@ -1,4 +1,4 @@
-"""What a supervisor reads of the messages that it forwards: as little as it needs, as cheaply as possible.
+"""Inspection of the messages that a supervisor forwards: as little as it needs, as cheaply as possible.
 
 `PendingInputs` holds what a kernel asks people (`input`, `getpass`) or their page (google.colab) until it is answered.
 Each request is answered once, by the first client that replies. google.colab asks with a message `colab_request` on
@@ -79,7 +79,7 @@ class MessageInspector:
         state = content.get("execution_state")
         request = parent.get("msg_id", "")
         if parent.get("msg_type") == "kernel_info_request":
-            # A page reconnected, or checked that the kernel is alive: that is no activity, and idle time goes on.
+            # A page reconnected, or checked that the kernel is alive: this is not activity, and idle time continues.
             if state == "idle" and not self._working:
                 self.execution_state = "idle"
             return

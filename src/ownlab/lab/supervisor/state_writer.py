@@ -1,4 +1,4 @@
-"""What a supervisor writes: state.json for its owner, its row and usage in the store for everyone, and the log.
+"""Everything that a supervisor writes: state.json for its owner, its row and usage in the store for everyone, and the log.
 
 A full disk never ends a kernel: the reason is kept, and writing is retried.
 """

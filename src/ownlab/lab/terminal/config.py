@@ -16,6 +16,7 @@ from ownlab.units import format_seconds
 
 __all__ = ["show_configuration", "show_secrets", "show_store"]
 
+_FILE_STATES = {"used": "used", "passed over": "ignored", "not there": "missing"}
 _UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), "not set")
 _LIMITS = {
     "idle": text("maximum idle time"),
@@ -41,7 +42,7 @@ def show_configuration(configuration: Configuration, store: StoreChoice, out: Co
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     out.print()
     for file in configuration.files:
-        labelled(out, file.state, file.path, indent=0, width=13, wrapped=False)
+        labelled(out, text(_FILE_STATES[file.state]), file.path, indent=0, width=13, wrapped=False)
     if store.shared:
         out.print()
         out.print(

@@ -1,4 +1,4 @@
-"""What the system runs in: a container, a PID namespace, a virtual machine, a rented platform."""
+"""The surroundings of the system: a container, a PID namespace, a virtual machine, a rented platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel shows of accelerators: PCI devices, modules, direct paths to storage and network, its log."""
+"""What the kernel reports about accelerators: PCI devices, modules, direct paths to storage and network, its log."""
 
 from __future__ import annotations
 

@@ -329,11 +329,11 @@ def parse(content: str, source: str = SOURCE) -> tuple[Nvidia, tuple[Card, ...]]
     """
     start = content.find(_START)
     if start < 0:
-        raise NotRecognised(text("this text has no <nvidia_smi_log>"))
+        raise NotRecognised(text("This text has no <nvidia_smi_log>."))
     # Ten lines of nested entities can fill the memory, and nvidia-smi declares none. The parser does not even get what
     # comes before the root, such as the DOCTYPE.
     if "<!ENTITY" in content[:start]:
-        raise InputError(text("the XML declares entities, which nvidia-smi never does; ownlab does not read it"))
+        raise InputError(text("The XML declares entities, which nvidia-smi never does; ownlab does not read it."))
     end = content.find(_END, start)
     log, error = _read_log(content[start : end + len(_END)] if end >= 0 else content[start:])
     reader = Reader(log, source)
@@ -370,11 +370,11 @@ def _read_log(xml: str) -> tuple[Element, str | None]:
         parser.close()
     except ParseError as exc:
         if root is None:
-            raise NotRecognised(text("the XML cannot be read: {error}", error=exc)) from exc
+            raise NotRecognised(text("The XML cannot be read: {error}.", error=exc)) from exc
         _drop_broken(open_elements)
         return root, str(exc)
     if root is None:
-        raise NotRecognised(text("the XML is empty"))
+        raise NotRecognised(text("The XML is empty."))
     return root, None
 
 

@@ -1,4 +1,4 @@
-"""What every PCI device shows in sysfs, whatever its vendor: its link, its sensors, its name."""
+"""PCI devices of any vendor in sysfs: link, sensors, name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch 2.5 for ROCm 6.2 on two cards, of which the second cannot be asked."""
+"""torch 2.5 for ROCm 6.2 on two cards; the second cannot be queried."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 def get_device_properties(index):
     if index == 1:
         raise RuntimeError("HIP error: invalid device ordinal")
-    # ROCm's builds give a "compute capability" too: it is no NVIDIA one.
+    # ROCm's builds give a "compute capability" too: it is not an NVIDIA one.
     return SimpleNamespace(name="AMD Instinct MI300X", major=9, minor=4, total_memory=206141652992)
 
 

@@ -109,7 +109,7 @@ def cards_of() -> Callable[[Machine], tuple[Card, ...]]:
 
 @pytest.fixture
 def summary() -> Callable[[Case], dict[str, Any]]:
-    """What is checked by eye against the text, and kept in golden.json."""
+    """The summary that was checked by eye against the text, and is kept in golden.json."""
     return _summary
 
 

@@ -76,6 +76,6 @@ def test_reported_facts_are_read_back(report: dict[str, Any]) -> None:
     listed = {package.name: package.version for package in value_of(machine.interpreter.packages) or ()}
     assert listed.items() <= facts.get("packages", {}).items()
     assert ("torch" in listed) == ("torch" in facts.get("packages", {}))
-    said = "\n".join(message.text for message in case.messages)
+    answer = "\n".join(message.text for message in case.messages)
     for line in facts.get("said", ()):
-        assert line.strip()[:60] in said or line in (value_of(machine.host.kernel_log) or ())
+        assert line.strip()[:60] in answer or line in (value_of(machine.host.kernel_log) or ())

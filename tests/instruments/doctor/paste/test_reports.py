@@ -34,10 +34,10 @@ def test_the_second_machine_is_ignored(between: str, linux: str, cards_of: Cards
     assert case.recognised[0] == "torch collect_env (the first of 2)"
     assert {value_of(card.name) for card in cards_of(case.machine)} == {"NVIDIA A100-SXM4-80GB"}
     assert value_of(case.machine.nvidia.driver) == "535.104.05"
-    said = "\n".join(message.text for message in case.messages)
-    assert ("of the first" in said) == ("of the first" in between)
-    assert "no kernel image" not in said
-    assert FAILED not in said
+    answer = "\n".join(message.text for message in case.messages)
+    assert ("of the first" in answer) == ("of the first" in between)
+    assert "no kernel image" not in answer
+    assert FAILED not in answer
     assert case.machine.nvidia.smi == NOT_READ
 
 

@@ -148,4 +148,4 @@ def test_a_full_disk_ends_the_screen_with_an_error(stream: dict[str, str], tmp_p
     with terminal("--record", str(full), env=stream) as top:
         assert top.ends() == 3
         assert top.is_as_before
-        assert "the recording stopped: the disk is full" in top.output.rpartition("\x1b[?1049l")[2]
+        assert "The recording stopped: the disk is full" in top.output.rpartition("\x1b[?1049l")[2]

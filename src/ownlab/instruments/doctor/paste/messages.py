@@ -106,7 +106,7 @@ def read_messages(blocks: Iterable[Block], *, smi_worked: int = -1) -> ProgramOu
     kernel: list[str] = []
     failures: list[str] = []
     rest: list[list[str]] = []
-    on_topic = False  # a subject that only source code mentions is no error, but the text is about it
+    on_topic = False  # a subject that only source code mentions is not an error, but the text is about it
     for block in blocks:
         past_failures: list[str] = []
         lines = program_lines(block.lines)

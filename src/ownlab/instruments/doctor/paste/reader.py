@@ -40,7 +40,7 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
     """Read a pasted text as a case. Raises NotRecognised, RecordError or InputError if it cannot be used."""
     content = decode(data, name)
     if not content.strip():
-        raise NotRecognised(text("{name} is empty", name=name), hint=_UNDERSTOOD)
+        raise NotRecognised(text("{name} is empty.", name=name), hint=_UNDERSTOOD)
     machine = json_documents.read_machine_json(content, name) if content.rstrip().endswith("}") else None
     if machine is not None:
         return msgspec.structs.replace(case_of(machine), recognised=("saved machine",))
@@ -58,7 +58,7 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
         )
     if not recognised and mentioned is None and not output.relevant:
         raise NotRecognised(
-            text("{name} contains no report or error that ownlab recognizes", name=name), hint=_UNDERSTOOD
+            text("{name} contains no report or error that ownlab recognizes.", name=name), hint=_UNDERSTOOD
         )
     return _case(parts, recognised or ["words about accelerators"], output, blocks)
 

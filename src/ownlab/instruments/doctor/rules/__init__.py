@@ -219,7 +219,7 @@ def find_rule(code: str) -> type[Rule]:
             return rule
     close = difflib.get_close_matches(code, [rule.code for rule in RULES], n=3)
     raise UsageError(
-        text("unknown rule {code!r}", code=code),
+        text("Unknown rule {code!r}.", code=code),
         hint=text("Did you mean {codes}?", codes=listing(close, "{items} or {last}"))
         if close
         else text("List all codes: ownlab doctor --explain all"),

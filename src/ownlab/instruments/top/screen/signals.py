@@ -60,7 +60,7 @@ def send_signal(process: ProcessSample, number: int) -> None:
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
-        raise UsageError(text("process {pid} has ended", pid=process.pid)) from None
+        raise UsageError(text("Process {pid} has ended.", pid=process.pid)) from None
     except (AttributeError, OSError):  # an old kernel, or not Linux
         handle = -1
     try:
@@ -72,9 +72,9 @@ def send_signal(process: ProcessSample, number: int) -> None:
         else:
             os.kill(process.pid, number)
     except ProcessLookupError:
-        raise UsageError(text("process {pid} has ended", pid=process.pid)) from None
+        raise UsageError(text("Process {pid} has ended.", pid=process.pid)) from None
     except PermissionError:
-        raise UsageError(text("the system does not allow signalling process {pid}", pid=process.pid)) from None
+        raise UsageError(text("The system does not allow signalling process {pid}.", pid=process.pid)) from None
     finally:
         if handle >= 0:
             os.close(handle)

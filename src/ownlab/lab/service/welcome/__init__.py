@@ -30,7 +30,7 @@ def place_welcome(folder: str) -> bool:
     except FileExistsError:
         return False
     except OSError as exc:
-        raise LabError(text("Cannot write the welcome notebook: {reason}", reason=exc)) from exc
+        raise LabError(text("Cannot write the welcome notebook: {reason}.", reason=exc)) from exc
     return True
 
 

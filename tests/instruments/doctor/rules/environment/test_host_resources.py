@@ -71,7 +71,7 @@ def test_other_systems_do_not_need_the_bus(of: Any, case: Any, find: Any) -> Non
     [
         (Unknown("NVIDIA's driver is here and could not be asked"), ()),
         ((), (PciDevice("0000:01:00.0", "10de", "2684", "display", None),)),  # a card without a driver
-        ((), Unknown("/sys/bus/pci may not be read")),
+        ((), Unknown("/sys/bus/pci is not readable")),
     ],
 )
 def test_no_accelerator_only_if_all_sources_were_read(cards: Any, pci: Any, of: Any, case: Any, find: Any) -> None:

@@ -220,7 +220,7 @@ def test_cudnn_is_missing(message: str, wheel: str, case: Any, find: Any) -> Non
     [
         ("2.18.0", "pip install 'tensorflow[and-cuda]==2.18.*'"),
         ("2.12.1", "pip install 'nvidia-cudnn-cu11>=8.6,<9'"),
-        ("2.4.0", "pip install 'nvidia-cudnn-cu11>=8.6,<9'"),  # built with 8.0, of which there is no wheel
+        ("2.4.0", "pip install 'nvidia-cudnn-cu11>=8.6,<9'"),  # built with 8.0, which has no wheel
         ("2.3.0", "conda install -c conda-forge cudatoolkit=10.1 cudnn=7.6"),
     ],
 )

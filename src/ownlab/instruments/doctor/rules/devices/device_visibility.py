@@ -76,7 +76,7 @@ class HiddenDevices(MessageRule):
 
     def _by_environment(self, case: Case) -> Iterable[Finding]:
         for name, vendor in _VARIABLES:
-            # ROCm also counts graphics integrated in the CPU, so they stay in the list; hiding only them is no problem.
+            # ROCm also counts graphics integrated in the CPU, so they stay in the list; hiding only them is not a problem.
             cards = [card for card in value_of(case.machine.cards) or () if card.vendor == vendor]
             value = variable(case.machine, name)
             if value is not None and not all(card.integrated for card in cards):

@@ -87,7 +87,7 @@ def _show(text: str) -> None:
 
 
 class _PagePrompt(InputPrompt):
-    """Asks the person at the page of the running cell, as input() does."""
+    """Asks the user on the page of the running cell, as input() does."""
 
     def __init__(self, kernel: Any, request: Dict[str, Any], sees_output: bool) -> None:
         self._kernel, self._request, self._sees_output = kernel, request, sees_output

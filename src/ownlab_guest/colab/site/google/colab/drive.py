@@ -1,4 +1,4 @@
-"""google.colab.drive: the person's own files, mounted as Colab mounts Google Drive.
+"""google.colab.drive: the user's own files, mounted as Colab mounts Google Drive.
 
 `MyDrive` is a folder that outlives every runtime, or an rclone remote. No sign-in is needed.
 """

@@ -83,7 +83,7 @@ def _read(key: str) -> Tuple[str, str]:
 
 
 def _request_grant(key: str) -> bool:
-    """Ask the person for a grant; False without a page."""
+    """Ask the user for a grant; False without a page."""
     if not _message.can_ask():
         return False
     request = {"key": key, "notebook": os.environ.get("JPY_SESSION_NAME", "")}

@@ -18,6 +18,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "generated_reference", "inter
 exclude_patterns = ["extensions"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
+default_role = "code"  # docstrings write `name`
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
@@ -34,8 +35,6 @@ python_maximum_signature_line_length = 88
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"ownlab {__version__}"
-html_static_path = ["static"]
-html_css_files = ["site.css"]
 html_domain_indices = False
 html_show_sourcelink = False
 html_copy_source = False

@@ -165,7 +165,7 @@ def test_a_typed_value_is_not_shown(secrets: Secrets, notebook: str, tmp_path: P
     code, seen = type_in(tmp_path / "home", f"{VALUE}\n".encode())
     assert code == 0
     assert "Value of A (not shown): " in seen
-    assert "Set A" in seen
+    assert "Stored A" in seen
     assert VALUE not in seen
     secrets("grant", "A", notebook)
     assert json.loads(secrets("read", "A", "--notebook", notebook, "--json").stdout) == {"value": VALUE}

@@ -138,11 +138,11 @@ def test_a_notebook_that_is_renamed_keeps_its_runtime(opened: Opened, until: Unt
 def test_recent_writes_survive_a_restart_of_the_server(tmp_path: Path) -> None:
     table, file = tmp_path / "table", tmp_path / "folder" / "x.ipynb"
     file.parent.mkdir()
-    file.write_text("written by the scribe")
+    file.write_text("written by autosave")
     known = Version(12.5, "sha256", "abc")
     writing = RecentWrites(str(table))
     with writing.record_write(str(file), known):
-        file.write_text("what the scribe adds")
+        file.write_text("what autosave adds")
         assert writing.published_version(str(file)) == known  # also for a page that asks during the write
     assert stat.S_IMODE(table.stat().st_mode) == 0o600
     again = RecentWrites(str(table))

@@ -1,15 +1,15 @@
-"""The Jupyter server extension of a lab: kernels that outlive the server, notebooks merged with their journals, and the page's API.
+"""The Jupyter server extension: kernels that outlive the server, notebooks merged with their journals, the page's API.
 
 Start-up: `__main__` and `app` start JupyterLab with our classes; `extension` adds the routes and background tasks.
 
 Kernels: `kernels` is Jupyter's kernel manager for runtimes, `adoption` finds runtimes that outlived their server,
 `sessions` and `kernelspecs` replace Jupyter's own, `kernel_activity` knows which kernels are busy.
 
-A page's websocket to its kernel: `connection` accepts it, `page_stream` sends the journal to it, `busy_replies` answers in
-place of a busy kernel, `kernel_messages` encodes messages.
+A page's websocket to its kernel: `connection` accepts it, `page_stream` sends the journal to it, `busy_replies` answers
+in place of a busy kernel, `kernel_messages` encodes messages.
 
-Notebook files: `contents` and `contents_handlers` open and save them, `autosave` saves closed notebooks, `recent_writes`
-keeps JupyterLab from asking about files that autosave wrote, `drive` serves the user's drive.
+Notebook files: `contents` and `contents_handlers` open and save them, `autosave` saves closed notebooks,
+`recent_writes` keeps JupyterLab from asking about files that autosave wrote, `drive` serves the user's drive.
 
 The page's API: `routes` has the table of all routes, `snapshot_service` and `machine_reader` read runtimes and cards,
 `forms`, `secrets`, `colab` and `port_proxy` have the routes of one feature each.

@@ -25,7 +25,7 @@ __all__ = ["AdoptableRuntime", "RuntimeAdopter", "find_adoptable", "remove_dead"
 
 # Seconds to wait for a supervisor. It answers within milliseconds, unless it is suspended or the machine is swapping.
 _STATUS_SECONDS = 2.0
-# States that can be adopted. A runtime whose kernel just died is restarted, as it would be by a server that kept running.
+# States that can be adopted. A runtime whose kernel just died is restarted, as by a server that kept running.
 _ADOPTABLE = ("waiting", "starting", "running", "dead")
 
 
@@ -37,9 +37,12 @@ class AdoptableRuntime(NamedTuple):
 
 
 def find_adoptable(lab: str, folder: str) -> tuple[list[AdoptableRuntime], list[Plan]]:
-    """Return the runtimes of a lab that can be adopted, and the plans of dead ones. The caller must hold the lab's lock.
+    """Return the runtimes of a lab that can be adopted, and the plans of dead ones.
 
-    Runs of notebooks in the lab's folder are adopted too. They are never listed as dead: one that is just starting looks dead.
+    The caller must hold the lab's lock.
+
+    Runs of notebooks in the lab's folder are adopted too. They are never listed as dead: one that is just starting
+    looks dead.
     """
     # Runtimes of another host that shares this home folder cannot be checked here, and must not be cleaned up.
     plans = [plan for plan in all_plans() if _is_here(plan) and (plan.lab == lab or is_run_below(plan, folder))]
@@ -110,7 +113,10 @@ def _is_alive(plan: Plan) -> bool:
 
 
 class RuntimeAdopter:
-    """Adopts runtimes while the server runs. It looks for them when sessions are listed and when a notebook is opened."""
+    """Adopts runtimes while the server runs.
+
+    It looks for them when sessions are listed and when a notebook is opened.
+    """
 
     def __init__(self, folder: str, kernels: OwnlabKernelManager, sessions: OwnlabSessionManager) -> None:
         self._folder = os.path.realpath(folder)
@@ -118,7 +124,7 @@ class RuntimeAdopter:
         self._lock = asyncio.Lock()
 
     async def adopt_new(self) -> None:
-        """Adopt runtimes that were started since the last call, and create the sessions with which their notebooks open."""
+        """Adopt runtimes that were started since the last call, and create the sessions of their notebooks."""
         async with self._lock:
             known = self._kernels.known_ids()
             runtimes = await asyncio.to_thread(_new_runtimes, self._folder, self._kernels.ownlab_lab, known)
@@ -135,8 +141,8 @@ class RuntimeAdopter:
     async def _create_session(self, plan: Plan) -> None:
         """Create the session of an adopted runtime, if it has none.
 
-        A run has none; neither has a runtime whose server was killed before it created the session. The page that requested
-        that session retries, and gets this one.
+        A run has none; neither has a runtime whose server was killed before it created the session. The page that
+        requested that session retries, and gets this one.
         """
         path = self._path(plan)
         if (

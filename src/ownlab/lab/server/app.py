@@ -1,4 +1,4 @@
-"""The server of a lab: JupyterLab with ownlab's configuration, started by the watchdog as `python -m ownlab.lab.server`.
+"""The server of a lab: JupyterLab with ownlab's configuration. The watchdog runs `python -m ownlab.lab.server`.
 
 Everything that is not needed to answer the first request is imported after the server listens.
 """

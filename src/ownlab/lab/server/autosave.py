@@ -41,7 +41,10 @@ _DAY = 86400.0
 
 
 class Autosave:
-    """The autosave of one server. It watches a runtime from its first message until its notebook file contains everything."""
+    """The autosave of one server.
+
+    It watches a runtime from its first message until its notebook file contains everything.
+    """
 
     def __init__(
         self,

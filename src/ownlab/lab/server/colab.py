@@ -162,7 +162,10 @@ class SecretsHandler(ColabHandler):
     @web.authenticated
     @authorized
     async def post(self, runtime: str) -> None:
-        """Grant a secret to the notebook of a runtime. The server knows which notebook that is; the request cannot name one."""
+        """Grant a secret to the notebook of a runtime.
+
+        The server knows which notebook that is; the request cannot name one.
+        """
         body = self.request.body
         await self.work(lambda: _grant(body, _notebook(runtime)))
 

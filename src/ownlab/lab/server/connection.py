@@ -1,4 +1,4 @@
-"""A page's websocket to its kernel: a stream of the runtime's journal if the page asks for it, else Jupyter's own channels."""
+"""A page's websocket to its kernel: a stream of the runtime's journal on request, else Jupyter's own channels."""
 
 # mypy: disable-error-code="no-untyped-call"
 # (jupyter_server claims to be typed, but most of its methods are not.)
@@ -33,8 +33,8 @@ _AFTER = "ownlab_after"
 class OwnlabConnection(ZMQChannelsWebsocketConnection):
     """One websocket. It opens at once, even if the kernel is busy or not started yet."""
 
-    # Jupyter drops messages beyond 1000 per second and sends a warning instead. A notebook without its outputs is worse than
-    # a page that needs a moment to draw them.
+    # Jupyter drops messages beyond 1000 per second and sends a warning instead. A notebook without its outputs is worse
+    # than a page that needs a moment to draw them.
     limit_rate = Bool(False, config=True)
 
     _wants_stream = False
@@ -137,7 +137,10 @@ class OwnlabConnection(ZMQChannelsWebsocketConnection):
 
     @property
     def _can_stream(self) -> bool:
-        """Whether the page can get a stream. Not if Jupyter is configured to filter messages: a stream forwards everything."""
+        """Whether the page can get a stream.
+
+        Not if Jupyter is configured to filter messages: a stream forwards everything.
+        """
         kernel, kernels = self.kernel_manager, self.multi_kernel_manager
         offered = self.websocket_handler.request.headers.get("Sec-WebSocket-Protocol", "")
         return (

@@ -62,7 +62,10 @@ class OwnlabContents(AsyncLargeFileManager):
     written_file = Unicode("", help="File that lists the notebooks written by autosave.").tag(config=True)
 
     def __init__(self, lab_contents: OwnlabContents | None = None, **kwargs: Any) -> None:
-        """`lab_contents`: the manager of the lab's folder, if this one serves another folder. The same file may be in both."""
+        """`lab_contents`: the manager of the lab's folder, if this one serves another folder.
+
+        The same file may be in both.
+        """
         super().__init__(**kwargs)
         self.journals: Journals = lab_contents.journals if lab_contents else Journals()
         # Updates notebooks outside this folder.
@@ -158,7 +161,7 @@ class OwnlabContents(AsyncLargeFileManager):
             self.notary.store.store_signature(*signature)
 
     def _live_position(self, merged: Merged) -> tuple[str, int] | None:
-        """Return the runtime that the page will follow, and its position: the newest that runs and belongs to this server."""
+        """Return the runtime that the page will follow (the newest running one of this server), and its position."""
         kernels = self.parent.kernel_manager if self.parent is not None else ()
         running = [(one.runtime, number) for one, number in merged.positions if one.alive and one.runtime in kernels]
         return running[-1] if running else None
@@ -191,7 +194,10 @@ class OwnlabContents(AsyncLargeFileManager):
         return saved
 
     async def _save_notebook(self, os_path: str, nb: Any, capture_validation_error: Any = None) -> None:
-        """Called by `save`. Jupyter's own method overwrites the file in place: a killed server would leave half of it."""
+        """Called by `save`.
+
+        Jupyter's own method overwrites the file in place: a killed server would leave half of it.
+        """
         write = partial(
             nbformat.write, nb, version=nbformat.NO_CONVERT, capture_validation_error=capture_validation_error
         )
@@ -207,7 +213,7 @@ class OwnlabContents(AsyncLargeFileManager):
         return merged
 
     async def update_file(self, notebook: str) -> bool:
-        """Called by autosave. Write the outputs of its runtimes into a notebook file. Return whether the file is complete now.
+        """Write the outputs of its runtimes into a notebook file. Called by autosave. Return whether it is complete now.
 
         A file that is missing, outside this lab, or unreadable is left unchanged.
         """

@@ -1,7 +1,7 @@
 """Notebooks over HTTP: Jupyter's own routes, with two additional headers.
 
-`X-Ownlab-Position: RUNTIME/NUMBER` in the response to an open request: the notebook includes the runtime's records up to
-this number. `X-Ownlab-Seen: RUNTIME/NUMBER` in a save request: the page had shown the records up to this number.
+`X-Ownlab-Position: RUNTIME/NUMBER` in the response to an open request: the notebook includes the runtime's records up
+to this number. `X-Ownlab-Seen: RUNTIME/NUMBER` in a save request: the page had shown the records up to this number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The user's drive in the file browser: Jupyter's routes for files again, below /ownlab/drive.
 
-In JupyterLab its paths begin with "drive:". Notebooks in the drive work like those in the lab's folder: they have journals,
-and their kernels start in their folder. No path and no link leads out of the drive.
+In JupyterLab its paths begin with "drive:". Notebooks in the drive work like those in the lab's folder: they have
+journals, and their kernels start in their folder. No path and no link leads out of the drive.
 """
 
 # mypy: disable-error-code="no-untyped-call,misc,override"
@@ -30,7 +30,10 @@ _ADDRESS = "/ownlab/drive"
 
 
 class OutsideDrive(web.HTTPError, OSError):
-    """A link leads out of the drive. Listings skip a file that raises an OSError with ELOOP; other requests answer 403."""
+    """A link leads out of the drive.
+
+    Listings skip a file that raises an OSError with ELOOP; other requests answer 403.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(403, text("{path} leads out of the drive.", path=path))
@@ -99,7 +102,10 @@ class Drive:
         self._contents: DriveContents | None = None
 
     def contents(self) -> DriveContents:
-        """Return the contents manager of the drive's current folder. Raises LabError for a remote that is not mounted."""
+        """Return the contents manager of the drive's current folder.
+
+        Raises LabError for a remote that is not mounted.
+        """
         root = drive_root()
         if self._contents is None or self._contents.root_dir != root:
             self._contents = DriveContents(self._lab_contents, parent=self._lab_contents.parent, root_dir=root)

@@ -1,4 +1,4 @@
-"""The server extension: ownlab's routes in a Jupyter server, whether or not `ownlab up` started it (if not, no adoption)."""
+"""The server extension: adds ownlab's routes to a Jupyter server, also to one that `ownlab up` did not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""POST /ownlab/api/forms: parses the forms of cells. The page has no form grammar of its own and asks for changed cells."""
+"""POST /ownlab/api/forms: parses the forms of cells.
+
+The page has no form grammar of its own and asks for changed cells.
+"""
 
 from __future__ import annotations
 

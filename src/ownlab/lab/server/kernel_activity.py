@@ -91,15 +91,15 @@ class StatusMessage:
 class KernelActivity:
     """The activity of all runtimes of the server.
 
-    Jupyter's own implementation receives every message of every kernel, images included, to learn when a kernel is busy.
-    This one subscribes to status messages only.
+    Jupyter's own implementation receives every message of every kernel, images included, to learn when a kernel is
+    busy. This one subscribes to status messages only.
     """
 
     def __init__(self, kernels: OwnlabKernelManager) -> None:
         self._kernels = kernels
         self._watched: dict[str, _WatchedKernel] = {}
         self._ending: set[_WatchedKernel] = set()
-        # Called with a kernel id and whether it is busy: on every change, when the state is first known, and at the end.
+        # Called with a kernel id and whether it is busy: on every change, when it is first known, and at the end.
         self.listeners: list[Callable[[str, bool], None]] = []
 
     def watch(self, kernel_id: str, kernel: RuntimeManager, sockets: str) -> asyncio.Future[Hello]:
@@ -173,7 +173,7 @@ class _WatchedKernel:
                 self._notify()
 
     def _update_jupyter(self, kernel: RuntimeManager, status: StatusMessage) -> None:
-        """Update Jupyter's kernel table as Jupyter does: requests that pages send on their own do not count as activity."""
+        """Update Jupyter's kernel table as Jupyter does: automatic requests of pages do not count as activity."""
         tracked = self._kernels.track_message_type(status.parent_type)
         if tracked or kernel.execution_state == "busy":
             self._kernels.last_kernel_activity = kernel.last_activity = datetime.now(timezone.utc)

@@ -1,4 +1,4 @@
-"""Kernel messages as bytes: the websocket framing v1.kernel.websocket.jupyter.org, and messages that the server makes itself.
+"""Kernel messages as bytes: the framing v1.kernel.websocket.jupyter.org, and messages made by the server itself.
 
 Framing does not parse the messages.
 """
@@ -67,7 +67,8 @@ def make_message(
 ) -> KernelMessage:
     """Make a message.
 
-    `session` must be the kernel's own: when another session sends, JupyterLab drops the messages it has not handled yet.
+    `session` must be the kernel's own: when another session sends, JupyterLab drops the messages it has not handled
+    yet.
     """
     header = {
         "msg_id": uuid.uuid4().hex,

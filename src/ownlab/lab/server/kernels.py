@@ -1,7 +1,7 @@
 """Kernels that outlive the server: adopted when it starts, left running when it stops.
 
-`OwnlabKernelManager` is Jupyter's table of kernels, `RuntimeManager` one of them, `OwnlabRestarter` decides what happens
-when a kernel dies.
+`OwnlabKernelManager` is Jupyter's table of kernels, `RuntimeManager` one of them, `OwnlabRestarter` decides what
+happens when a kernel dies.
 """
 
 # mypy: disable-error-code="no-untyped-call,override"
@@ -102,7 +102,8 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             IOLoop.current().add_callback(self._remove_dead, dead)
 
     # -- adoption. Jupyter has no API for it: we set the same attributes of the kernel manager as `start_kernel` does.
-    # The private names were checked with jupyter_client 8.10 and jupyter_server 2.21; tests/lab/server fail when they change.
+    # The private names were checked with jupyter_client 8.10 and jupyter_server 2.21; tests/lab/server fail when they
+    # change.
 
     def adopt(self, runtime: AdoptableRuntime) -> None:
         """Take over a runtime that another process has started."""
@@ -145,7 +146,8 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             self._handle_kernel_died(kernel_id)
             return
         kernel.start_restarter()
-        # If the kernel dies within the next ten seconds, it is not treated as one that never started: it keeps its ports.
+        # If the kernel dies within the next ten seconds, it is not treated as one that never started: it keeps its
+        # ports.
         kernel._restarter._initial_startup = False
         kernel._connect_control_socket()
         self.start_watching_activity(kernel_id)
@@ -158,7 +160,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             await self._refresh_status(kernel, runtime.plan)
 
     async def _refresh_status(self, kernel: RuntimeManager, plan: Plan) -> None:
-        """Read the status once more: the cell may have ended after the first read and before the subscription was active."""
+        """Read the status again: the cell may have ended between the first read and the subscription."""
         await asyncio.sleep(_SUBSCRIBE_SECONDS)
         before = kernel.execution_state
         try:
@@ -234,8 +236,8 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
     async def announce_restart(self, kernel_id: str) -> None:
         """Wait until all pages know of the new kernel.
 
-        The page that requested the restart opens a new connection when its request is answered, and would otherwise report
-        a restart that it had missed.
+        The page that requested the restart opens a new connection when its request is answered, and would otherwise
+        report a restart that it had missed.
         """
         plan = plan_with_journal_socket(kernel_id)
         if plan is None:
@@ -375,7 +377,8 @@ class OwnlabRestarter(AsyncIOLoopKernelRestarter):
 def _can_restart(runtime: str) -> bool:
     """Return whether a dead kernel died on its own, so that its supervisor still waits for a restart.
 
-    A runtime that was stopped, by a limit or by a user, has no folder any more, or its state says so. A run ends with its kernel.
+    A runtime that was stopped, by a limit or by a user, has no folder any more, or its state says so. A run ends with
+    its kernel.
     """
     try:
         plan = plan_of(runtime)

@@ -1,8 +1,8 @@
 """The kernelspecs that the page lists: the runtime types, with the CPU type under the name "python3".
 
-Most notebooks name the kernel "python3". ipykernel's own kernelspec of that name would see every card, end with the server,
-and appear in the launcher next to our types. Therefore in a lab "python3" is the CPU runtime, which is the same Python.
-A notebook written in a lab thus also opens elsewhere.
+Most notebooks name the kernel "python3". ipykernel's own kernelspec of that name would see every card, end with the
+server, and appear in the launcher next to our types. Therefore in a lab "python3" is the CPU runtime, which is the same
+Python. A notebook written in a lab thus also opens elsewhere.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -37,7 +37,10 @@ class OwnlabSpecManager(KernelSpecManager):
         return super().get_kernel_spec(kernel_name)
 
     def replaces_native(self, folders: dict[str, str] | None = None) -> bool:
-        """Return whether the CPU type replaces "python3". Not if the user has installed a "python3" kernelspec of their own."""
+        """Return whether the CPU type replaces "python3".
+
+        Not if the user has installed a "python3" kernelspec of their own.
+        """
         folders = super().find_kernel_specs() if folders is None else folders
         native = folders.get(NATIVE_KERNEL_NAME)
         return CPU_TYPE in folders and (native is None or Path(sys.prefix) in Path(native).parents)

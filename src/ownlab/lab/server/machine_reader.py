@@ -25,7 +25,8 @@ from ownlab.text import sentence, sentences
 
 __all__ = ["MachineReader", "ensure_specs", "history_point", "open_store"]
 
-# Seconds between two reads of the list of cards and their users: it rarely changes, and each read starts a child process.
+# Seconds between two reads of the list of cards and their users: it rarely changes, and each read starts a child
+# process.
 _CARDS_INTERVAL = 20.0
 
 

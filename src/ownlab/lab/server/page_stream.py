@@ -107,7 +107,8 @@ class PageStream:
             self._log.warning("A page has to wait for the reply of its busy kernel: %s", exc.message)
             self._client.send(channel, parts)
             return
-        # A page ignores messages about widgets it does not know: it must know the widgets before it receives their updates.
+        # A page ignores messages about widgets it does not know: it must know the widgets before it receives their
+        # updates.
         await self._send_from_disk(answer.position)
         state = self._page_state or state
         for message in self._busy_replies.build(channel, parts, answer, state):
@@ -263,8 +264,9 @@ class PageStream:
         event = json_object(record.parts[0])
         if event.get("event") != "kernel" or event.get("launch", 1) == 1:
             return
-        # This message is numbered, so that the page's position is after it: on a restart the page opens a new websocket and
-        # would receive it again. A page that was connected during the restart hears of it from Jupyter, or requested it.
+        # This message is numbered, so that the page's position is after it: on a restart the page opens a new websocket
+        # and would receive it again. A page that was connected during the restart hears of it from Jupyter, or
+        # requested it.
         assert self._hello is not None
         missed = record.number <= self._hello.position
         session = str(json_object(self._last_header).get("session") or self._hello.kernel_session)
@@ -287,7 +289,7 @@ class PageStream:
             self._send_json(type="answered", parent=parent, value=value, position=record.number)
 
     async def _find_running_cell(self, at: float) -> str | None:
-        """Return the id of the execution that asked for input before the page connected: the last one begun before the answer."""
+        """Return the execution that was answered, if it asked before the page connected: the last one begun before."""
 
         def find(journal: JournalState) -> str | None:
             started = [
@@ -371,7 +373,7 @@ def attachment(journal: JournalState, after: int) -> bytes:
 
 
 def _is_relevant(execution: Execution, after: int) -> bool:
-    """Return whether the page needs an execution: it changed after `after`, or a later one may still change its outputs."""
+    """Return whether the page needs an execution: it changed after `after`, or its outputs may still change."""
     if not execution.live:  # its kernel is gone and sends nothing more
         return False
     changed = max(execution.outputs_at, execution.counted_at) > after

@@ -1,8 +1,9 @@
-"""proxy/PORT/: web servers that this user's notebooks run on ports of this machine, for everyone who has the lab's token.
+"""proxy/PORT/: web servers that notebooks run on ports of this machine, for everyone who has the lab's token.
 
-jupyter-server-proxy does the work. But it forwards every header to whatever listens on the port. On a shared machine that may
-be another user's server, which would receive the cookie that opens this lab. This handler forwards none of the lab's
-credentials and refuses ports of other users. Note that the served pages still have the rights of the lab's own pages.
+jupyter-server-proxy does the work. But it forwards every header to whatever listens on the port. On a shared machine
+that may be another user's server, which would receive the cookie that opens this lab. This handler forwards none of the
+lab's credentials and refuses ports of other users. Note that the served pages still have the rights of the lab's own
+pages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recent writes of autosave to files that pages have open.
 
-JupyterLab compares the hash or the timestamp of a file with those from when it opened the file, and asks the user what to do
-if they differ. The page receives the outputs that autosave wrote from the kernel as well, so there is nothing to ask.
-Therefore, as long as a file is exactly what autosave wrote, pages get the hash and the timestamp it had before.
+JupyterLab compares the hash or the timestamp of a file with those from when it opened the file, and asks the user what
+to do if they differ. The page receives the outputs that autosave wrote from the kernel as well, so there is nothing to
+ask. Therefore, as long as a file is exactly what autosave wrote, pages get the hash and the timestamp it had before.
 """
 
 from __future__ import annotations

@@ -52,7 +52,10 @@ class Done(Struct, frozen=True):
 
 
 class RouteHandler(APIHandler):
-    """Base of all routes. It requires the token, checks the origin and, for POST, the XSRF cookie, like Jupyter's own routes."""
+    """Base of all routes.
+
+    It requires the token, checks the origin and, for POST, the XSRF cookie, like Jupyter's own routes.
+    """
 
     auth_resource = "kernels"
 
@@ -139,7 +142,10 @@ class AttachHandler(RouteHandler):
     @web.authenticated
     @authorized
     async def get(self, runtime: str) -> None:
-        """Return what a page needs to continue showing the cells of a runtime. It already shows records up to `after`."""
+        """Return what a page needs to continue showing the cells of a runtime.
+
+        It already shows records up to `after`.
+        """
         from ownlab.lab.server.page_stream import attachment
 
         try:
@@ -192,7 +198,10 @@ class ProposalHandler(RouteHandler):
 
 
 class MetricsHandler(APIHandler):
-    """GET /ownlab/metrics, for Prometheus. Requires access to the lab, or the token in the file `metrics.token_file`."""
+    """GET /ownlab/metrics, for Prometheus.
+
+    Requires access to the lab, or the token in the file `metrics.token_file`.
+    """
 
     auth_resource = "kernels"
     _track_activity = False  # a scraper is not a user

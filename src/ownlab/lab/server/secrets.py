@@ -50,7 +50,10 @@ class Grant(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SecretsHandler(RouteHandler):
-    """/ownlab/api/secrets?notebook=…: JupyterLab's path of the current notebook. Every method returns the list of secrets."""
+    """/ownlab/api/secrets?notebook=…: JupyterLab's path of the current notebook.
+
+    Every method returns the list of secrets.
+    """
 
     @web.authenticated
     @authorized

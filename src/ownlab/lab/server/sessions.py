@@ -28,7 +28,8 @@ class OwnlabSessionManager(SessionManager):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # An adopted kernel has the notebook name from its start in its environment; after a restart it gets the current name.
+        # An adopted kernel has the notebook name from its start in its environment; after a restart it gets the current
+        # name.
         for row in self.cursor.execute("SELECT path, name, kernel_id FROM session").fetchall():
             self.kernel_manager.update_env(
                 kernel_id=row["kernel_id"], env=self.get_kernel_env(row["path"], row["name"])
@@ -137,7 +138,8 @@ def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.row_factory = sqlite3.Row
     try:
-        # Do not wait for the disk: only a power failure could damage the file, and after one all kernels are gone anyway.
+        # Do not wait for the disk: only a power failure could damage the file, and after one all kernels are gone
+        # anyway.
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError:

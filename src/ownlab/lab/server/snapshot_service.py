@@ -49,7 +49,10 @@ _UNSUPPORTED_DATA = 1003  # RFC 6455, 7.4.1: data that cannot be accepted
 
 
 class SnapshotService:
-    """The snapshots of one server. Blocking calls (the store, /proc, the child process that reads NVML) run in its own thread."""
+    """The snapshots of one server.
+
+    Blocking calls (the store, /proc, the child process that reads NVML) run in its own thread.
+    """
 
     def __init__(self, log: Logger, rename_types: Callable[[Snapshot], Snapshot]) -> None:
         self._log = log
@@ -251,7 +254,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             sent.add_done_callback(_ignore_closed)
 
     def _with_new_history(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with only those points that the page has not received; all points if the clock was set back."""
+        """Return the snapshot with only the points that the page lacks; with all points if the clock was set back."""
         after = self._sent_until if self._sent_until <= snapshot.at else 0.0
         self._sent_until = snapshot.at
         new_points = tuple(point for point in snapshot.history if point.at > after)

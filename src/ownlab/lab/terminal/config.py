@@ -18,12 +18,12 @@ __all__ = ["show_configuration", "show_secrets", "show_store"]
 
 _UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), "not set")
 _LIMITS = {
-    "idle": "maximum idle time",
-    "session": "maximum session time",
-    "card_seconds_per_week": "card time per user and week",
-    "warn": "warning before the end",
-    "extend": "one extension",
-    "on_end": "time to save at the end",
+    "idle": text("maximum idle time"),
+    "session": text("maximum session time"),
+    "card_seconds_per_week": text("card time per user and week"),
+    "warn": text("warning before the end"),
+    "extend": text("length of an extension"),
+    "on_end": text("time to save at the end"),
 }
 
 
@@ -84,7 +84,7 @@ def show_store(view: StoreView, out: Console) -> None:
         labelled(out, "note", Text(view.notice, style="yellow"))
 
 
-_WHERE = {"keyring": "in the system keyring", "file": "in a private file"}
+_WHERE = {"keyring": text("in the system keyring"), "file": text("in a private file")}
 
 
 def show_secrets(listed: SecretList, out: Console) -> None:
@@ -97,7 +97,7 @@ def show_secrets(listed: SecretList, out: Console) -> None:
         out.print(head, no_wrap=True, overflow="ignore", crop=False)
         for path in secret.notebooks:
             # Any new notebook at this path would get the secret, so it is worth a warning.
-            missing = "" if os.path.exists(path) else "  (missing)"
+            missing = "" if os.path.exists(path) else f"  {text('(missing)')}"
             labelled(out, "", Text(path).append(missing, style="bold red"), width=0, wrapped=False)
         if not secret.notebooks:
             labelled(out, "", Text(text("not granted to any notebook"), style="dim"), width=0)

@@ -48,8 +48,8 @@ def show_forms(notebook: str, forms: Sequence[CellForm], out: Console) -> None:
 
 def _heading(cell: CellForm) -> Text:
     title = (cell.form.title or "").lstrip("#").strip()
-    hidden = "  code hidden" if cell.form.hidden else ""
-    return Text.assemble((f"Cell {cell.cell + 1}", "dim"), "  ", (title or "(no title)", "bold"), (hidden, "dim"))
+    hidden = f"  {text('code hidden')}" if cell.form.hidden else ""
+    return Text.assemble((f"Cell {cell.cell + 1}", "dim"), "  ", (title or text("(no title)"), "bold"), (hidden, "dim"))
 
 
 def _name(name: str, width: int) -> str:
@@ -57,7 +57,7 @@ def _name(name: str, width: int) -> str:
 
 
 def _describe(field: Field) -> Text:
-    return Text.assemble((field.value or "(empty)", "cyan"), (f"  {describe_type(field)}", "dim"))
+    return Text.assemble((field.value or text("(empty)"), "cyan"), (f"  {describe_type(field)}", "dim"))
 
 
 def _line(out: Console, line: Text) -> None:

@@ -55,7 +55,10 @@ def show_running(running: Sequence[RuntimeSummary], out: Console) -> None:
 
 
 def describe_limits(limits: Limits, preset: str) -> str:
-    """Describe limits: "colab: 1 h 30 min idle, 12 h per session"; "" for none. Names the preset if all limits match it."""
+    """Describe limits: "colab: 1 h 30 min idle, 12 h per session"; "" for none.
+
+    Names the preset if all limits match it.
+    """
     parts = []
     if limits.idle is not None:
         parts.append(text("{duration} idle", duration=format_seconds(limits.idle)))

@@ -90,7 +90,9 @@ def _show_table(snapshot: Snapshot, out: Console) -> None:
 
 
 def _figures(runtime: Runtime, now: float, room: int) -> Text:
-    line = Text(_fitted(short_path(runtime.notebook, runtime.lab) or "(no notebook)", room).ljust(room), style="bold")
+    line = Text(
+        _fitted(short_path(runtime.notebook, runtime.lab) or text("(no notebook)"), room).ljust(room), style="bold"
+    )
     over = any(card.vram is not None and card.booked is not None and card.vram > card.booked for card in runtime.cards)
     left = "" if runtime.ends_at is None else _duration(max(0.0, runtime.ends_at - now))
     cells = (
@@ -181,7 +183,7 @@ def _show_usage_line(line: UsageLine, room: int, out: Console) -> None:
             left = _hours(line.card_hours_left)
             name = text("  {user} ({hours} of card time left)", user=line.person, hours=left)
     else:
-        what = f"{line.notebook or '(no notebook)'}, {line.label or ''}".rstrip(", ")
+        what = f"{line.notebook or text('(no notebook)')}, {line.label or ''}".rstrip(", ")
         name, style = f"    {_fitted(what, room - 4)}", "dim"
     cells = (_hours(line.hours), _hours(line.card_hours), f"{line.units:.1f}")
     figures = "".join(cell.rjust(12) for cell in cells)
@@ -231,8 +233,8 @@ def show_types(listing: TypeList, out: Console) -> None:
         line = Text.assemble(
             (kind.label.ljust(labels), "bold"),
             kind.name.ljust(names),
-            (f"{kind.units_per_hour:g} unit{'' if kind.units_per_hour == 1 else 's'}/h", "dim"),
-            ("" if listed.written else "  not installed yet", "yellow"),
+            (_describe_rate(kind.units_per_hour), "dim"),
+            ("" if listed.written else f"  {text('not installed yet')}", "yellow"),
         )
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     out.print()
@@ -251,6 +253,10 @@ def show_types(listing: TypeList, out: Console) -> None:
         out.print(text("No usable card was found. `ownlab doctor` shows why."))
 
 
+def _describe_rate(units: float) -> str:
+    return text("1 unit/h") if units == 1 else text("{units:g} units/h", units=units)
+
+
 def show_environments(listing: EnvironmentList, out: Console) -> None:
     """Print a line per environment, or how to add one."""
     if not listing.environments:
@@ -263,6 +269,6 @@ def show_environments(listing: EnvironmentList, out: Console) -> None:
             (environment.name.ljust(names), "bold"),
             f"Python {environment.version}".ljust(16),
             environment.python,
-            ("" if environment.is_there else "  (missing)", "bold red"),
+            ("" if environment.is_there else f"  {text('(missing)')}", "bold red"),
         )
         out.print(line, no_wrap=True, overflow="ignore", crop=False)

@@ -24,8 +24,8 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
 nitpicky = True
-# Types in signatures that have no page: the standard library (no network is needed to build) and internal records.
-nitpick_ignore_regex = [("py:.*", r".*")]
+# Types in signatures that have no page: the standard library (a build needs no network) and internal records.
+nitpick_ignore_regex = [("py:.*", r"(?!ownlab\.\w+$).*")]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -35,6 +35,8 @@ python_maximum_signature_line_length = 88
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"ownlab {__version__}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_domain_indices = False
 html_show_sourcelink = False
 html_copy_source = False

@@ -53,7 +53,7 @@ def _command(command: click.Command, context: click.Context, heading: str) -> It
     yield from ("```text", f"{context.command_path} {usage}", "```", "")
     yield from _paragraphs(inspect.cleandoc(command.help or ""))
     rows = [row for parameter in command.get_params(context) if (row := parameter.get_help_record(context)) is not None]
-    rows = [(option, meaning) for option, meaning in rows if not option.endswith("--help")]
+    rows = [(option, meaning) for option, meaning in rows if meaning and not option.endswith("--help")]
     if rows:
         yield from ("| option | meaning |", "|---|---|")
         yield from (f"| `{_cell(option)}` | {_prose(_cell(meaning))} |" for option, meaning in rows)

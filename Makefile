@@ -1,7 +1,7 @@
 # make lab      set everything up and open the lab (FOLDER=… serves another folder than notebooks/)
 # make test     set everything up and run all tests
 .DEFAULT_GOAL := help
-.PHONY: help install lab test check bench test-gpu golden clean
+.PHONY: help install lab test check docs bench test-gpu golden clean
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
@@ -26,7 +26,14 @@ check:
 	PATH="$$PATH:$(CURDIR)/.venv/bin" npm --prefix labextension run --silent check
 	.venv/bin/pytest -q tests/test_architecture.py
 
-test: check
+# make docs     build the documentation site into build/docs; fails on warnings and on broken internal links
+docs:
+	@scripts/setup docs
+	@rm -rf build/docs
+	.venv/bin/sphinx-build -q -W -n --keep-going -E -b html -d build/docs-cache docs build/docs
+	@echo "build/docs/index.html"
+
+test: check docs
 	.venv/bin/pytest -q -n 4 --dist loadfile tests tests_colab tests_survival
 	.venv/bin/pytest -q tests_browser
 

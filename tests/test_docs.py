@@ -9,21 +9,21 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOTS = (ROOT, ROOT / "src", ROOT / "src" / "ownlab", ROOT / "docs", ROOT / "tests")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def missing_paths(page: str) -> list[str]:
-    """Paths with a folder in them, quoted as code, of source files, that lead to no file below any of the roots."""
-    paths = re.findall(r"`([\w./-]+/[\w.-]*\.(?:py|tsx?|toml))`", page)
+    """Paths with a folder in them, quoted as code, of source files here, that lead to no file below any of the roots."""
+    paths = re.findall(r"`((?!/)[\w./-]+/[\w.-]*\.(?:py|tsx?|toml))`", page)
     return [path for path in paths if not any((root / path).exists() for root in ROOTS)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_a_page_names_exist(page: Path) -> None:
     assert missing_paths(page.read_text()) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -1,7 +1,7 @@
 # make lab      set everything up and open the lab (FOLDER=… serves another folder than notebooks/)
 # make test     set everything up and run all tests
 .DEFAULT_GOAL := help
-.PHONY: help install lab test check docs bench test-gpu golden clean
+.PHONY: help install lab test check quick docs bench test-gpu golden clean
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
@@ -17,13 +17,14 @@ lab: install
 	@mkdir -p "$(FOLDER)"
 	@.venv/bin/ownlab up "$(FOLDER)"
 
-# make check    ruff, mypy, tsc and the architecture, without the other tests
+# make check    ruff, mypy, tsc, ESLint, the tests of the TypeScript and the architecture, without the other tests
 check:
 	@scripts/setup test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	PATH="$$PATH:$(CURDIR)/.venv/bin" npm --prefix labextension run --silent check
+	PATH="$$PATH:$(CURDIR)/.venv/bin" npm --prefix labextension test --silent
 	.venv/bin/pytest -q tests/test_architecture.py
 
 # make docs     build the documentation site into build/docs; fails on warnings and on broken internal links
@@ -32,6 +33,10 @@ docs:
 	@rm -rf build/docs
 	.venv/bin/sphinx-build -q -W -n --keep-going -E -b html -d build/docs-cache docs build/docs
 	@echo "build/docs/index.html"
+
+# make quick    make check, and the tests that start no processes (under two minutes)
+quick: check
+	.venv/bin/pytest -q -n 2 -m "not not_quick" tests
 
 test: check docs
 	.venv/bin/pytest -q -n 4 --dist loadfile tests tests_colab tests_survival

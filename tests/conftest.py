@@ -12,8 +12,24 @@ from typing import Any
 
 import pytest
 from tests.command_line import machines, ownlab, standing, valid, world
+from tests.quick_tests import (
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_runtest_logfinish,
+    pytest_runtest_logstart,
+)
 
-__all__ = ["machines", "ownlab", "standing", "valid", "world"]  # fixtures of the command line, for all tests
+__all__ = [  # fixtures of the command line and hooks, for all tests
+    "machines",
+    "ownlab",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_runtest_logfinish",
+    "pytest_runtest_logstart",
+    "standing",
+    "valid",
+    "world",
+]
 
 FAKES = Path(__file__).resolve().parent / "fakes"
 

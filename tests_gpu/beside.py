@@ -1,5 +1,7 @@
 """Our measurements beside others' of the same thing, one after the other in one process: `python tests_gpu/beside.py`; prints JSON."""
 
+from __future__ import annotations
+
 import json
 import statistics
 import sys
@@ -15,14 +17,15 @@ SIZE, MIB = 8192, 1024
 ROUNDS, SECONDS = 5, 1.5
 
 
-def product_by_triton():
+def product_by_triton() -> float:
     """Seconds of one product, as Triton's own clock has it: the cache is cleared before each."""
     left, right = (torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     result = torch.empty_like(left)
-    return do_bench(lambda: torch.mm(left, right, out=result), warmup=300, rep=1200, return_mode="median") / 1000
+    milliseconds = do_bench(lambda: torch.mm(left, right, out=result), warmup=300, rep=1200, return_mode="median")
+    return float(milliseconds) / 1000
 
 
-def copy_by_hand(count=200):
+def copy_by_hand(count: int = 200) -> float:
     """Seconds of one copy, as one would write it."""
     source = torch.randn(MIB << 18, device="cuda")
     target = torch.empty_like(source)
@@ -35,13 +38,16 @@ def copy_by_hand(count=200):
         target.copy_(source)
     end.record()
     torch.cuda.synchronize()
-    return begin.elapsed_time(end) / 1000 / count
+    return float(begin.elapsed_time(end)) / 1000 / count
 
 
-def main():
+def main() -> None:
     """Medians of each round, ours and theirs."""
     target = device.find_device(Request())
-    found = {"product": {"ours": [], "theirs": []}, "copy": {"ours": [], "theirs": []}}
+    found: dict[str, dict[str, list[float]]] = {
+        "product": {"ours": [], "theirs": []},
+        "copy": {"ours": [], "theirs": []},
+    }
     for _ in range(ROUNDS):
         ours = torch_operations.product(target, SECONDS, "bf16", SIZE)
         found["product"]["ours"].append(statistics.median(ours.seconds))

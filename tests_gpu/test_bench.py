@@ -3,6 +3,8 @@
 Plain functions without fixtures. Figures are printed (pytest -s), and written as JSON into $OUT where that is set.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -11,25 +13,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 LAUNCH = ROOT / "src" / "ownlab_guest" / "launch.py"
 GIB = 1 << 30
 
 
-def say(text):
+def say(text: str) -> None:
     """For pytest -s."""
     sys.stdout.write(text + "\n")
 
 
-def keep(name, text):
+def keep(name: str, text: str) -> None:
     """So that it can be looked at afterwards."""
     if os.environ.get("OUT"):
         Path(os.environ["OUT"], name).write_text(text)
 
 
-def asked(seconds=300, **request):
+def asked(seconds: float = 300, **request: Any) -> list[dict[str, Any]]:
     """The guest's events, each with the second in which it came."""
     with tempfile.TemporaryDirectory(dir=ROOT) as folder:
         path = Path(folder, "request.json")
@@ -37,21 +41,18 @@ def asked(seconds=300, **request):
         began = time.monotonic()
         command = [sys.executable, str(LAUNCH), "bench.run", str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as guest:
-            answer = [{**json.loads(line), "at": time.monotonic() - began} for line in guest.stdout]
+            assert guest.stdout is not None
+            said = [{**json.loads(line), "at": time.monotonic() - began} for line in guest.stdout]
             assert guest.wait(timeout=seconds) == 0
-    assert answer[-1]["event"] == "done", answer[-3:]
-    return answer
+    assert said[-1]["event"] == "done", said[-3:]
+    return said
 
 
-def results(answer):
-    return {one["name"]: one for one in answer if one["event"] == "result"}
+def results(said: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in said if one["event"] == "result"}
 
 
-def rate(result):
-    return result["work"] / statistics.median(result["seconds"])
-
-
-def beside():
+def beside() -> dict[str, Any]:
     """As beside.py measured it, once for all tests."""
     if not BESIDE:
         environment = {
@@ -73,20 +74,20 @@ def beside():
     return BESIDE
 
 
-BESIDE = {}
+BESIDE: dict[str, Any] = {}
 
 
-def difference(kind):
-    ours, theirs = (statistics.median(beside()[kind][side]) for side in ("ours", "theirs"))
+def difference(kind: str) -> float:
+    ours, theirs = (float(statistics.median(beside()[kind][side])) for side in ("ours", "theirs"))
     say(f"{kind}: ours {ours * 1e3:.4f} ms, theirs {theirs * 1e3:.4f} ms, {ours / theirs - 1:+.2%}")
     return abs(ours / theirs - 1)
 
 
-def test_a_bf16_product_is_within_2_percent_of_tritons_clock():
+def test_a_bf16_product_is_within_2_percent_of_tritons_clock() -> None:
     assert difference("product") < 0.02
 
 
-def test_it_repeats_within_one_and_a_half_percent():
+def test_it_repeats_within_one_and_a_half_percent() -> None:
     for kind in ("product", "copy"):
         ours = beside()[kind]["ours"]
         spread = (max(ours) - min(ours)) / statistics.median(ours)
@@ -94,12 +95,12 @@ def test_it_repeats_within_one_and_a_half_percent():
         assert spread < 0.015, (kind, ours)
 
 
-def test_a_copy_is_within_3_percent_of_one_timed_by_hand():
+def test_a_copy_is_within_3_percent_of_one_timed_by_hand() -> None:
     assert difference("copy") < 0.03
 
 
-def benched(name, *arguments):
-    """Run `ownlab bench` as a user does; return its report and wall time. The report is left as NAME in $OUT."""
+def benched(name: str, *arguments: str) -> tuple[dict[str, Any], float]:
+    """What `ownlab bench` reports, as a person starts it; and its wall time. The report is left as NAME in $OUT."""
     with tempfile.TemporaryDirectory(dir=ROOT) as home:
         path = Path(home, name)
         command = [sys.executable, "-m", "ownlab", "bench", "--python", sys.executable, "--no-keep"]
@@ -120,8 +121,8 @@ def benched(name, *arguments):
         return json.loads(path.read_text()), seconds
 
 
-def test_the_default_profile_measures_everything_in_its_time_and_below_what_is_possible():
-    """The report in $OUT may be added to the library, if nothing else ran."""
+def test_the_default_profile_measures_everything_in_its_time_and_below_what_is_possible() -> None:
+    """What it leaves in $OUT may be put into the library, if nothing else ran."""
     report, seconds = benched("h200.json")
     for one in report["results"]:
         state = one["after"] or {}
@@ -140,42 +141,43 @@ def test_the_default_profile_measures_everything_in_its_time_and_below_what_is_p
     assert "matmul fp8 8192" in [one["name"] for one in report["results"]]
 
 
-def test_a_product_that_is_not_waited_for_seems_faster_than_any_card():
-    answer = results(asked(profile="default", groups=["products", "launch"]))
-    true = statistics.median(answer["batch matmul fp32 800"]["seconds"])
-    returned = statistics.median(answer["launch of batch matmul fp32 800"]["seconds"])
+def test_a_product_that_is_not_waited_for_seems_faster_than_any_card() -> None:
+    said = results(asked(profile="default", groups=["products", "launch"]))
+    true = statistics.median(said["batch matmul fp32 800"]["seconds"])
+    returned = statistics.median(said["launch of batch matmul fp32 800"]["seconds"])
     say(f"800×800×800: {true * 1e3:.1f} ms, and {returned * 1e6:.0f} µs until the call returns")
     assert returned < true / 20
 
 
-def test_the_quick_profile_takes_less_than_half_a_minute():
+def test_the_quick_profile_takes_less_than_half_a_minute() -> None:
     report, seconds = benched("bench-quick.json", "--quick")
     assert seconds < 30
     names = {one["name"] for one in report["results"]}
     assert {"matmul bf16 8192", "memory copy 1024 MiB", "resnet50 training bf16 128"} <= names
 
 
-def test_with_little_memory_smaller_sizes_are_measured():
-    answer = asked(profile="quick", groups=["training"], memory_bytes=4 * GIB)
-    skipped = [one["name"] for one in answer if one.get("reason") == "out-of-memory"]
-    smaller = [name for name in results(answer) if name.startswith("resnet50 training bf16")]
-    say(f"with 4 GiB: no {skipped}, but {sorted(results(answer))}")
+def test_with_little_memory_smaller_sizes_are_measured() -> None:
+    said = asked(profile="quick", groups=["training"], memory_bytes=4 * GIB)
+    skipped = [one["name"] for one in said if one.get("reason") == "out-of-memory"]
+    smaller = [name for name in results(said) if name.startswith("resnet50 training bf16")]
+    say(f"with 4 GiB: no {skipped}, but {sorted(results(said))}")
     assert "resnet50 training bf16 128" in skipped
     assert smaller
 
 
 @contextlib.contextmanager
-def load(name):
+def load(name: str) -> Iterator[None]:
     command = [sys.executable, "-m", "tests_gpu.loads", name]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as working:
         try:
+            assert working.stdout is not None
             assert working.stdout.readline().strip() == "ready", name
             yield
         finally:
             working.kill()
 
 
-def test_beside_others_little_memory_is_taken_and_it_is_said():
+def test_beside_others_little_memory_is_taken_and_it_is_said() -> None:
     with load("held"):
         plan, *rest = asked(profile="quick", groups=["memory"])
     assert "others use this card" in plan["note"]

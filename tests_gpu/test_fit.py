@@ -178,8 +178,8 @@ def test_another_torch_predicts_the_same() -> None:
 
     T5 is left out: transformers 5.17 hands attention a bias of positions that no fused kernel takes; 5.22, one that they take.
     """
-    both = [one for one in examined() if one.here is not None and one.kept is not None]
-    assert [one.name for one in both if one.here.parameters != one.kept.parameters] == []
+    both = [(one.name, one.here, one.kept) for one in examined() if one.here is not None and one.kept is not None]
+    assert [name for name, here, kept in both if here.parameters != kept.parameters] == []
     far = {one.name: one.apart() for one in examined() if abs(one.apart().get("allocated", 0)) > 0.05}
     assert {name: apart for name, apart in far.items() if not name.startswith("t5_")} == {}
 

@@ -3,6 +3,8 @@
 Needs only the standard library: the guest code is started as the host starts it.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import json
 import os
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src")
 LAUNCH = os.path.join(SOURCE, "ownlab_guest", "launch.py")
@@ -18,7 +21,7 @@ FRAMEWORKS = [name for name in ("torch", "tensorflow", "jax", "cupy", "numba") i
 ENVIRONMENT = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
-def ask(module, *arguments):
+def ask(module: str, *arguments: str) -> Any:
     """Return the answer of a guest module in this interpreter."""
     command = [sys.executable, LAUNCH, module, *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT, check=False)
@@ -26,25 +29,25 @@ def ask(module, *arguments):
     return json.loads(ran.stdout)
 
 
-def probe(name):
+def probe(name: str) -> Any:
     """Return the answer of a framework's probe, with a transcript, as the host requests it."""
     with tempfile.TemporaryDirectory() as folder:
         return ask("probe.frameworks", name, os.path.join(folder, "transcript"), "300")
 
 
-def visible_cards():
+def visible_cards() -> list[str]:
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True)
     return [line.split(": ", 1)[1].split(" (UUID")[0] for line in listed.stdout.splitlines() if line.startswith("GPU ")]
 
 
-def test_packages_names_the_frameworks_that_are_here():
+def test_packages_names_the_frameworks_that_are_here() -> None:
     answer = ask("probe.packages")
     assert answer["frameworks"] == FRAMEWORKS
     versions = {package["name"]: package["version"] for package in answer["packages"]}
     assert versions["torch"].startswith("2.")
 
 
-def test_every_framework_sees_each_card_by_name():
+def test_every_framework_sees_each_card_by_name() -> None:
     cards = visible_cards()
     for name in FRAMEWORKS:
         answer = probe(name)
@@ -55,14 +58,14 @@ def test_every_framework_sees_each_card_by_name():
         assert all(device["compute_capability"] for device in answer["devices"]["value"]), answer
 
 
-def test_torch_tells_its_libraries_and_architectures():
+def test_torch_tells_its_libraries_and_architectures() -> None:
     answer = probe("torch")
     for fact in ("version", "cuda", "cudnn", "nccl"):
         assert answer[fact]["value"][0].isdigit(), answer[fact]
     assert any(arch.startswith("sm_") for arch in answer["arch_list"]["value"]), answer["arch_list"]
 
 
-def test_torch_with_its_cards_hidden_says_so_in_its_own_words():
+def test_torch_with_its_cards_hidden_says_so_in_its_own_words() -> None:
     ENVIRONMENT["CUDA_VISIBLE_DEVICES"] = ""
     try:
         answer = probe("torch")
@@ -73,7 +76,7 @@ def test_torch_with_its_cards_hidden_says_so_in_its_own_words():
     assert answer["arch_list"]["value"], answer
 
 
-def test_the_probe_of_torch_makes_no_context_on_the_card():
+def test_the_probe_of_torch_makes_no_context_on_the_card() -> None:
     """In a process of its own: the probe, then the driver's word on whether a primary context is active."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -89,7 +92,7 @@ def test_the_probe_of_torch_makes_no_context_on_the_card():
     assert ran.stdout.strip() == "0", ran.stdout + ran.stderr
 
 
-def test_products_are_right_on_every_card_in_every_framework():
+def test_products_are_right_on_every_card_in_every_framework() -> None:
     cards = visible_cards()
     for name in FRAMEWORKS:
         checks = ask("probe.verify_devices", name)
@@ -102,7 +105,7 @@ def test_products_are_right_on_every_card_in_every_framework():
             assert check.get("ran_on") == (None if broken else check["device"]), check
 
 
-def why_numba_fails():
+def why_numba_fails() -> str | None:
     """Return the error of numba for the smallest kernel; None if it runs.
 
     numba-cuda 0.30.4 beside numpy 2.5.2 (the H200 of 2026-11-15) sees the card and compiles nothing: then the
@@ -119,7 +122,7 @@ def why_numba_fails():
     return ran.stdout.strip() or None
 
 
-def test_products_notice_tf32():
+def test_products_notice_tf32() -> None:
     """The tolerance of float32 is tight enough to tell TF32 from it."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -134,7 +137,7 @@ def test_products_notice_tf32():
     assert (passed == "False") == (has_tf32 == "True"), ran.stdout + ran.stderr
 
 
-def test_asking_torch_takes_little_longer_than_importing_it():
+def test_asking_torch_takes_little_longer_than_importing_it() -> None:
     begun = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import torch"], timeout=300, check=True)
     imported = time.perf_counter() - begun

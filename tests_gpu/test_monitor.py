@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ownlab.instruments.top.nvml_child import CardsChild
+from ownlab.instruments.top.nvml_child import NvmlChild
 from ownlab.instruments.top.records import CardSample, Sample
 from ownlab.instruments.top.sampler import Sampler
 from ownlab.instruments.top.source import settle
@@ -139,7 +139,7 @@ def test_a_process_is_known_with_its_command_and_user() -> None:
 
 
 def test_a_child_that_was_killed_is_started_again() -> None:
-    with contextlib.closing(CardsChild()) as child:
+    with contextlib.closing(NvmlChild()) as child:
         first = answer(child)
         assert child.pid is not None
         os.kill(child.pid, 9)
@@ -147,7 +147,7 @@ def test_a_child_that_was_killed_is_started_again() -> None:
         assert [card.uuid for card in answer(child)] == [card.uuid for card in first]
 
 
-def answer(child: CardsChild) -> tuple[CardSample, ...]:
+def answer(child: NvmlChild) -> tuple[CardSample, ...]:
     deadline = time.monotonic() + 60
     while not (cards := child.ask()[0]):
         assert time.monotonic() < deadline
@@ -156,7 +156,7 @@ def answer(child: CardsChild) -> tuple[CardSample, ...]:
 
 
 def test_the_child_takes_less_than_a_hundredth_of_a_core() -> None:
-    with contextlib.closing(CardsChild()) as child, load("bf16"):
+    with contextlib.closing(NvmlChild()) as child, load("bf16"):
         answer(child)
         before, began = ticks(child), time.monotonic()
         for number in range(1, 21):
@@ -167,7 +167,7 @@ def test_the_child_takes_less_than_a_hundredth_of_a_core() -> None:
     assert used / cards < 0.01, used
 
 
-def ticks(child: CardsChild) -> int:
+def ticks(child: NvmlChild) -> int:
     fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 

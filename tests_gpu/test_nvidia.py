@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from ownlab.machine.facts import Known, value_of
-from ownlab.machine.nvidia import nvidia_smi, read_nvidia
+from ownlab.machine.nvidia import nvidia_smi
+from ownlab.machine.nvidia.reader import read_nvidia
 from ownlab.machine.records import Card, Nvidia
 
 # What does not change while a card is idle or at work.

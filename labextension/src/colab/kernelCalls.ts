@@ -109,7 +109,7 @@ function showOutput(message: KernelMessage.IIOPubMessage, { outputArea }: CodeCe
   }
   const { model } = outputArea;
   if (KernelMessage.isStreamMsg(message) || KernelMessage.isDisplayDataMsg(message) || KernelMessage.isErrorMsg(message)) {
-    model.add({ ...message.content, output_type: message.header.msg_type } as unknown as Parameters<typeof model.add>[0]);
+    model.add({ ...message.content, output_type: message.header.msg_type });
   } else if (KernelMessage.isClearOutputMsg(message)) {
     model.clear(message.content.wait);
   }

@@ -31,7 +31,7 @@ export function arrangeOutputs({ outputArea }: CodeCell, within: HTMLElement): v
 
 /** Return the area that the metadata of a message or an output names; '' if it is shown in order. */
 export function areaOf(metadata: unknown): string {
-  const { area } = ((metadata as { ownlab?: { area?: unknown } } | undefined)?.ownlab ?? {}) as { area?: unknown };
+  const { area } = (metadata as { ownlab?: { area?: unknown } } | undefined)?.ownlab ?? {};
   return typeof area === 'string' ? area : '';
 }
 

@@ -1,7 +1,7 @@
 /** Prompts below a cell's outputs, in which a person answers what the kernel waits for. They are not outputs and not saved. */
 import type { CodeCell } from '@jupyterlab/cells';
 import { ServerConnection } from '@jupyterlab/services';
-import { PanelLayout, Widget } from '@lumino/widgets';
+import { Widget } from '@lumino/widgets';
 import { fetchSecretAccess, grantSecret, uploadChunk } from '../api';
 import { errorMessage } from '../failures';
 import type { Reachability } from '../session/reachability';
@@ -20,7 +20,7 @@ export class OutputRow extends Widget {
 
   /** Show the row in a cell; a cell without outputs is expanded for it. */
   showIn({ outputArea }: CodeCell): void {
-    (outputArea.layout as PanelLayout).addWidget(this);
+    outputArea.layout.addWidget(this);
     outputArea.outputLengthChanged.emit(Math.max(outputArea.model.length, 1));
     this.disposed.connect(() => {
       if (!outputArea.isDisposed) {

@@ -135,10 +135,10 @@ export class NotebookAttachment {
           !this._journal.serializer.positionOf(message) || this._captures.acceptsOutput(message);
         showExecution(this._panel, kernel, cell, execution, hook);
         cell.outputHidden &&= reason === 'opened';
-        messages.push(...execution.messages.map(message => new LocalMessage({ ...message, buffers: [] } as unknown as KernelMessage.IMessage)));
+        messages.push(...execution.messages.map(message => new LocalMessage({ ...message, buffers: [] })));
       }
     }
-    messages.push(...attachment.asked.map(message => new LocalMessage({ ...message, buffers: [] } as unknown as KernelMessage.IMessage)));
+    messages.push(...attachment.asked.map(message => new LocalMessage({ ...message, buffers: [] })));
     messages.push(new LocalMessage(makeMessage('ownlab_packages', attachment.kernel_session, '', attachment.packages)));
     const content = { clean: !wasDirty && !attachment.executions.some(({ state }) => state === 'running' || state === 'queued') };
     messages.push(new LocalMessage(makeMessage('ownlab_position', attachment.kernel_session, '', content), attachment.position));
@@ -192,7 +192,7 @@ export class NotebookAttachment {
 
   private _onExecutionStarted(execution: string, date: string, position: number): void {
     const cell = cellOfExecution(this._panel, execution);
-    const future = cell?.outputArea.future as ExecuteFuture | undefined;
+    const future = cell?.outputArea.future;
     if (cell && future) {
       this._executions.set(execution, { cell: cell.model.id, future, last: position });
       this._elapsed.start(execution, Date.parse(date) / 1000, () => cellOfExecution(this._panel, execution));

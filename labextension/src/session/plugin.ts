@@ -103,7 +103,7 @@ function messageOf(reach: Exclude<Reach, 'reachable'>): string {
 function ignoreSubshellMessages(): void {
   const types: unknown = JSON.parse(PageConfig.getOption('untracked_message_types') || '[]');
   const more = ['create_subshell_request', 'delete_subshell_request', 'list_subshell_request'];
-  PageConfig.setOption('untracked_message_types', JSON.stringify([...(Array.isArray(types) ? types : []), ...more]));
+  PageConfig.setOption('untracked_message_types', JSON.stringify([...(Array.isArray(types) ? (types as unknown[]) : []), ...more]));
 }
 
 /** Poll at once: JupyterLab's polls back off for up to five minutes after failures. */

@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as React from 'react';
+import { listing, plural, sentences, text, textNodes } from '../src/text';
+
+test('placeholders are replaced by their values', () => {
+  assert.equal(text('{name} uses {n} cards.', { name: 'train.ipynb', n: 2 }), 'train.ipynb uses 2 cards.');
+  assert.equal(text('{a} {a}', { a: 0 }), '0 0');
+  assert.equal(text('No placeholder.'), 'No placeholder.');
+});
+
+test('a value that looks like a placeholder or a pattern is taken as it is', () => {
+  assert.equal(text('{a} {b}', { a: '{b}', b: '$&' }), '{b} $&');
+});
+
+test('values may be elements', () => {
+  const code = React.createElement('code', null, 'pip');
+  assert.deepEqual(textNodes('Run {command} now.', { command: code }).props, { children: ['Run ', code, ' now.'] });
+});
+
+test('plural chooses the template and fills in the count', () => {
+  assert.equal(plural(1, '{n} card', '{n} cards'), '1 card');
+  assert.equal(plural(0, '{n} card', '{n} cards'), '0 cards');
+  assert.equal(plural(12, '{n} card', '{n} of {n} cards'), '12 of 12 cards');
+});
+
+test('empty sentences are left out', () => {
+  assert.equal(sentences('One.', '', 'Two.'), 'One. Two.');
+  assert.equal(sentences(), '');
+});
+
+test('names are listed as in a sentence', () => {
+  assert.deepEqual([[], ['a'], ['a', 'b'], ['a', 'b', 'c']].map(listing), ['', 'a', 'a and b', 'a, b and c']);
+});

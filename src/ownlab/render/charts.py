@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ownlab.errors import InputError, UsageError
+from ownlab.text import text
 
-__all__ = ["MIME", "SCHEMA", "Spec", "drawn_kind", "save_chart"]
+__all__ = ["MIME", "SCHEMA", "Spec", "check_chart_file", "save_chart"]
 
 Spec = dict[str, Any]
 
@@ -17,17 +19,22 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _VERSION = "5.21"
 
 
-def drawn_kind(path: Path) -> str:
-    """What a file is drawn as; UsageError where its name says nothing that can be drawn."""
+def check_chart_file(path: Path) -> str:
+    """Return the suffix of a file that a chart can be saved as; call it before long work. UsageError if it cannot be saved."""
     kind = path.suffix.lower()
     if kind not in (".png", ".svg", ".html", ".htm"):
-        raise UsageError(f"cannot draw into {path}: its name must end in .png, .svg or .html")
+        raise UsageError(text("cannot draw into {path}: its name must end in .png, .svg or .html", path=path))
+    if find_spec("vl_convert") is None:  # 88 MB, so not installed by default
+        raise UsageError(
+            text("cannot draw into {path}: the package vl-convert-python is not installed", path=path),
+            hint=text("Install it: {command}", command="pip install 'ownlab[charts]'"),
+        )
     return kind
 
 
 def save_chart(chart: Spec, path: Path) -> None:
     """Draw it into a .png, .svg or .html file."""
-    kind = drawn_kind(path)
+    kind = check_chart_file(path)
     import vl_convert
 
     drawn: bytes
@@ -39,7 +46,7 @@ def save_chart(chart: Spec, path: Path) -> None:
     try:
         path.write_bytes(drawn)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
+        raise InputError(text("cannot write {path}: {reason}", path=path, reason=error.strerror)) from error
 
 
 def _page(title: str, svg: str) -> str:

@@ -57,4 +57,4 @@ golden:
 	OWNLAB_GOLDEN=write .venv/bin/pytest -q tests -k "golden or generated"
 
 clean:
-	rm -rf .venv .venv-* build dist labextension/dist labextension/lib labextension/node_modules .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist labextension/lib src/ownlab/lab/labextensions labextension/node_modules .mypy_cache .pytest_cache .ruff_cache

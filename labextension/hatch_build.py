@@ -1,4 +1,9 @@
-"""Build hook: builds the JupyterLab extension whenever pip builds ownlab, with npm, tsc and the bundler."""
+"""Build hook: builds the JupyterLab extension with npm, tsc and the bundler, unless it is built from these sources already.
+
+The result is package data, src/ownlab/lab/labextensions/ownlab: only the server of a lab adds that folder to JupyterLab. In
+<prefix>/share/jupyter/labextensions, it would change every `jupyter lab` of the environment. A source distribution contains
+the result, so that installing it needs no Node.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).resolve().parent
+TARGET = HERE.parent / "src" / "ownlab" / "lab" / "labextensions" / "ownlab"  # outputDir in package.json
+# What the result depends on, and the file beside the result that has their digest.
+SOURCES = ("install.json", "package-lock.json", "package.json", "schema", "src", "style", "tsconfig.json")
+DIGEST = TARGET / "sources.sha256"
 
 # Required by the bundler (Rspack 2.1) in its package.json: ^20.19.0 || >=22.12.0
 NODE_20, NODE_22 = (20, 19), (22, 12)
@@ -26,25 +35,37 @@ BUILD_SECONDS = 300.0
 
 
 class LabExtensionHook(BuildHookInterface):
-    """Called by hatchling for wheels and editable installs; both contain the files as shared data."""
+    """Called by hatchling for source distributions, wheels and editable installs; `artifacts` in pyproject.toml adds the files."""
 
     def dependencies(self) -> list[str]:
-        """Return the build dependencies: Node, unless the system has it."""
-        return [] if has_node(os.environ.get("PATH", "")) else [NODE_WHEEL]
+        """Return the build dependencies: Node, if it is needed and the system has none."""
+        return [] if is_built() or has_node(os.environ.get("PATH", "")) else [NODE_WHEEL]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build, and list the files that are installed into <prefix>/share/jupyter."""
-        del version
-        build()
-        target = "share/jupyter/labextensions/ownlab"
-        build_data["shared_data"] |= {
-            str(HERE / "dist"): target,
-            str(HERE / "install.json"): f"{target}/install.json",
-        }
+        """Build before hatchling collects the files."""
+        del version, build_data
+        if not is_built():
+            build()
+
+
+def is_built() -> bool:
+    """Return whether the extension was built from exactly these sources."""
+    return DIGEST.is_file() and DIGEST.read_text(encoding="ascii") == digest()
+
+
+def digest() -> str:
+    """Return a digest of the names and contents of all sources."""
+    found = hashlib.sha256()
+    for source in SOURCES:
+        for path in sorted([HERE / source, *(HERE / source).rglob("*")]):
+            if path.is_file():
+                name = path.relative_to(HERE).as_posix()
+                found.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return found.hexdigest()
 
 
 def build() -> None:
-    """Build dist/ from the sources in this folder."""
+    """Build the extension from the sources in this folder."""
     path = search_path()
     lock = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
     stamp = HERE / "node_modules" / ".ownlab-lock"
@@ -52,7 +73,9 @@ def build() -> None:
         # No installed package needs its install script.
         run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], path, NPM_SECONDS)
         stamp.write_text(lock)
-    run(["npm", "run", "--silent", "build"], path, BUILD_SECONDS)
+    run(["npm", "run", "--silent", "build"], path, BUILD_SECONDS)  # empties its folder first
+    shutil.copyfile(HERE / "install.json", TARGET / "install.json")
+    DIGEST.write_text(digest(), encoding="ascii")
 
 
 def search_path() -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ownlab.errors import InputError, UsageError
 from ownlab.text import text
 
-__all__ = ["MIME", "SCHEMA", "Spec", "drawn_kind", "save_chart"]
+__all__ = ["MIME", "SCHEMA", "Spec", "check_chart_file", "save_chart"]
 
 Spec = dict[str, Any]
 
@@ -18,17 +19,22 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _VERSION = "5.21"
 
 
-def drawn_kind(path: Path) -> str:
-    """Return the suffix that decides the format of a chart file; UsageError if it is not a known one."""
+def check_chart_file(path: Path) -> str:
+    """Return the suffix of a file that a chart can be saved as; call it before long work. UsageError if it cannot be saved."""
     kind = path.suffix.lower()
     if kind not in (".png", ".svg", ".html", ".htm"):
         raise UsageError(text("Cannot draw into {path}: its name must end in .png, .svg or .html.", path=path))
+    if find_spec("vl_convert") is None:  # 88 MB, so not installed by default
+        raise UsageError(
+            text("Cannot draw into {path}: the package vl-convert-python is not installed.", path=path),
+            hint=text("Install it: {command}", command="pip install 'ownlab[charts]'"),
+        )
     return kind
 
 
 def save_chart(chart: Spec, path: Path) -> None:
     """Draw a chart into a .png, .svg or .html file."""
-    kind = drawn_kind(path)
+    kind = check_chart_file(path)
     import vl_convert
 
     drawn: bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -31,6 +32,25 @@ def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert config.OwnlabSessionManager.database_filepath == str(
         tmp_path / "state" / "labs" / f"{lab_id(tmp_path)}.sessions.db"
     )
+
+
+def test_the_page_has_our_extension_and_those_of_the_user(new_lab: Callable[..., LabServer]) -> None:
+    """Extensions in folders that the user's configuration names stay available."""
+    lab = new_lab()
+    extra = lab.folder.parent / "extra" / "theirs"
+    extra.mkdir(parents=True)
+    (extra / "package.json").write_text(
+        json.dumps({"name": "theirs", "version": "1.0.0", "jupyterlab": {"_build": {"load": "static/none.js"}}})
+    )
+    config = Path(lab.environ["JUPYTER_CONFIG_DIR"])
+    config.mkdir(parents=True, exist_ok=True)
+    settings = {"LabApp": {"extra_labextensions_path": [str(extra.parent)]}}
+    (config / "jupyter_lab_config.json").write_text(json.dumps(settings))
+    lab.start()
+    page = lab.get("/lab").text
+    data = re.search(r'id="jupyter-config-data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    assert {"ownlab", "theirs"} <= {extension["name"] for extension in json.loads(data[1])["federated_extensions"]}
 
 
 def test_a_lab_requires_a_token(new_lab: Callable[..., LabServer]) -> None:

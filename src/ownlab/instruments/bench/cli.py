@@ -215,9 +215,9 @@ def _parse_memory(value: str | None) -> int | None:
 def _check_writable(options: Options) -> None:
     """Check before minutes of measuring are lost."""
     if options.plot is not None:
-        from ownlab.render.charts import drawn_kind
+        from ownlab.render.charts import check_chart_file
 
-        drawn_kind(options.plot)
+        check_chart_file(options.plot)
     for path in (options.save, options.plot):
         if path is not None and not os.access(path.absolute().parent, os.W_OK):
             raise InputError(text("Cannot write {path}: its folder does not exist or is not writable.", path=path))

@@ -128,6 +128,10 @@ def command(**given: Any) -> None:
             text("Missing argument: the model to fit."),
             hint=text("For example: ownlab fit FILE.py:build, or ownlab fit hf:config.json"),
         )
+    if options.save is not None:
+        from ownlab.render.charts import check_chart_file
+
+        check_chart_file(options.save)  # before a trace of minutes
     from ownlab.instruments.fit.records import MeasuredAlone
 
     fit = _fit(options, options.target)

@@ -10,10 +10,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+import ownlab.lab
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import LabError, OwnlabError, UsageError
 from ownlab.lab.runtimes.records import CPU_TYPE
@@ -25,12 +27,14 @@ if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
     from traitlets.config import Config
 
-__all__ = ["EXTENSION", "lab_config", "main"]
+__all__ = ["EXTENSION", "PAGE_EXTENSIONS", "lab_config", "main"]
 
 # The module that Jupyter loads for our routes.
 EXTENSION = "ownlab.lab.server.extension"
 # Disabled: port_proxy.py has a safer route to the same code.
 PROXY = "jupyter_server_proxy"
+# The folder of our JupyterLab extension (labextension/hatch_build.py). A plain `jupyter lab` does not look there.
+PAGE_EXTENSIONS = Path(ownlab.lab.__file__).with_name("labextensions")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,6 +70,8 @@ def lab_config(folder: str, port: int, token: str) -> Config:
     config.ServerApp.kernel_websocket_connection_class = "ownlab.lab.server.connection.OwnlabConnection"
     config.IdentityProvider.token = token
     config.LabApp.collaborative = False
+    # Before the folders of the user's configuration, which are kept.
+    config.LabApp.extra_labextensions_path.prepend([str(PAGE_EXTENSIONS)])
     config.OwnlabKernelManager.ownlab_lab = lab
     config.OwnlabContents.written_file = str(labs_folder() / f"{lab}.written")
     config.OwnlabSessionManager.database_filepath = str(labs_folder() / f"{lab}.sessions.db")
@@ -85,6 +91,14 @@ def _serve(folder: str, port: int, token: str) -> int:
         raise UsageError(text("OWNLAB_TOKEN is not set: without a token every user of this machine could use the lab."))
     if not os.path.isdir(folder):
         raise LabError(text("The folder {folder} does not exist.", folder=folder))
+    if not (PAGE_EXTENSIONS / "ownlab" / "package.json").is_file():
+        raise LabError(
+            text(
+                "{folder} is missing: JupyterLab's extension of ownlab was not built.",
+                folder=PAGE_EXTENSIONS / "ownlab",
+            ),
+            hint=text("Install ownlab again; in a checkout of its sources run: make install"),
+        )
     # One server per lab: only the holder of this lock may adopt the lab's runtimes.
     lock = take_lock(folder)
     if lock is None:

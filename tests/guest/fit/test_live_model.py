@@ -16,7 +16,7 @@ def seen(torch_python: str) -> dict[str, Any]:
         [torch_python, str(HERE / "live_models.py"), str(LAUNCH)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=400,
         check=False,
     )
     assert "SEEN" in ran.stdout, ran.stderr[-3000:]

@@ -18,7 +18,7 @@ def predicted_workspaces(python: str, script: Path, recorded: str) -> Any:
         [python, str(script), str(LAUNCH), str(FOLDER / recorded)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=400,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]

@@ -38,5 +38,5 @@ def traced(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Askin
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Allow more time here: one fixture traces or measures many models, which takes minutes on a busy machine."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.timeout(450))

@@ -22,7 +22,7 @@ SECONDS = 300
 INSIDE = """
 import json, os, subprocess, sys
 sys.path.insert(0, os.environ["SOURCE"])
-from ownlab_guest.colab import content
+from ownlab_guest.colab import content_folder as content
 error = content.enter()
 if error:
     print(json.dumps({"skip": error}))

@@ -34,7 +34,7 @@ def test_a_card_is_measured_judged_placed_and_compared() -> None:
         device = ("--only", "products,memory", "--python", sys.executable)
         ran = ownlab("bench", "--quick", *device, "--save", str(first), home=home)
         assert ran.returncode == 0, ran.stdout + ran.stderr
-        assert "place " in ran.stdout, ran.stdout
+        assert "rank " in ran.stdout, ran.stdout
         sys.stdout.write(ran.stdout)
         keep(first)
         report: dict[str, Any] = json.loads(first.read_text())

@@ -92,6 +92,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+# JupyterLab cancels its own pending kernel_info_request when a kernel is restarted, and nothing of it handles the rejection.
+_CANCELED_BY_RESTART = "Canceled future for kernel_info_request message before replies were done"
+
+
 class _PageLog:
     """Collects the console output and the errors of a page, for failing tests."""
 
@@ -103,7 +107,8 @@ class _PageLog:
         page.on("console", self._on_console)
 
     def _on_error(self, error: Error) -> None:
-        self.errors.append(error.message)
+        if error.message != _CANCELED_BY_RESTART:
+            self.errors.append(error.message)
         self.lines.append(f"uncaught: {error.stack or error.message}")
 
     def _on_console(self, message: ConsoleMessage) -> None:

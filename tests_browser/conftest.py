@@ -70,6 +70,8 @@ def pages(context: BrowserContext, lab: Lab, request: pytest.FixtureRequest) -> 
     yield open_page
     failed = request.node.stash.get(_failed, False)
     errors = [error for log in logs for error in log.errors]
+    if request.node.get_closest_marker("restarts_kernel"):
+        errors = [error for error in errors if error != _CANCELED_BY_RESTART]
     for number, log in enumerate(logs):
         if failed or errors:
             log.save(f"{request.node.name}-{number}" if number else request.node.name)
@@ -82,6 +84,10 @@ def pages(context: BrowserContext, lab: Lab, request: pytest.FixtureRequest) -> 
 def page(pages: Callable[[], LabPage]) -> LabPage:
     """One page of the lab."""
     return pages()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "restarts_kernel: the test restarts a kernel while a cell runs")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -107,8 +113,7 @@ class _PageLog:
         page.on("console", self._on_console)
 
     def _on_error(self, error: Error) -> None:
-        if error.message != _CANCELED_BY_RESTART:
-            self.errors.append(error.message)
+        self.errors.append(error.message)
         self.lines.append(f"uncaught: {error.stack or error.message}")
 
     def _on_console(self, message: ConsoleMessage) -> None:

@@ -257,6 +257,7 @@ def test_the_journal_is_compacted_while_the_page_is_disconnected(page: LabPage, 
         assert [notebook.text(0), notebook.text(1)] == ["last pictureall shown\nover\n", "second\n"]
 
 
+@pytest.mark.restarts_kernel
 def test_a_kernel_restarts(page: LabPage, lab: Lab) -> None:
     """JupyterLab drops earlier executions; later ones are shown, also after a reload in between."""
     name = lab.write(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import os
@@ -58,6 +57,8 @@ def replace_notebook(path: str, write: Callable[[TextIO], None]) -> bool:
     The new file gets the owner, the mode and the attributes of the old one. A file with several names (hard links) cannot
     be replaced.
     """
+    import hashlib  # needed only to write
+
     path = os.path.realpath(path)
     folder, name = os.path.split(path)
     old = os.stat(path) if os.path.exists(path) else None

@@ -7,7 +7,6 @@ nbformat takes longer to import than many a run takes, so that only notebooks of
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -143,4 +142,6 @@ def _is_cell(cell: object) -> bool:
 
 def _derive_id(number: int, source: object) -> str:
     joined = "".join(map(str, source)) if isinstance(source, list) else str(source)
+    import hashlib  # `ownlab run NOTEBOOK --help` reads a notebook without it
+
     return hashlib.sha256(f"{number}\n{joined}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
